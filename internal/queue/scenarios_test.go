@@ -27,14 +27,6 @@ var scenarios = map[string]func(w *fixture){
 		require.NoError(w, s.Rehearse(w.Context()))
 		time.Sleep(4 * time.Second) // it renews
 	},
-	"two sessions of one client": func(w *fixture) {
-		one := w.session()
-		w.hold(one)
-		two, err := session.Grant(w.Context(), one.Host(), leaseOf(time.Minute))
-		require.NoError(w, err)
-		w.Cleanup(two.CloseInBackground)
-		time.Sleep(31 * time.Second) // the second renews alone at first, and then they renew together
-	},
 	"an exclusive lock": func(w *fixture) { w.turns() },
 	"a shared lock": func(w *fixture) {
 		writer := w.hold(w.session())

@@ -90,18 +90,16 @@ func (r *rig) hold(s *Session, n int) []*dependent {
 	return out
 }
 
-// ops counts the operations of the reads that confirm sessions.
+// ops counts the operations of the reads that confirm a session.
 func (r *rig) ops() func() []int {
 	var mu sync.Mutex
 	var counts []int
-	for _, op := range []string{"confirm session", "confirm sessions"} {
-		r.Inject(etcdfake.Rule{Op: op, Match: func(q etcdfake.Request) bool {
-			mu.Lock()
-			defer mu.Unlock()
-			counts = append(counts, len(q.Message.(*pb.TxnRequest).Success))
-			return false
-		}})
-	}
+	r.Inject(etcdfake.Rule{Op: "confirm session", Match: func(q etcdfake.Request) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		counts = append(counts, len(q.Message.(*pb.TxnRequest).Success))
+		return false
+	}})
 	return func() []int {
 		mu.Lock()
 		defer mu.Unlock()

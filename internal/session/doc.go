@@ -19,12 +19,10 @@
 //     goroutine is trusted to have run (T3).
 //  4. What has ended stays ended. The first goroutine to see that the deadline has passed,
 //     even the handler of a late answer, ends the session for good (T4).
-//  5. Renewals begin at a quarter of the TTL, each alone on its stream while it is under way, and
-//     consecutive ones on different members. Another member joins a renewal that is slow,
-//     so that no single member, connection or stream can end a session (N2, N3). Sessions
-//     of one client whose renewals are due together send them earlier, in a batch, on one
-//     stream and with one read. A batch delays no session: one that it has not renewed
-//     when its renewal is due renews as if there had been no batch (N4).
+//  5. Renewals begin at a quarter of the TTL, each on a stream of its own that is closed after
+//     its answer, and consecutive ones on different members. Another member joins a renewal
+//     that is slow, so that no single member, connection or stream can end a session (N2, N3).
+//     Each session renews for itself, so that none depends on another (N4).
 //  6. A session ends when it is closed or detached, when the server says that its lease or
 //     its key is gone or was rewritten, when its deadline has passed (N5), when its cluster
 //     has changed (K4), or when Abandon ends it. No failed renewal alone ends it. The first

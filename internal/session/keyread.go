@@ -42,16 +42,6 @@ func (s *Session) keyReads() []keyRead {
 	return split(dependents, most)
 }
 
-// readSize is how many operations a round's read has at most.
-func (s *Session) readSize() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if n := 1 + s.roster.waiting.n + s.roster.holding.n; n > maxBatchKeys {
-		return n
-	}
-	return 1 + s.roster.waiting.keys() + s.roster.holding.keys() - s.roster.holding.n
-}
-
 // split fills reads of at most most keys with the keys of all dependents.
 func split(dependents []Dependent, most int) []keyRead {
 	all := []keyRead{{}}

@@ -17,11 +17,8 @@ const maxUnderWay = 3
 // ends holds that reach their limit, and compares the clock at the deadline.
 func (s *Session) loop() {
 	defer close(s.looped)
-	s.host.Renewals.begin()
-	defer s.host.Renewals.end(s.host)
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &renewer{s: s, ctx: ctx, results: make(chan finished, maxUnderWay+1)}
-	r.candidate.renewer = r
+	r := &renewer{s: s, ctx: ctx, results: make(chan finished, maxUnderWay)}
 	r.round.begin = time.Now().Add(s.validity.window().sent.Sub(clock.Now()) + s.TTL()/4)
 	defer r.stop()
 	defer cancel()
@@ -58,21 +55,16 @@ func (s *Session) loop() {
 
 // A renewer makes the renewals of one session's rounds.
 type renewer struct {
-	s         *Session
-	ctx       context.Context
-	results   chan finished     // has room for all renewals under way and one batch
-	underWay  []*renewing       // its own renewals, in order
-	queried   []*cluster.Member // in this round, in order
-	last      *cluster.Member   // the member that confirmed last
-	usual     time.Duration     // the usual round trip
-	round     round
-	began     time.Time     // when the last confirmed renewal began
-	unbatched int           // how many more rounds are renewed without a batch
-	missed    int           // how many rounds the last failed batch cost it; 0: the last batch did not fail
-	warned    bool          // jeopardy was reported since the last renewal
-	reading   chan struct{} // closed when readRest has returned; nil: it was never started
-
-	candidate candidate
+	s        *Session
+	ctx      context.Context
+	results  chan finished     // has room for all renewals under way
+	underWay []*renewing       // in order
+	queried  []*cluster.Member // in this round, in order
+	last     *cluster.Member   // the member that confirmed last
+	usual    time.Duration     // the usual round trip
+	round    round
+	warned   bool          // jeopardy was reported since the last renewal
+	reading  chan struct{} // closed when readRest has returned; nil: it was never started
 }
 
 // renewing is a confirmed renewal under way.
@@ -86,13 +78,12 @@ type renewing struct {
 type finished struct {
 	*renewing
 	result
-	batch bool // the renewal was a batch's
 }
 
 // hedgeAfter is how long a renewal may take before another joins it (rule N3): three round trips,
 // at least 300 ms, and at most a quarter of the TTL, so that three renewals begin before the
 // deadline: at the latest at a quarter of the TTL, at half of it, and at three quarters.
-// docs/decisions/shared-renewals.md has the table.
+// docs/decisions/own-renewals.md has the table.
 func (r *renewer) hedgeAfter() time.Duration {
 	return min(max(300*time.Millisecond, 3*r.usual), r.s.TTL()/4)
 }
@@ -100,20 +91,10 @@ func (r *renewer) hedgeAfter() time.Duration {
 // step begins what is due and returns when it has to be called next.
 func (r *renewer) step(now time.Time) time.Time {
 	for r.round.due(now, len(r.underWay)) {
-		r.s.host.Renewals.withdraw(&r.candidate)
 		r.begin(now)
 		r.round.hedge = now.Add(r.hedgeAfter())
 	}
-	if r.joins() {
-		r.s.host.Renewals.offer(&r.candidate, r.round.begin, r.s.TTL(), r.last)
-	}
 	return r.round.next(len(r.underWay))
-}
-
-// joins reports whether the round may begin in a batch: no renewal was sent in it yet, and no
-// recent failure keeps the session out of batches.
-func (r *renewer) joins() bool {
-	return r.unbatched == 0 && len(r.underWay) == 0 && len(r.queried) == 0
 }
 
 // member chooses the member to query. The first renewal of a round uses another member than the one
@@ -148,16 +129,12 @@ func (r *renewer) begin(now time.Time) {
 	go func() { // bounded by renewalBound; stop waits for it through results
 		res := r.s.renew(ctx, m)
 		cancel()
-		r.results <- finished{t, res, false}
+		r.results <- finished{t, res}
 	}()
 }
 
 // finish processes the result of a renewal.
 func (r *renewer) finish(f finished) {
-	if f.batch {
-		r.finishBatch(f)
-		return
-	}
 	i := slices.Index(r.underWay, f.renewing)
 	if i < 0 {
 		return
@@ -169,33 +146,7 @@ func (r *renewer) finish(f finished) {
 	case f.err != nil:
 		r.s.failed(f.err)
 		r.round.fail(now, r.s.TTL(), left)
-		r.unbatched = unbatchedRounds
 	case r.s.extend(f.sent, f.ttl) == nil:
-		switch {
-		case f.unbatchable:
-			r.unbatched = unbatchedRounds
-		case r.unbatched > 0 && len(r.queried) == 1: // confirmed by the round's first renewal
-			r.unbatched--
-		}
-		r.confirmed(f, now)
-		r.s.notifyRenewed(f, now, left)
-	}
-}
-
-// finishBatch processes the session's result of a batch. A failed batch has one effect: the
-// session renews alone, a little earlier than it would have.
-func (r *renewer) finishBatch(f finished) {
-	r.s.host.Renewals.received(&r.candidate)
-	now, left := time.Now(), r.s.validity.window().remaining(clock.Now())
-	switch {
-	case f.ended: // the loop finds the session ended
-	case f.began.Before(r.began): // a later renewal was confirmed
-	case f.err != nil: // the fault may be this session's or another's: renewing alone shows which
-		r.missed = min(max(2*r.missed, 1), unbatchedRounds)
-		r.unbatched = max(r.unbatched, r.missed)
-		r.round.scatter(now)
-	case r.s.extend(f.sent, f.ttl) == nil:
-		r.missed = 0
 		r.confirmed(f, now)
 		r.s.notifyRenewed(f, now, left)
 	}
@@ -207,14 +158,12 @@ var errSlow = errors.New("no answer to a renewal until another member had confir
 // confirmed ends the round and cancels its other renewals.
 func (r *renewer) confirmed(f finished, now time.Time) {
 	late := r.hedgeAfter()
-	if !f.batch { // a batch takes longer
-		trip := now.Sub(f.began) / 2 // it is two round trips: one renews, one reads
-		if r.usual == 0 {
-			r.usual = trip
-		}
-		r.usual += (trip - r.usual) / 4
+	trip := now.Sub(f.began) / 2 // it is two round trips: one renews, one reads
+	if r.usual == 0 {
+		r.usual = trip
 	}
-	r.last, r.began, r.warned = f.member, f.began, false
+	r.usual += (trip - r.usual) / 4
+	r.last, r.warned = f.member, false
 	for _, t := range r.underWay {
 		if t.member != f.member && now.Sub(t.began) >= late {
 			r.s.host.Cluster.Failed(t.member, errSlow)
@@ -253,22 +202,16 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// drain waits for the renewals that were cancelled. It drops the result of a batch that arrives
-// meanwhile.
+// drain waits for the renewals that were cancelled.
 func (r *renewer) drain() {
 	for len(r.underWay) > 0 {
 		f := <-r.results
-		if f.batch {
-			r.s.host.Renewals.received(&r.candidate)
-		}
 		r.underWay = slices.DeleteFunc(r.underWay, func(t *renewing) bool { return t == f.renewing })
 	}
 }
 
-// stop waits for every renewal and read; r.ctx is cancelled. A batch continues without this
-// session.
+// stop waits for every renewal and read; r.ctx is cancelled.
 func (r *renewer) stop() {
-	r.s.host.Renewals.withdraw(&r.candidate)
 	r.drain()
 	if r.reading != nil {
 		<-r.reading

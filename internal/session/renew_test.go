@@ -124,7 +124,6 @@ func TestConsecutiveRoundsGoToDifferentMembers(t *testing.T) {
 
 // asking is a renewal's arrival at a member.
 type asking struct {
-	lease  int64
 	member *etcdfake.Member
 	at     time.Time
 }
@@ -136,7 +135,7 @@ func (r *rig) keepAlives() func() []asking {
 	r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Match: func(q etcdfake.Request) bool {
 		mu.Lock()
 		defer mu.Unlock()
-		all = append(all, asking{q.Message.(*pb.LeaseKeepAliveRequest).ID, q.Member, time.Now()})
+		all = append(all, asking{q.Member, time.Now()})
 		return false
 	}})
 	return func() []asking {
@@ -224,26 +223,19 @@ func TestThePageSaysWhenRenewalsAreSent(t *testing.T) {
 		ttl *= time.Second
 		whole := window{granted: ttl}.whole()
 		left := func(at time.Duration) string { return fmt.Sprintf("%s (%s)", seconds(at), seconds(whole-at)) }
-		batched := unanswered(t, ttl, 0, 2)
 		for _, trip := range []time.Duration{0, min(ttl/12, 2500*time.Millisecond)} {
-			alone := unanswered(t, ttl, trip, 1)
+			alone := unanswered(t, ttl, trip)
 			require.GreaterOrEqual(t, len(alone), 3)
-			batch, fourth := "–", "–"
-			if trip == 0 {
-				batch = left(batched[0].at)
-				for i, a := range alone[:4] {
-					require.LessOrEqual(t, batched[i+1].at, a.at, "no renewal comes later for a batch before it")
-				}
-			}
+			fourth := "–"
 			if len(alone) > 3 {
 				fourth = left(alone[3].at)
 			}
 			members := map[*etcdfake.Member]bool{alone[0].member: true, alone[1].member: true, alone[2].member: true}
-			fmt.Fprintf(&table, "| %s | %s | %s | %s | %s | %s | %s | %s | %d |\n", seconds(ttl), cmp.Or(seconds(trip), "short"), seconds(whole),
-				batch, left(alone[0].at), left(alone[1].at), left(alone[2].at), fourth, len(members))
+			fmt.Fprintf(&table, "| %s | %s | %s | %s | %s | %s | %s | %d |\n", seconds(ttl), cmp.Or(seconds(trip), "short"), seconds(whole),
+				left(alone[0].at), left(alone[1].at), left(alone[2].at), fourth, len(members))
 		}
 	}
-	page, err := os.ReadFile("../../docs/decisions/shared-renewals.md")
+	page, err := os.ReadFile("../../docs/decisions/own-renewals.md")
 	require.NoError(t, err)
 	assert.True(t, strings.Contains(string(page), table.String()), "the table is:\n%s", table.String())
 }
@@ -262,11 +254,10 @@ type sending struct {
 	member *etcdfake.Member
 }
 
-// unanswered are the renewals of the last of n sessions from a confirmed renewal to its deadline, none of which is answered.
-func unanswered(t *testing.T, ttl, trip time.Duration, n int) (all []sending) {
+// unanswered are the renewals of a session from a confirmed one to its deadline, none of which is answered.
+func unanswered(t *testing.T, ttl, trip time.Duration) (all []sending) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
-		sessions := r.sessions(n, lease.Options{TTL: ttl})
-		s := sessions[n-1]
+		s := r.session(lease.Options{TTL: ttl})
 		for _, m := range r.Members() {
 			m.SetDelay(nil, etcdfake.Fixed(trip))
 		}
@@ -279,9 +270,7 @@ func unanswered(t *testing.T, ttl, trip time.Duration, n int) (all []sending) {
 		r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Lose: true})
 		sleep(time.Until(s.Deadline()))
 		for _, a := range seen() {
-			if a.lease == s.ID() {
-				all = append(all, sending{a.at.Sub(sent), a.member})
-			}
+			all = append(all, sending{a.at.Sub(sent), a.member})
 		}
 	})
 	return all
@@ -419,30 +408,22 @@ func TestAfterTheEndNoRenewalIsSent(t *testing.T) {
 	}
 }
 
-// Rule N2: while answers come in time a member's one stream carries the renewals
-// of all rounds there, one outstanding at a time.
-func TestRenewalsShareAStreamWhileTheirAnswersComeInTime(t *testing.T) {
+// Rule N2: each renewal has a stream of its own, which the member ends after its answer.
+func TestEachRenewalHasAStreamOfItsOwn(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 4 * time.Second})
 		before := r.Counts()
-		sleep(40*time.Second + 500*time.Millisecond)
+		for range 40 {
+			sleep(time.Second)
+			for _, m := range r.Members() {
+				require.Zero(t, m.Streams("LeaseKeepAlive"), "between two renewals")
+			}
+		}
 		n := r.Counts().Since(before)
-		assert.Equal(t, 3, n.Opened["LeaseKeepAlive"], "one for each member")
+		assert.Equal(t, 40, n.Opened["LeaseKeepAlive"])
 		assert.Equal(t, 40, n.Received["LeaseKeepAlive"])
 		assert.Equal(t, 40, n.Received["Txn"], "budget: one read each")
 		require.NoError(t, s.Err())
-		r.Member(1).EndStreams("LeaseKeepAlive", rpctypes.ErrGRPCStopped)
-		before = r.Counts()
-		sleep(40 * time.Second)
-		n = r.Counts().Since(before)
-		assert.Equal(t, 1, n.Opened["LeaseKeepAlive"], "what ended between two renewals is opened again")
-		assert.Equal(t, 40, n.Received["LeaseKeepAlive"])
-		assert.Len(t, r.bothPicked(), 3, "and nobody is blamed for that")
-		require.NoError(t, s.Close(context.Background()))
-		synctest.Wait()
-		for _, m := range r.Members() {
-			assert.Zero(t, m.Streams("LeaseKeepAlive"))
-		}
 	})
 }
 
@@ -466,35 +447,28 @@ func TestALateAnswerIsNeverCountedForALaterRenewal(t *testing.T) {
 	}
 }
 
-// Rule N2: streams that are not kept are closed, and those of a renewal that was
-// given up, so that there are never more than a few.
-func TestStreamsAreClosedThatAreNotKept(t *testing.T) {
+// Rule N2: the stream of a renewal that was given up is closed.
+func TestAStreamWithoutAnAnswerIsClosed(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 2}, func(t *testing.T, r *rig) {
-		for range 50 {
-			r.session(lease.Options{TTL: 8 * time.Second})
-		}
-		sleep(10 * time.Second)
-		for _, m := range r.Members() {
-			assert.LessOrEqual(t, m.Streams("LeaseKeepAlive"), maxKept)
-		}
-		held := r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Member: r.Member(0), HoldAnswer: time.Second})
-		sleep(3500 * time.Millisecond)
-		held.Lift()
+		r.session(lease.Options{TTL: 8 * time.Second})
+		f := r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Lose: true, Times: 1})
 		sleep(2 * time.Second)
-		assert.LessOrEqual(t, r.Member(0).Streams("LeaseKeepAlive"), maxKept)
+		require.Equal(t, 1, r.Member(0).Streams("LeaseKeepAlive")+r.Member(1).Streams("LeaseKeepAlive"))
+		sleep(300 * time.Millisecond) // another renewal is confirmed
+		require.Equal(t, 1, f.Hits())
+		for _, m := range r.Members() {
+			assert.Zero(t, m.Streams("LeaseKeepAlive"))
+		}
 	})
 }
 
 // A stream that a member does not end is not waited for.
 func TestAStreamThatDoesNotEndIsCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var all []*stream
-		for range 10 {
-			rpc := &neverEnding{ended: make(chan struct{})}
-			all = append(all, &stream{rpc: rpc, cancel: rpc.end})
-		}
+		ctx, cancel := context.WithCancel(context.Background())
+		k := renewal{stream: neverEnding{ended: ctx.Done()}}
 		began := time.Now()
-		finish(all...)
+		k.finish(cancel)
 		assert.Equal(t, finishFor, time.Since(began))
 	})
 }
@@ -502,13 +476,10 @@ func TestAStreamThatDoesNotEndIsCancelled(t *testing.T) {
 // neverEnding is a stream whose end does not come until it is cancelled.
 type neverEnding struct {
 	pb.Lease_LeaseKeepAliveClient
-	once  sync.Once
-	ended chan struct{}
+	ended <-chan struct{}
 }
 
-func (n *neverEnding) end()             { n.once.Do(func() { close(n.ended) }) }
-func (n *neverEnding) CloseSend() error { return nil }
-func (n *neverEnding) Recv() (*pb.LeaseKeepAliveResponse, error) {
+func (n neverEnding) Recv() (*pb.LeaseKeepAliveResponse, error) {
 	<-n.ended
 	return nil, context.Canceled
 }
@@ -556,7 +527,7 @@ func TestAStalledOrForbiddenLeaseDoesNotTouchAnotherSession(t *testing.T) {
 func TestAForbiddenLeaseGradesNoMemberDown(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 2}, func(t *testing.T, r *rig) {
 		m := r.host.Cluster.Members()
-		k := renewal{host: r.host, member: m[0], queried: true}
+		k := renewal{s: &Session{host: r.host}, member: m[0], queried: true}
 		k.blame(rpctypes.ErrGRPCPermissionDenied)
 		k.blame(rpctypes.ErrGRPCInvalidAuthToken)
 		assert.Equal(t, []*cluster.Member{m[0], m[1]}, r.bothPicked())
@@ -587,7 +558,10 @@ func TestClosingASessionDuringARenewalGradesNoMemberDown(t *testing.T) {
 		r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", HoldAnswer: 100 * time.Millisecond})
 		sleep(1050 * time.Millisecond)
 		require.Equal(t, 1, r.renewals(), "one is under way")
+		closing := time.Now()
 		require.NoError(t, s.Close(context.Background()))
+		<-s.Stopped()
+		assert.Zero(t, time.Since(closing), "and waits for nothing")
 		assert.Len(t, r.bothPicked(), 2)
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -16,13 +17,12 @@ import (
 
 // A result is the result of one confirmed renewal.
 type result struct {
-	sent        clock.Instant // read before the renewal was written
-	ttl         time.Duration // as the server answered
-	rev         int64         // the revision at which the confirming read showed the session key
-	more        []keyRead     // the reads that did not fit beside the session key
-	ended       bool          // the server's answer ended the session
-	unbatchable bool          // the server refused to read its keys, so it joins no batch for a while
-	err         error         // why it does not count; a failure is not a loss
+	sent  clock.Instant // read before the renewal was written
+	ttl   time.Duration // as the server answered
+	rev   int64         // the revision at which the confirming read showed the session key
+	more  []keyRead     // the reads that did not fit beside the session key
+	ended bool          // the server's answer ended the session
+	err   error         // why it does not count; a failure is not a loss
 }
 
 // renewalBound is how long a confirmed renewal may take: at most a third of the TTL, so that
@@ -31,42 +31,34 @@ func (s *Session) renewalBound() time.Duration {
 	return min(s.TTL()/3, lateGrant)
 }
 
-// renew makes one confirmed renewal of the session, by itself, on m. It also delivers to the
-// dependents what the read showed of their keys.
+// renew makes one confirmed renewal of the session on m. It also delivers to the dependents what
+// the read showed of their keys.
 func (s *Session) renew(parent context.Context, m *cluster.Member) result {
 	ctx, cancel := context.WithTimeout(parent, s.renewalBound())
-	defer cancel()
-	p := part{s: s}
-	k := renewal{host: s.host, member: m, parts: []*part{&p}}
-	if err := k.keepAlive(ctx); err != nil && parent.Err() == nil {
-		k.blame(err)
+	defer cancel() // ends the stream, too
+	k := renewal{s: s, member: m}
+	if err := k.keepAlive(ctx); err != nil {
+		if parent.Err() == nil {
+			k.blame(err)
+		}
+		k.err = fmt.Errorf("renewal on %s: %w", m.Endpoint(), err)
+		return k.result
 	}
-	defer k.finish()
+	defer k.finish(cancel)
 	k.confirm(ctx)
-	return p.result
+	return k.result
 }
 
-// A renewal is a confirmed renewal on one member (rule N1), of one session or of a batch of
-// them. First it renews on a stream, which carries no other renewals meanwhile, and which is
-// closed if an answer is late, so that no answer is ever taken for another's (N2). Then it
-// makes a linearizable read on the same member. Each part is judged by its own answer and its
-// own part of the read.
+// A renewal is a confirmed renewal of a session on one member (rule N1). First it renews on a
+// stream of its own, so that no answer is ever taken for another's (N2). Then it makes a
+// linearizable read on the same member.
 type renewal struct {
-	host     Host
-	member   *cluster.Member
-	parts    []*part
-	answered int       // how many parts were answered: the first ones
-	queried  bool      // the member was sent a request
-	token    string    // the token of that request
-	rest     []*stream // streams to be closed, because they are not kept
-}
-
-// A part is one session's share of a renewal.
-type part struct {
-	s      *Session
-	answer *pb.LeaseKeepAliveResponse
-	at     int      // the index of its session key in the read
-	read   *keyRead // its other keys, which follow the session key in the read; nil: they were not read
+	s       *Session
+	member  *cluster.Member
+	queried bool   // the member was sent a request
+	token   string // the token of that request
+	stream  pb.Lease_LeaseKeepAliveClient
+	answer  *pb.LeaseKeepAliveResponse
 	result
 }
 
@@ -75,149 +67,85 @@ type part struct {
 // sessions away from it (rule N4).
 func (k *renewal) blame(err error) {
 	if k.queried && !cluster.IsPermissionDenied(err) && !cluster.IsTokenRefusal(err) {
-		k.host.Cluster.Failed(k.member, err)
+		k.s.host.Cluster.Failed(k.member, err)
 	}
 }
 
-// keepAlive sends the renewals and receives their answers. If the token was refused, it sends
-// the unanswered ones once more with a new token, unless this member refuses tokens that others
-// accept. The error is that of the unanswered parts.
+// keepAlive sends the renewal and receives its answer. If the token was refused, it sends it once
+// more with a new token, unless this member refuses tokens that others accept.
 func (k *renewal) keepAlive(ctx context.Context) error {
 	err := k.keepAliveOnce(ctx)
-	if cluster.IsTokenRefusal(err) && k.host.Cluster.TokenRefused(k.member, k.token, err) {
+	if cluster.IsTokenRefusal(err) && k.s.host.Cluster.TokenRefused(k.member, k.token, err) {
 		err = k.keepAliveOnce(ctx)
-	}
-	for _, p := range k.parts[k.answered:] {
-		p.err = fmt.Errorf("renewal on %s: %w", k.member.Endpoint(), err)
 	}
 	return err
 }
 
-// keepAliveOnce sends the renewals on a kept stream. If there is none, or if it answers
-// nothing, perhaps only because it was closed since its last renewal, it sends them on a new
-// stream.
+// keepAliveOnce sends the renewal on a new stream, which it closes after the answer. The stream
+// ends with ctx at the latest, and a late answer is dropped with it.
 func (k *renewal) keepAliveOnce(ctx context.Context) (err error) {
-	ctx, k.token, err = k.host.Cluster.Outgoing(ctx, k.member)
+	c := k.s.host.Cluster
+	ctx, k.token, err = c.Outgoing(ctx, k.member)
 	if err != nil {
 		return err
 	}
 	k.queried = true
-	if st := k.host.Renewals.take(k.member, k.token); st != nil {
-		before := k.answered
-		if err = k.on(ctx, st); err == nil || ctx.Err() != nil || k.answered > before {
-			return err
-		}
-	}
-	st, err := openStream(ctx, k.member, k.token)
-	if err == nil {
-		err = k.on(ctx, st)
-	}
-	return err
-}
-
-// on sends the unanswered renewals on st, and keeps st for the next renewal.
-func (k *renewal) on(ctx context.Context, st *stream) error {
-	n, err := st.renew(ctx, k.host.Cluster, k.parts[k.answered:])
-	k.answered += n
-	if err != nil {
+	if k.stream, err = k.member.Lease().LeaseKeepAlive(ctx); err != nil {
 		return err
 	}
-	k.rest = k.host.Renewals.keep(st)
-	halfClose(k.rest) // so that closing them need not wait once the read has confirmed the renewal
-	return nil
-}
-
-// finish closes the streams that are not kept.
-func (k *renewal) finish() {
-	if len(k.rest) > 0 {
-		finish(k.rest...)
+	k.sent = clock.Now() // before the message is written (rule T2)
+	err = k.stream.Send(&pb.LeaseKeepAliveRequest{ID: k.s.id})
+	if err != nil && !errors.Is(err, io.EOF) { // after EOF, Recv returns the reason
+		return err
 	}
+	if k.answer, err = k.stream.Recv(); err != nil {
+		return err
+	}
+	if k.answer.ID != k.s.id {
+		return fmt.Errorf("the answer is for lease %x", k.answer.ID)
+	}
+	_ = k.stream.CloseSend() // the server ends the stream while the read is under way
+	return c.Check(k.member, k.answer.Header, 0, false)
 }
 
-// confirm reads the session keys of the parts that were answered, on the same member, and
-// decides for each whether its renewal can be trusted.
+// finishFor is how long finish waits for the end of a stream.
+const finishFor = 100 * time.Millisecond
+
+// finish waits for the end of the stream, so that the server records a clean end. A stream that
+// does not end in time is cancelled.
+func (k *renewal) finish(cancel context.CancelFunc) {
+	defer time.AfterFunc(finishFor, cancel).Stop()
+	_, _ = k.stream.Recv()
+}
+
+// confirm reads the session key on the same member, with the dependents' keys, and decides
+// whether the renewal can be trusted.
 func (k *renewal) confirm(ctx context.Context) {
-	live := make([]*part, 0, k.answered)
-	for _, p := range k.parts[:k.answered] {
-		if p.answer.TTL <= 0 {
-			p.s.Gone(fmt.Sprintf("%s answers a renewal with TTL %d", k.member.Endpoint(), p.answer.TTL))
-			p.ended = true
-			continue
-		}
-		p.ttl = time.Duration(p.answer.TTL) * time.Second
-		live = append(live, p)
-	}
-	if len(live) == 0 {
+	s := k.s
+	if k.answer.TTL <= 0 {
+		_ = s.Gone(fmt.Sprintf("%s answers a renewal with TTL %d", k.member.Endpoint(), k.answer.TTL))
+		k.ended = true
 		return
 	}
-	resp, err := k.read(ctx, live)
-	confirmed := false
-	for _, p := range live {
-		if err != nil {
-			p.err = fmt.Errorf("confirming a renewal: %w", err)
-			continue
-		}
-		p.validate(k.member, resp)
-		confirmed = confirmed || p.err == nil && !p.ended
-	}
-	if confirmed {
-		k.host.Cluster.Worked(k.member)
-	}
-}
-
-// validate decides whether the read confirms the part's renewal.
-func (p *part) validate(m *cluster.Member, resp *pb.TxnResponse) {
-	if p.s.ValidateKey(txn.KV(resp, p.at), resp.Header.Revision) != nil {
-		p.ended = true
+	k.ttl = time.Duration(k.answer.TTL) * time.Second
+	reads := s.keyReads()
+	k.more = reads[1:]
+	resp, whole, err := s.readKeys(ctx, k.member, &reads[0])
+	if err != nil {
+		k.err = fmt.Errorf("confirming a renewal: %w", err)
 		return
 	}
-	if p.read != nil {
-		p.read.deliver(resp, p.at+1)
+	if s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision) != nil {
+		k.ended = true
+		return
 	}
-	p.err = p.s.validateRaftTerm(m, p.answer.Header, resp.Header)
-	p.rev = resp.Header.Revision
-}
-
-// read reads the session keys of live, and as many of their other keys as fit.
-func (k *renewal) read(ctx context.Context, live []*part) (*pb.TxnResponse, error) {
-	if len(live) == 1 {
-		return live[0].readAlone(ctx, k.member)
-	}
-	room := k.host.Renewals.readOps() - len(live)
-	ops := make([]*pb.RequestOp, 0, 2*len(live))
-	for _, p := range live {
-		p.at = len(ops)
-		ops = append(ops, p.s.ReadKey())
-		reads := p.s.keyReads()
-		if len(reads[0].ops) > max(room, 0) { // dependents added since the batch was made may not fit
-			p.more = reads
-			continue
-		}
-		p.read, p.more = &reads[0], reads[1:]
-		ops, room = append(ops, p.read.ops...), room-len(p.read.ops)
-	}
-	resp, err := k.host.Cluster.Txn(ctx, cluster.Request{Op: "confirm sessions", On: k.member}, &pb.TxnRequest{Success: ops})
-	switch {
-	case cluster.IsTooManyOps(err):
-		k.host.Renewals.readRefused(len(ops))
-	case err == nil && len(resp.Responses) != len(ops): // a missing answer does not show that a key is gone
-		err = errShort
-	}
-	return resp, err
-}
-
-var errShort = errors.New("the answer is not one to all that was read")
-
-// readAlone reads the part's keys, and notes whether the read of its dependents' keys was
-// refused.
-func (p *part) readAlone(ctx context.Context, m *cluster.Member) (*pb.TxnResponse, error) {
-	reads := p.s.keyReads()
-	resp, whole, err := p.s.readKeys(ctx, m, &reads[0])
 	if whole {
-		p.read = &reads[0]
+		reads[0].deliver(resp, 1)
 	}
-	p.more, p.unbatchable = reads[1:], !whole
-	return resp, err
+	k.rev = resp.Header.Revision
+	if k.err = s.validateRaftTerm(k.member, k.answer.Header, resp.Header); k.err == nil {
+		s.host.Cluster.Worked(k.member)
+	}
 }
 
 // ValidateKey ends the session if its key, as a linearizable read at revision rev showed it

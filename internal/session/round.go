@@ -1,7 +1,6 @@
 package session
 
 import (
-	"math/rand/v2"
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/backoff"
@@ -54,12 +53,4 @@ func (r *round) fail(now time.Time, ttl, left time.Duration) {
 	wait := min(ttl/40<<min(r.failures-2, 8), ttl/8)
 	wait = max(min(wait, left/4), min(ttl/40, 100*time.Millisecond))
 	r.retry = now.Add(backoff.Jitter(wait))
-}
-
-// scatter moves the first renewal to a random instant between now and when it is due, so that
-// rounds that are due at the same instant do not begin together.
-func (r *round) scatter(now time.Time) {
-	if left := r.begin.Sub(now); left > 0 {
-		r.begin = now.Add(rand.N(left))
-	}
 }

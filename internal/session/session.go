@@ -24,7 +24,6 @@ type Host struct {
 	Together  *together.Sender // sends what is put into queues and deleted from them
 	Watches   *watcher.Hub
 	Cleanup   *cleanup.Group
-	Renewals  *Renewals     // of all of the client's sessions
 	Deferral  *Deferral     // of all of the client's sessions; nil: there is none
 	Namespace string        // the prefix of the session key
 	Floor     fencing.Token // only tokens above it are returned

@@ -30,15 +30,11 @@ var silences = []func(*etcdfake.Member){(*etcdfake.Member).BlackHole, (*etcdfake
 
 // storm is how many sessions a storm ends; others take their places. Between two pauses it rests, for up to a second
 // more than rest. pause says how many members pause, and for how long.
-func storm(t *testing.T, seed uint64, batches bool, rest time.Duration, pause func(rng *rand.Rand) (members int, lasts time.Duration)) (lost int) {
+func storm(t *testing.T, seed uint64, rest time.Duration, pause func(rng *rand.Rand) (members int, lasts time.Duration)) (lost int) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		grant := func() *Session {
 			defer sleep(20 * time.Millisecond)
-			h := r.host
-			if !batches {
-				h.Renewals = new(Renewals)
-			}
-			return sessionOn(t, h, lease.Options{TTL: stormTTL})
+			return r.session(lease.Options{TTL: stormTTL})
 		}
 		var all []*Session
 		for range stormSessions {
@@ -70,7 +66,7 @@ func storm(t *testing.T, seed uint64, batches bool, rest time.Duration, pause fu
 // none of a client's many sessions. A longer one ends those that are about to renew when it begins.
 func TestManySessionsSurviveAStormOfPausedMembers(t *testing.T) {
 	for seed := range lane.Of(uint64(2), 8) {
-		lost := storm(t, seed, true, stormTTL/2, func(rng *rand.Rand) (int, time.Duration) {
+		lost := storm(t, seed, stormTTL/2, func(rng *rand.Rand) (int, time.Duration) {
 			return 1 + rng.IntN(3), time.Duration(rng.Int64N(int64(survivable)))
 		})
 		assert.Zero(t, lost, "storm %d", seed)
@@ -78,9 +74,9 @@ func TestManySessionsSurviveAStormOfPausedMembers(t *testing.T) {
 }
 
 // Rule N3: all members pause at once. Below the bound no session ends, and no session survives a pause as long as its
-// validity. In the proof -v shows what pauses between these two cost, in batches and with each session alone.
+// validity. In the proof -v shows what pauses between these two cost.
 func TestAPauseOfAllMembersEndsTheSessionsItOutlasts(t *testing.T) {
-	const rest = 2 * stormTTL // after four rounds alone they share batches again
+	const rest = 2 * stormTTL
 	storms, pauses := 1, []time.Duration{survivable - 10*time.Millisecond, stormTTL * 5 / 6}
 	if lane.Proof() {
 		storms = 10
@@ -89,19 +85,17 @@ func TestAPauseOfAllMembersEndsTheSessionsItOutlasts(t *testing.T) {
 	}
 	for _, lasts := range pauses {
 		t.Run(lasts.String(), func(t *testing.T) {
-			lost := map[bool]int{}
+			lost := 0
 			for seed := range uint64(storms) {
-				for _, batches := range []bool{true, false} {
-					lost[batches] += storm(t, seed, batches, rest, func(*rand.Rand) (int, time.Duration) { return 3, lasts })
-				}
+				lost += storm(t, seed, rest, func(*rand.Rand) (int, time.Duration) { return 3, lasts })
 			}
 			all := storms * stormPauses * stormSessions
-			t.Logf("| %g s | %d | %d | %d |", lasts.Seconds(), all, lost[true], lost[false])
+			t.Logf("| %g s | %d | %d |", lasts.Seconds(), all, lost)
 			switch {
 			case lasts < survivable:
-				assert.Equal(t, map[bool]int{true: 0, false: 0}, lost)
+				assert.Zero(t, lost)
 			case lasts >= stormTTL*5/6:
-				assert.Equal(t, map[bool]int{true: all, false: all}, lost)
+				assert.Equal(t, all, lost)
 			}
 		})
 	}

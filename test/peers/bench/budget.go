@@ -27,7 +27,7 @@ func limits() []limit {
 		{"each contended acquisition with its release, 1,000 waiters", chain, 1_000, "3 requests; Watch at most 4 in, 6 out", calls},
 		{"TryAcquire on a held lock", "try-held", 1, "1 read", calls},
 		{"TryAcquire on a free lock, and its release", "try-free", 1, "1 read, 2 Txn", calls},
-		{"renewals of one session, for a TTL", "renewals", 500, "5 to 6 in batches of up to 128, each with one read", calls},
+		{"renewals of one session, for a TTL", "renewals", 500, "4, each with one read, on a stream whose end counts as a message", calls},
 		{"goroutines for each lock held", "held", 10_000, "0", number(figures.goroutines, "%.2f")},
 		{"goroutines for each waiter besides its caller's, 1,000 waiters", chain, 1_000, "0", number(figures.goroutines, "%.2f")},
 		{"goroutines for each session", "sessions", 200, "at most 3", number(figures.goroutines, "%.2f")},

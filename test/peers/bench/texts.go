@@ -29,14 +29,13 @@ in parentheses. Absolute figures are valid for this machine only; ratios and cou
 ratios. In every row the server syncs each write to its disk before it answers; how
 long that takes on this machine is stated above. The row about lost answers compares with pawl as it is now, with shared requests turned off. Its bound was set when
 an enqueue was settled by two requests in turn. Now one request settles it, shared or not. Those that are not shared are all sent at once and wait for
-the same round trip, and with shared requests too, writes go alone until the member whose answers were lost has been asked again. So the ratio can be near 1. Before sessions shared their renewals, pawl used 1.75 times the client's and
-1.18 times the server's CPU of the floor with 100 sessions in a client, and 2.15 and 1.65 times with 10,000. The targets for renewals are a half
-and a quarter of that.
+the same round trip, and with shared requests too, writes go alone until the member whose answers were lost has been asked again. So the ratio can be near 1. The targets for
+renewals are a half of 1.75 times the client's and 1.18 times the server's CPU of the floor, which pawl used before with 100 sessions in a client.
 
 `
 	budgetText = `The cost of each operation, counted by the server (its ` + "`grpc_server_*`" + ` metrics) or in the client's
 process. One release wakes one waiter, and the other waiters send nothing (pinned by ` + "`lock/waiting_test.go`" + `). Tests pin the budgets, some with fewer waiters or
-locks: ` + "`test/real/lock/real_test.go`" + ` that of allocations and their bytes, ` + "`internal/session/batches_test.go`" + ` that of renewals,
+locks: ` + "`test/real/lock/real_test.go`" + ` that of allocations and their bytes, ` + "`internal/session/renew_test.go`" + ` that of renewals,
 and ` + "`lock/budget_test.go`" + ` the others.
 
 `
@@ -78,9 +77,8 @@ is held, clientv3 writes a key and deletes it again.
 measured after a garbage collection. 100,000 locks are held in the first round only.
 
 `
-	renewalsText = `For one session and one TTL, in processes that do nothing else. pawl confirms each renewal with a read. Sessions of one
-client renew together, five to six times in a TTL on one stream, with one read for up to 128 of them ([how](../decisions/shared-renewals.md)). A session that
-is alone in its client renews four times. clientv3 renews three times, unconfirmed, all sessions on one stream. The floor renews four times on one stream, with
+	renewalsText = `For one session and one TTL, in processes that do nothing else. pawl confirms each renewal with a read. Each session renews four times, on one
+stream a renewal, with a read for each ([why](../decisions/own-renewals.md)). clientv3 renews three times, unconfirmed, all sessions on one stream. The floor renews four times on one stream, with
 a read for each. In "1 each" every client has one session. 2,000 sessions and more are measured in the first round only.
 
 `

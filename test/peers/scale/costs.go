@@ -14,7 +14,6 @@ type costs struct {
 	long      float64 // the same in a queue of 1,000
 	longest   float64 // and of 5,000
 	session   float64 // one session that has its client to itself, for one TTL
-	batched   float64 // one of 10,000 sessions of a client, which renew together, for one TTL
 	open      float64 // to make a session
 	turn      float64 // release to acquire, at the median, in a queue of 100
 	lockHeap  float64 // for each lock held, with its watch
@@ -41,7 +40,6 @@ func readCosts(file string) (c costs, err error) {
 		{&c.long, "chain-1000-hold-0s/1000", "serverCPU"},
 		{&c.longest, "chain-5000-hold-0s/5000", "serverCPU"},
 		{&c.session, "renewals-apart/200", "serverCPU"},
-		{&c.batched, "renewals-many/10000", "serverCPU"},
 		{&c.open, "sessions/200", "serverCPU"},
 		{&c.turn, "chain-100-hold-0s/100", "p50"},
 		{&c.lockHeap, "held-many/100000", "serverHeap"},

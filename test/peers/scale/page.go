@@ -39,7 +39,6 @@ func oneCluster(c costs, w deployment) string {
 	row("a handover, 5,000 waiters", us(c.longest)+" of CPU", rate(cpu/c.longest))
 	row("a session alone in its client, TTL 15 s: four renewals, each with a read", us(c.session)+" of CPU in a TTL", thousands(15*cpu/c.session)+" sessions")
 	row("the same, TTL 60 s", us(c.session)+" of CPU in a TTL", thousands(60*cpu/c.session)+" sessions")
-	row("one of 10,000 sessions of a client, TTL 15 s", us(c.batched)+" of CPU in a TTL", thousands(15*cpu/c.batched)+" sessions")
 	row("a new session", us(c.open)+" of CPU", rate(cpu/c.open))
 	row("a lock held, with its watch", bytes(c.lockHeap)+" of heap", thousands(4*gib/c.lockHeap)+" in 4 GiB")
 	row("a waiter that shares its watches with others of its client", bytes(c.waitHeap)+" of heap", thousands(4*gib/c.waitHeap)+" in 4 GiB")
