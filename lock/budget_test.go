@@ -114,44 +114,6 @@ func TestAGrantedAcquisitionIsWithinItsBudget(t *testing.T) {
 	})
 }
 
-// Where those in the queue are of one client, a waiter for a key's deletion shares the
-// watch that the key's owner has of it: one creation and one cancel for each.
-func TestWaitersOfOneClientShareTheirWatches(t *testing.T) {
-	const waiters = 12
-	inBubble(t, func(w *fixture) {
-		c := w.client(pawl.Config{})
-		session := func() *pawl.Session {
-			s, err := c.NewSession(w.Context(), lease.Options{})
-			require.NoError(w, err)
-			return s
-		}
-		h := w.acquire(session())
-		sessions := make([]*pawl.Session, waiters)
-		for i := range sessions {
-			sessions[i] = session()
-		}
-		var all []*acquireCall
-		n := w.counted(func() {
-			for _, s := range sessions {
-				all = append(all, w.waiting(s))
-			}
-		})
-		assert.Equal(w, waiters+1, n.Received["Watch"], "the first one waits for a key that nobody watches yet")
-		in, out := n.Received["Watch"], n.Sent["Watch"]
-		n = w.counted(func() {
-			w.release(h)
-			for _, a := range all {
-				w.release(a.won())
-			}
-			time.Sleep(time.Second)
-		})
-		assert.Equal(w, 2*(waiters+1), in+n.Received["Watch"])
-		// The creation and the cancel, the grant, the deletion.
-		assert.LessOrEqual(w, out+n.Sent["Watch"], 4*(waiters+1))
-		w.clear()
-	})
-}
-
 // TryAcquire of a held lock is one read, which proposes nothing.
 func TestTryAcquireOfAHeldLockIsARead(t *testing.T) {
 	inBubble(t, func(w *fixture) {

@@ -105,9 +105,7 @@ func (a *Acquisition) apply(ev state.Event, why error) state.Effects {
 	return fx
 }
 
-// carryOut carries out the effects of an event. The end comes first (rule H1). Its own key's
-// watch is made before the predecessor's, because the successor watches that key too and can
-// then share the watch.
+// carryOut carries out the effects of an event. The end comes first (rule H1).
 func (a *Acquisition) carryOut(fx state.Effects, end *ending, why error) {
 	if end != nil {
 		a.carryEnd(fx, end, why)

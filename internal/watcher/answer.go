@@ -34,7 +34,7 @@ func (s *stream) answer(r *pb.WatchResponse, now time.Time) error {
 	case err != nil:
 		err = &linkError{err, l.token, true}
 	case got.refused:
-		calls, err = s.refused(got.topic, got.reason, now, calls)
+		calls, err = s.refused(got.watch, got.reason, now, calls)
 	}
 	s.calls = s.left(calls)
 	h.mu.Unlock()
@@ -42,30 +42,30 @@ func (s *stream) answer(r *pb.WatchResponse, now time.Time) error {
 	return err
 }
 
-// refused handles t, which the server did not create, or ended, for reason; t is in no list.
-// With t nil, only what reason says about the token counts. Caller holds Hub.mu.
-func (s *stream) refused(t *topic, reason string, now time.Time, out []delivery) ([]delivery, error) {
+// refused handles w, which the server did not create, or ended, for reason; w is in no list.
+// With w nil, only what reason says about the token counts. Caller holds Hub.mu.
+func (s *stream) refused(w *Watch, reason string, now time.Time, out []delivery) ([]delivery, error) {
 	token, isToken := s.link.token, cluster.IsTokenRefusalText(reason)
-	if t == nil {
+	if w == nil {
 		if isToken && token != "" {
 			return out, &linkError{tokenRefused(reason), token, false}
 		}
 		return out, nil
 	}
-	n, isFresh := t.refused(now), s.hub.isFresh(token, now)
+	n, isFresh := w.refused(now), s.hub.isFresh(token, now)
 	denied := strings.HasSuffix(reason, status.Convert(rpctypes.ErrGRPCPermissionDenied).Message())
 	switch {
 	case isToken && token == "" && n > 2: // there is no token to use
-		return s.table.end(t, Update{Err: tokenRefused(reason)}, out), nil
+		return s.table.end(w, Update{Err: tokenRefused(reason)}, out), nil
 	case isToken:
-		s.table.enqueue(t)
+		s.table.enqueue(w)
 		return out, &linkError{tokenRefused(reason), token, false}
 	case denied && isFresh && n > 1:
-		return s.table.end(t, Update{Err: rpctypes.ErrGRPCPermissionDenied}, out), nil
+		return s.table.end(w, Update{Err: rpctypes.ErrGRPCPermissionDenied}, out), nil
 	case denied && !isFresh:
 		s.hub.cluster.TokenRefused(s.link.member, token, rpctypes.ErrGRPCPermissionDenied)
 	}
-	s.table.postpone(t, now.Add(t.refusals.backoff.Next()), denied)
+	s.table.postpone(w, now.Add(w.refusals.backoff.Next()), denied)
 	return out, nil
 }
 

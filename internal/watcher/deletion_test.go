@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
 // A message sent alone costs both ends several times as much as one of many. The next stream, whose
@@ -38,5 +41,52 @@ func TestCancelsWaitForOneAnother(t *testing.T) {
 		c = b.accept()
 		assert.Equal(t, "stays", string(c.grant().Key))
 		c.nothing(time.Second)
+	})
+}
+
+// watchDeletion adds a watch of deletions with a log.
+func (b *bench) watchDeletion(key string, from int64) (*Watch, *log) {
+	l := &log{t: b.t}
+	return b.hub.WatchDeletion(key, from, l.note), l
+}
+
+// Watches of one key have a creation each, and the end of one is not the other's.
+func TestWatchesOfOneKeyAreIndependent(t *testing.T) {
+	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
+		_, all := b.watch("k", "", 5)
+		d, deletions := b.watchDeletion("k", 7)
+		c := b.accept()
+		whole, part := c.grant(), c.grant()
+		assert.Equal(t, []int64{5, 7}, []int64{whole.StartRevision, part.StartRevision})
+		assert.Empty(t, whole.Filters)
+		assert.Equal(t, noPuts, part.Filters, "puts cost no message")
+		c.events(whole.WatchId, put("k", 8), del("k", 9))
+		c.events(part.WatchId, put("k", 8), del("k", 9)) // though the server was asked not to
+		synctest.Wait()
+		assert.Equal(t, []int64{8, 9}, all.revisions())
+		assert.Equal(t, []int64{9}, deletions.revisions())
+		c.send(&pb.WatchResponse{WatchId: whole.WatchId, Canceled: true, CompactRevision: 50})
+		assert.Equal(t, whole.WatchId, c.canceled())
+		assert.Equal(t, Update{Compacted: 50}, all.end())
+		c.events(part.WatchId, del("k", 60))
+		synctest.Wait()
+		assert.Equal(t, []int64{9, 60}, deletions.revisions())
+		d.Cancel()
+		assert.Equal(t, part.WatchId, c.canceled())
+	})
+}
+
+func TestAWatchAddedWhileItsStreamEndsLearnsOfTheEnd(t *testing.T) {
+	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
+		late := &log{t: t}
+		b.hub.Watch("first", "", 1, func(Update) { b.hub.WatchDeletion("k", 7, late.note) })
+		c := b.accept()
+		first := c.grant()
+		c.member.moved.Store(true)
+		foreign := &pb.ResponseHeader{ClusterId: 0xbad, MemberId: 1, Revision: 9, RaftTerm: 2}
+		c.send(&pb.WatchResponse{Header: foreign, WatchId: first.WatchId})
+		synctest.Wait()
+		assert.ErrorIs(t, late.end().Err, cluster.ErrChanged)
+		assert.Equal(t, Stats{Moves: b.hub.Stats().Moves}, b.hub.Stats())
 	})
 }

@@ -15,8 +15,8 @@
 //     progress notices and acknowledgements of creations, which may be ahead of events, never do.
 //  3. A watch's function is called by one goroutine at a time, even when the watch moves to another stream, and
 //     without any lock that another method takes. No call starts after Cancel returned.
-//  4. Watches are independent, even if they share a creation: the end of one (a compaction of events not yet
-//     delivered, a cancellation) ends no other. A denied permission is for all watches of the same keys.
+//  4. Watches are independent: each has a creation of its own at the server, and the end of one (a compaction of
+//     events not yet delivered, a denied permission, a cancellation) ends no other.
 //  5. A refusal counts for the creation that the server refused. etcd does not say which one that was, but answers
 //     creations in order: the refusal belongs to the first unanswered one. A server that answers in another order
 //     loses the stream.
@@ -24,7 +24,7 @@
 //     3 s, if it does not answer a creation within 3 s after it was sent and the one before it was answered, or if it
 //     has carried nothing for 5 s and then for 3 s more although it was probed.
 //  7. Every stream asks its member to end it when the member has no leader ("hasleader").
-//  8. Every creation that a server acknowledged is cancelled at that server once nobody subscribes to it, by a cancel
+//  8. Every creation that a server acknowledged is cancelled at that server once its watch is cancelled, by a cancel
 //     request, which waits up to 20 ms to be sent with others, or by the end of the stream. A watch that is cancelled
 //     before its creation was sent costs no message.
 //  9. Reopening is paced: the first try at once, on another member if there is one, the following ones after
@@ -43,13 +43,11 @@
 //
 // # What it costs
 //
-// Watches of the same keys are subscribers of one topic, which has one creation at the server, if that is correct
-// for each of them: see topic. A watch of all changes of a key and one of its deletion, such as the owner's and the
-// successor's of a queue key, together cost one creation and one cancel. One stream carries up to 512 topics; another
-// is opened when all are full. A stream costs two goroutines besides gRPC's own: one reads and processes the server's
-// answers, the other does what is due. A watch costs no goroutine, and no timer. A stream without topics is closed
-// after 2 s: it is half-closed first, and the server gets 100 ms to end it, so that it counts no failure (etcd 3.7 does
-// not end it then, and records a cancellation). An idle Hub has no stream and no goroutine. A live watch of one key
+// A watch has one creation at the server, and one cancel. One stream carries up to 512 watches; another is opened when
+// all are full. A stream costs two goroutines besides gRPC's own: one reads and processes the server's answers, the
+// other does what is due. A watch costs no goroutine, and no timer. A stream without watches is closed after 2 s: it is
+// half-closed first, and the server gets 100 ms to end it, so that it counts no failure (etcd 3.7 does not end it then,
+// and records a cancellation). An idle Hub has no stream and no goroutine. A live watch of one key
 // takes about 300 bytes and its key and function. Creations do not wait for one another: 500 of them are answered in a
 // few round trips. Messages to the server: one for each creation and one for its cancellation; while a stream is
 // silent, a progress request every 5 s, and if that is not answered, as in etcd while a watch on the stream starts at
@@ -57,8 +55,8 @@
 //
 // # How it is built
 //
-// table is a pure machine: the server's answers and the subscribers are its input, creations, cancels and calls its
-// output. A test walks it through every interleaving of a few subscribers with a server that writes, compacts, refuses
+// table is a pure machine: the server's answers, new watches and cancels are its input, creations, cancels and calls its
+// output. A test walks it through every interleaving of a watch or two with a server that writes, compacts, refuses
 // and loses streams. stream owns one: it passes its link's answers to it under the Hub's mutex, and then makes the
 // calls without the mutex.
 //

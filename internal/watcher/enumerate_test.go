@@ -15,12 +15,11 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
 )
 
-// system is a table, its subscribers, and a deliberately dumb server at the other end of a link, which
+// system is a table, its watches, and a deliberately dumb server at the other end of a link, which
 // takes requests and gives answers in order. It is walked through every interleaving of its steps, within limits.
 type system struct {
 	t      testing.TB
 	plan   plan
-	index  index
 	table  table
 	people []*person
 
@@ -39,7 +38,7 @@ type plan struct {
 	events, losses, refusals, compactions int
 }
 
-// person is a subscriber.
+// person has a watch.
 type person struct {
 	from      int64
 	deletions bool
@@ -51,14 +50,14 @@ type person struct {
 
 // serverOne is a watch at the server.
 type serverOne struct {
-	next  int64
-	wide  bool
-	ended bool // cancelled by the server itself, for a compaction; in its books until it is cancelled
+	next      int64
+	deletions bool
+	ended     bool // cancelled by the server itself, for a compaction; in its books until it is cancelled
 }
 
 func newSystem(t testing.TB, p plan) *system {
-	w := &system{t: t, plan: p, index: index{}, serving: map[int64]*serverOne{}}
-	w.table = newTable(w.index)
+	w := &system{t: t, plan: p, serving: map[int64]*serverOne{}}
+	w.table = newTable()
 	for _, one := range p.people {
 		w.people = append(w.people, &one)
 	}
@@ -116,7 +115,7 @@ func (w *system) step(s step) bool {
 	case answer:
 		return w.answer()
 	case sweep:
-		can := len(w.table.quiet) > 0
+		can := len(w.table.unwanted) > 0
 		w.table.sweep()
 		return can
 	case again:
@@ -167,20 +166,20 @@ func (w *system) lose() bool {
 }
 
 func (w *system) send(refuse bool) bool {
-	if refuse && (w.refusals == w.plan.refusals || w.table.queue.empty()) {
+	if refuse && (w.refusals == w.plan.refusals || w.table.queue.head == nil) {
 		return false
 	}
 	w.up = true
-	topics, cancels := w.table.create(nil), w.table.cancels
+	watches, cancels := w.table.create(nil), w.table.cancels
 	w.table.cancels = nil
-	for _, t := range topics {
+	for _, t := range watches {
 		if refuse {
 			refuse = false
 			w.refusals++
 			w.out = append(w.out, &pb.WatchResponse{WatchId: -1, Created: true, Canceled: true, CancelReason: "no"})
 			continue
 		}
-		w.serving[t.id] = &serverOne{next: t.next, wide: t.wide}
+		w.serving[t.id] = &serverOne{next: t.next, deletions: t.deletions}
 		w.out = append(w.out, &pb.WatchResponse{WatchId: t.id, Created: true})
 	}
 	for _, id := range cancels {
@@ -188,7 +187,7 @@ func (w *system) send(refuse bool) bool {
 		delete(w.serving, id)
 		w.out = append(w.out, &pb.WatchResponse{WatchId: id, Canceled: true})
 	}
-	return len(topics)+len(cancels) > 0
+	return len(watches)+len(cancels) > 0
 }
 
 // push has the server send what a watch is owed.
@@ -204,7 +203,7 @@ func (w *system) push(id int64) bool {
 	}
 	r := &pb.WatchResponse{WatchId: id}
 	for _, e := range w.history {
-		if e.Kv.ModRevision >= one.next && (one.wide || e.Type == mvccpb.Event_DELETE) {
+		if e.Kv.ModRevision >= one.next && (!one.deletions || e.Type == mvccpb.Event_DELETE) {
 			r.Events = append(r.Events, e)
 		}
 	}
@@ -221,8 +220,8 @@ func (w *system) answer() bool {
 	w.out = w.out[1:]
 	calls, got := w.table.answer(r, nil)
 	require.NoError(w.t, got.err)
-	if got.refused && got.topic != nil {
-		w.table.postpone(got.topic, time.Time{}, false)
+	if got.refused && got.watch != nil {
+		w.table.postpone(got.watch, time.Time{}, false)
 	}
 	for _, c := range calls {
 		w.call(c)
@@ -234,7 +233,7 @@ func (w *system) call(c delivery) {
 	p := w.people[slices.IndexFunc(w.people, func(p *person) bool { return p.w == c.w })]
 	require.Equal(w.t, "on", p.state)
 	if c.last {
-		p.state = "over"
+		p.state, p.w.wanted = "over", false // as Hub.leave
 		last := int64(0)
 		if n := len(p.got); n > 0 {
 			last = p.got[n-1].ModRevision
@@ -271,7 +270,7 @@ func (w *system) due(p *person) (out []*mvccpb.Event) {
 func (w *system) retry() bool {
 	due, _ := w.table.take(time.Time{})
 	for _, p := range due {
-		w.table.add(p.topic)
+		w.table.add(p.watch)
 	}
 	return len(due) > 0
 }
@@ -281,16 +280,8 @@ func (w *system) subscribe(p *person) bool {
 	if p.state != "" {
 		return false
 	}
-	p.state, p.w = "on", &Watch{from: p.from, deletions: p.deletions}
-	sp := newSpan("k", "")
-	if t := w.index.find(sp, p.w); t != nil {
-		t.subscribe(p.w)
-		return true
-	}
-	t := &topic{span: sp, next: 1}
-	t.subscribe(p.w)
-	w.index.offer(t)
-	w.table.add(t)
+	p.state, p.w = "on", &Watch{span: newSpan("k", ""), next: p.from, deletions: p.deletions, wanted: true}
+	w.table.add(p.w)
 	return true
 }
 
@@ -298,42 +289,37 @@ func (w *system) cancel(p *person) bool {
 	if p.state != "on" {
 		return false
 	}
-	p.state = "off"
-	w.table.unsubscribe(p.w)
+	p.state, p.w.wanted = "off", false
+	w.table.leave(p.w)
 	return true
 }
 
 // check asserts what is so in every state.
 func (w *system) check() {
-	topics := map[*topic]topicState{}
-	put := func(t *topic, p topicState) {
-		require.NotContains(w.t, topics, t, "in one list")
-		require.Equal(w.t, p, t.state)
-		require.False(w.t, t.subs.empty() && (p == queued || p == delayed))
-		topics[t] = p
+	watches := map[*Watch]stage{}
+	put := func(t *Watch, p stage) {
+		require.NotContains(w.t, watches, t, "in one list")
+		require.Equal(w.t, p, t.stage)
+		require.True(w.t, t.wanted || p == requested)
+		watches[t] = p
 	}
-	for t := range w.table.queue.all {
+	for t := w.table.queue.head; t != nil; t = t.after {
 		put(t, queued)
 	}
 	for _, a := range w.table.requests {
-		put(a.topic, requested)
+		put(a.watch, requested)
 	}
 	for id, t := range w.table.live {
 		require.Equal(w.t, id, t.id)
-		require.True(w.t, !t.subs.empty() || t.quiet, "it will be cancelled")
 		put(t, living)
 	}
 	for _, p := range w.table.later {
-		put(p.topic, delayed)
+		put(p.watch, delayed)
 	}
-	require.Len(w.t, topics, w.table.size)
-	for _, t := range w.index {
-		require.Contains(w.t, topics, t)
-	}
+	require.Len(w.t, watches, w.table.size)
 	for _, p := range w.people {
 		if p.state == "on" {
-			require.Contains(w.t, topics, p.w.topic)
-			require.True(w.t, p.w.topic.anyone(func(x *Watch) bool { return x == p.w }))
+			require.Contains(w.t, watches, p.w)
 		}
 	}
 }
@@ -362,7 +348,7 @@ func (w *system) settle() {
 	living := 0
 	for id, one := range w.serving {
 		require.False(w.t, one.ended)
-		require.False(w.t, w.table.live[id].subs.empty())
+		require.Contains(w.t, w.table.live, id)
 		living++
 	}
 	require.Equal(w.t, w.table.size, living)
@@ -371,7 +357,6 @@ func (w *system) settle() {
 	}
 	run()
 	require.Empty(w.t, w.serving)
-	require.Empty(w.t, w.index)
 	require.Zero(w.t, w.table.size)
 	require.Zero(w.t, w.table.bytes)
 }
@@ -389,19 +374,19 @@ func (w *system) String() string {
 	for _, r := range w.out {
 		fmt.Fprint(&b, "|", r.WatchId, r.Created, r.Canceled, r.CompactRevision, len(r.Events))
 	}
-	one := func(t *topic) {
-		fmt.Fprint(&b, "/", t.id, t.next, t.state, t.wide, t.quiet, w.index["k"] == t)
+	one := func(t *Watch) {
+		fmt.Fprint(&b, "/", t.id, t.next, t.stage, t.deletions, t.wanted)
 		for i, p := range w.people {
-			if p.state == "on" && p.w.topic == t {
+			if p.w == t {
 				fmt.Fprint(&b, " ", i)
 			}
 		}
 	}
-	for t := range w.table.queue.all {
+	for t := w.table.queue.head; t != nil; t = t.after {
 		one(t)
 	}
 	for _, a := range w.table.requests {
-		one(a.topic)
+		one(a.watch)
 	}
 	for id := range w.table.lastID + 1 {
 		if s := w.serving[id]; s != nil {
@@ -412,12 +397,9 @@ func (w *system) String() string {
 		}
 	}
 	for _, p := range w.table.later {
-		one(p.topic)
+		one(p.watch)
 	}
-	for _, t := range w.table.quiet {
-		fmt.Fprint(&b, ",", t.id)
-	}
-	fmt.Fprint(&b, w.table.cancels, w.table.lastID)
+	fmt.Fprint(&b, w.table.unwanted, w.table.cancels, w.table.lastID)
 	return b.String()
 }
 
@@ -464,24 +446,20 @@ func walk(t *testing.T, p plan) (states int) {
 	return len(seen)
 }
 
-// Any subscriber to a key, at any time, from whatever revision, and whatever happens meanwhile, receives
-// each event that is due once, and leaves nothing behind.
-func TestEverySubscriberReceivesEachEventOnceInAllInterleavings(t *testing.T) {
+// Any watch, made at any time, from whatever revision, and whatever happens meanwhile, receives each
+// event that is due once, and leaves nothing behind.
+func TestEveryWatchReceivesEachEventOnceInAllInterleavings(t *testing.T) {
 	if racedetector.On {
 		t.Skip("its steps follow one another in one goroutine")
 	}
 	two := lane.Of(1, 2)
 	for name, p := range map[string]plan{
-		"one of all, and a loss":     {people: []person{{from: 2}}, events: 2, losses: 1},
-		"one, a loss, a compaction":  {people: []person{{from: 2}}, events: 2, losses: 1, compactions: 1},
-		"two of all, and a loss":     {people: []person{{from: 2}, {from: 3}}, events: two, losses: 1},
-		"all and deletions":          {people: []person{{from: 2}, {from: 3, deletions: true}}, events: two, losses: 1},
-		"deletions first":            {people: []person{{from: 3, deletions: true}, {from: 2}}, events: two, losses: 1},
-		"a refusal":                  {people: []person{{from: 2}, {from: 1, deletions: true}}, events: 1, refusals: 1},
-		"a compaction":               {people: []person{{from: 2}, {from: 3, deletions: true}}, events: two, compactions: 1},
-		"a compaction and a loss":    {people: []person{{from: 2}, {from: 4}}, events: two, compactions: 1, losses: 1},
-		"three that come and go":     {people: []person{{from: 2}, {from: 1, deletions: true}, {from: 3}}, events: two - 1},
-		"one who comes late, and so": {people: []person{{from: 1}, {from: 1}}, events: 1, refusals: 1},
+		"a loss":                  {people: []person{{from: 2}}, events: 2, losses: 1},
+		"a loss and a compaction": {people: []person{{from: 2}}, events: 2, losses: 1, compactions: 1},
+		"deletions":               {people: []person{{from: 2, deletions: true}}, events: 2, losses: 1, refusals: 1},
+		"two, and a loss":         {people: []person{{from: 2}, {from: 3, deletions: true}}, events: two, losses: 1},
+		"two, and a refusal":      {people: []person{{from: 2}, {from: 1, deletions: true}}, events: 1, refusals: 1},
+		"two, and a compaction":   {people: []person{{from: 2}, {from: 4}}, events: two, compactions: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			states := walk(t, p)

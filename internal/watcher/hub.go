@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	perStream = 512 // topics on one stream
+	perStream = 512 // watches on one stream
 
 	// fresh is how long a token that was just fetched is considered good when permission is
 	// refused: a refusal under an older one may be due to the token.
@@ -28,15 +28,14 @@ type Hub struct {
 
 	mu      sync.Mutex // never held while a function is called, nor across a request or channel operation
 	closed  bool
-	streams []*stream // those that accept topics, with their tables
-	topics  index
+	streams []*stream // those that accept watches, with their tables
 	watches int       // how many are neither cancelled nor ended
 	token   string    // the newest with which a stream was opened
 	since   time.Time // when it was first observed
 	moves   uint64
 }
 
-// refusals are a server's refusals of one topic.
+// refusals are a server's refusals of one watch.
 type refusals struct {
 	count   int // how many were close together
 	last    time.Time
@@ -46,7 +45,7 @@ type refusals struct {
 // New returns a Hub without watches, which has no stream and no goroutine. Close it before c.
 func New(c *cluster.Cluster) *Hub {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Hub{cluster: c, ctx: ctx, cancelf: cancel, topics: index{}}
+	return &Hub{cluster: c, ctx: ctx, cancelf: cancel}
 }
 
 // Close ends all watches, with an Update.Err that matches cluster.ErrClosed, and all streams, and
@@ -69,47 +68,37 @@ func (h *Hub) Close() {
 // must not hold locks that fn takes. fn must not be nil. Watch itself sends nothing and does
 // not wait.
 func (h *Hub) Watch(key, end string, from int64, fn func(Update)) *Watch {
-	return h.watch(newSpan(key, end), &Watch{hub: h, fn: fn, from: max(from, 1)})
+	return h.watch(&Watch{hub: h, fn: fn, span: newSpan(key, end), next: max(from, 1)})
 }
 
 // WatchDeletion is Watch of one key, for its deletions only: puts are not delivered, and cost
-// the server no message. If this Hub watches all changes of the key too, the two may share one
-// creation.
+// the server no message.
 func (h *Hub) WatchDeletion(key string, from int64, fn func(Update)) *Watch {
 	return h.WatchDeletions(key, "", from, fn)
 }
 
 // WatchDeletions is WatchDeletion of the keys in [key, end).
 func (h *Hub) WatchDeletions(key, end string, from int64, fn func(Update)) *Watch {
-	return h.watch(newSpan(key, end), &Watch{hub: h, fn: fn, from: max(from, 1), deletions: true})
+	return h.watch(&Watch{hub: h, fn: fn, span: newSpan(key, end), next: max(from, 1), deletions: true})
 }
 
-func (h *Hub) watch(sp span, w *Watch) *Watch {
+func (h *Hub) watch(w *Watch) *Watch {
 	if w.fn == nil {
 		panic("watcher: nil function")
 	}
-	err := sp.check()
+	err := w.span.check()
 	h.mu.Lock()
 	if h.closed {
 		err = cluster.ErrClosed
 	}
 	if err != nil {
 		h.mu.Unlock()
-		w.topic = &topic{span: sp}
 		w.last(Update{Err: err})
 		return w
 	}
-	w.counted = true
+	w.wanted = true
 	h.watches++
-	if t := h.topics.find(sp, w); t != nil {
-		t.subscribe(w) // sends no message
-		h.mu.Unlock()
-		return w
-	}
-	t := &topic{span: sp, next: 1}
-	t.subscribe(w)
-	h.topics.offer(t)
-	s := h.assign(t, nil)
+	s := h.assign(w, nil)
 	h.mu.Unlock()
 	s.nudge()
 	return w
@@ -129,9 +118,9 @@ func (h *Hub) Stats() Stats {
 	return Stats{Watches: h.watches, Streams: len(h.streams), Moves: h.moves}
 }
 
-// assign gives t, which is in no table, to a stream with room that ok (nil: any) accepts, or to a new one. Caller holds mu and
+// assign gives w, which is in no table, to a stream with room that ok (nil: any) accepts, or to a new one. Caller holds mu and
 // nudges the stream afterwards; the Hub is not closed.
-func (h *Hub) assign(t *topic, ok func(*stream) bool) *stream {
+func (h *Hub) assign(w *Watch, ok func(*stream) bool) *stream {
 	i := slices.IndexFunc(h.streams, func(s *stream) bool {
 		return s.table.size < perStream && (ok == nil || ok(s))
 	})
@@ -140,25 +129,23 @@ func (h *Hub) assign(t *topic, ok func(*stream) bool) *stream {
 		s := newStream(h)
 		h.streams = append(h.streams, s)
 		h.running.Add(1)
-		go s.run() // ends when it has no topics for a while, or the Hub or the cluster ended; Close waits for it
+		go s.run() // ends when it has no watches for a while, or the Hub or the cluster ended; Close waits for it
 	}
 	s := h.streams[i]
-	t.home = s
-	s.table.add(t)
+	w.home = s
+	s.table.add(w)
 	return s
 }
 
-// cancel unsubscribes w, which is stopped. A creation without subscribers is cancelled a moment
-// later, together with others: a message that is sent alone costs both ends several times as
-// much as one of many.
+// cancel gives up w, which is stopped. Its creation is cancelled a moment later, together with
+// others: a message that is sent alone costs both ends several times as much as one of many.
 func (h *Hub) cancel(w *Watch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.leave(w) {
 		return
 	}
-	s := w.topic.home
-	if s.table.unsubscribe(w) {
+	if s := w.home; s.table.leave(w) {
 		s.sweepLater()
 	} else if s.table.size == 0 {
 		s.nudge() // it may have nothing to wait for
@@ -167,24 +154,24 @@ func (h *Hub) cancel(w *Watch) {
 
 // leave removes w from the count; false: it was removed already. Caller holds mu.
 func (h *Hub) leave(w *Watch) bool {
-	if !w.counted {
+	if !w.wanted {
 		return false
 	}
-	w.counted = false
+	w.wanted = false
 	h.watches--
 	return true
 }
 
-// elsewhere gives a topic of from, which was refused, to another stream, so that another member
+// elsewhere gives a watch of from, which was refused, to another stream, so that another member
 // is queried and, if permission was refused, one that was opened with a fresh token. Caller
 // holds mu.
 func (h *Hub) elsewhere(p postponed, from *stream, now time.Time) {
 	if h.closed {
-		from.table.add(p.topic) // which ends soon
+		from.table.add(p.watch) // which ends soon
 		return
 	}
 	before := len(h.streams)
-	s := h.assign(p.topic, func(s *stream) bool {
+	s := h.assign(p.watch, func(s *stream) bool {
 		return s != from && (!p.denied || s.token == h.token && h.isFresh(s.token, now))
 	})
 	if len(h.streams) > before {
@@ -193,7 +180,7 @@ func (h *Hub) elsewhere(p postponed, from *stream, now time.Time) {
 	s.nudge()
 }
 
-// retire removes s from the streams that accept topics; false: it has topics. Caller holds mu.
+// retire removes s from the streams that accept watches; false: it has watches. Caller holds mu.
 func (h *Hub) retire(s *stream) bool {
 	if s.table.size > 0 {
 		return false
@@ -222,12 +209,12 @@ func (h *Hub) isFresh(token string, now time.Time) bool {
 	return token == "" || token == h.token && now.Sub(h.since) < fresh
 }
 
-// refused counts a refusal of t at now. It returns how many there were close together. Caller holds mu.
-func (t *topic) refused(now time.Time) int {
-	if t.refusals == nil || now.Sub(t.refusals.last) > fresh {
-		t.refusals = &refusals{backoff: newBackoff()}
+// refused counts a refusal of w at now. It returns how many there were close together. Caller holds mu.
+func (w *Watch) refused(now time.Time) int {
+	if w.refusals == nil || now.Sub(w.refusals.last) > fresh {
+		w.refusals = &refusals{backoff: newBackoff()}
 	}
-	t.refusals.count++
-	t.refusals.last = now
-	return t.refusals.count
+	w.refusals.count++
+	w.refusals.last = now
+	return w.refusals.count
 }

@@ -98,7 +98,7 @@ func (l *link) create(c creation) {
 	if c.span.end != "" {
 		r.RangeEnd = []byte(c.span.end)
 	}
-	if !c.wide {
+	if c.deletions {
 		r.Filters = noPuts
 	}
 	l.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: r}})

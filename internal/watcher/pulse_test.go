@@ -59,23 +59,22 @@ func TestTheFirstReopeningIsAtOnceAndTheOthersWithinBounds(t *testing.T) {
 }
 
 func TestAListCanBeLeftFromTheMiddle(t *testing.T) {
-	var l list[*Watch]
+	var l list
 	ws := make([]*Watch, 5)
 	for i := range ws {
-		ws[i] = &Watch{from: int64(i)}
+		ws[i] = &Watch{next: int64(i)}
 		l.push(ws[i])
 	}
 	for _, i := range []int{2, 0, 4} {
 		l.remove(ws[i])
-		assert.Equal(t, links[*Watch]{}, ws[i].at)
+		assert.Equal(t, links{}, ws[i].links)
 	}
 	l.push(ws[2])
 	var order []int64
-	for w := range l.all {
-		order = append(order, w.from)
+	for w := l.head; w != nil; w = l.head {
+		order = append(order, w.next)
 		l.remove(w)
 	}
 	assert.Equal(t, []int64{1, 3, 2}, order)
-	assert.True(t, l.empty())
-	assert.Equal(t, list[*Watch]{}, l)
+	assert.Equal(t, list{}, l)
 }

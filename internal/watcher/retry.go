@@ -15,7 +15,7 @@ const (
 	steady = 2 * time.Second
 )
 
-// newBackoff is the backoff before a stream is opened again, or a refused topic is created
+// newBackoff is the backoff before a stream is opened again, or a refused watch is created
 // again.
 func newBackoff() backoff.Backoff { return backoff.Backoff{First: minDelay, Most: maxDelay} }
 

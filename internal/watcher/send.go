@@ -4,16 +4,16 @@ import "time"
 
 // sends is memory for what the table wants to send, which is reused.
 type sends struct {
-	topics    []*topic
+	watches   []*Watch
 	creations []creation
 	cancels   []int64
 }
 
-// creation is the message sent for a topic.
+// creation is the message sent for a watch.
 type creation struct {
-	id, from int64
-	span     span
-	wide     bool
+	id, from  int64
+	span      span
+	deletions bool
 }
 
 // send sends what is due.
@@ -23,10 +23,10 @@ func (s *stream) send() {
 	}
 	h, out := s.hub, &s.sends
 	h.mu.Lock()
-	out.topics = s.table.create(out.topics[:0])
+	out.watches = s.table.create(out.watches[:0])
 	out.creations = out.creations[:0]
-	for _, t := range out.topics {
-		out.creations = append(out.creations, creation{t.id, t.next, t.span, t.wide})
+	for _, w := range out.watches {
+		out.creations = append(out.creations, creation{w.id, w.next, w.span, w.deletions})
 	}
 	out.cancels, s.table.cancels = s.table.cancels, out.cancels[:0]
 	h.mu.Unlock()
@@ -43,7 +43,7 @@ func (s *stream) send() {
 		*out = sends{}
 		return
 	}
-	clear(out.topics)
+	clear(out.watches)
 	clear(out.creations)
 }
 

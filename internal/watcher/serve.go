@@ -71,7 +71,7 @@ func (s *stream) pause(d time.Duration) error {
 	}
 }
 
-// clear cancels the creations without subscribers.
+// clear cancels the creations that nobody wants any more.
 func (s *stream) clear() {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
@@ -79,7 +79,7 @@ func (s *stream) clear() {
 	s.table.sweep()
 }
 
-// retryLater moves the topics whose delay has passed to another stream, and returns when the
+// retryLater moves the watches whose delay has passed to another stream, and returns when the
 // next delay passes. Caller holds Hub.mu.
 func (s *stream) retryLater(now time.Time) (next time.Time) {
 	due, next := s.table.take(now)
@@ -89,7 +89,7 @@ func (s *stream) retryLater(now time.Time) (next time.Time) {
 	return next
 }
 
-// rest returns when the table has to be checked again; idle: the stream has had no topic for a
+// rest returns when the table has to be checked again; idle: the stream has had no watch for a
 // while, and accepts none any more.
 func (s *stream) rest(now time.Time) (next time.Time, idle bool) {
 	s.hub.mu.Lock()

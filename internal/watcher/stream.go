@@ -7,8 +7,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
-// stream has up to perStream topics and keeps a link for them, one after the other. Its loop,
-// run, and the reader of its link take turns calling the subscribers' functions, so that one
+// stream has up to perStream watches and keeps a link for them, one after the other. Its loop,
+// run, and the reader of its link take turns calling the watches' functions, so that one
 // goroutine at a time calls them even when links change.
 type stream struct {
 	hub   *Hub
@@ -25,7 +25,7 @@ type stream struct {
 	busy  chan struct{}
 	link  *link // nil: there was none yet
 	pulse pulse
-	empty time.Time // since when it has no topic; zero: it has one
+	empty time.Time // since when it has no watch; zero: it has one
 	alarm *time.Timer
 	set   time.Time  // when alarm fires; zero: it is not set
 	calls []delivery // of one answer
@@ -33,7 +33,7 @@ type stream struct {
 }
 
 func newStream(h *Hub) *stream {
-	s := &stream{hub: h, wake: make(chan struct{}, 1), table: newTable(h.topics), busy: make(chan struct{}, 1)}
+	s := &stream{hub: h, wake: make(chan struct{}, 1), table: newTable(), busy: make(chan struct{}, 1)}
 	s.sweep = time.AfterFunc(sweepAfter, s.nudge)
 	s.sweep.Stop()
 	return s
@@ -47,7 +47,7 @@ func (s *stream) nudge() {
 	}
 }
 
-// run is the stream's loop. It returns when the stream has had no topics for a while, or the
+// run is the stream's loop. It returns when the stream has had no watches for a while, or the
 // Hub or the cluster has ended.
 func (s *stream) run() {
 	defer s.hub.running.Done()
@@ -112,9 +112,9 @@ func (s *stream) blame(m *cluster.Member, e *linkError) {
 	h.mu.Lock()
 	s.avoid = avoid
 	h.moves++
-	topics := s.table.size
+	watches := s.table.size
 	h.mu.Unlock()
-	h.cluster.Logger().Debug("watch stream lost", "endpoint", m.Endpoint(), "topics", topics, "error", e.err)
+	h.cluster.Logger().Debug("watch stream lost", "endpoint", m.Endpoint(), "watches", watches, "error", e.err)
 }
 
 func (s *stream) avoided() []*cluster.Member {
@@ -134,16 +134,15 @@ func (s *stream) lived() time.Duration {
 	return time.Since(s.link.worked)
 }
 
-// lost requeues the table's topics because the link is gone.
+// lost requeues the table's watches because the link is gone.
 func (s *stream) lost() {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
 	s.table.lost()
 	s.sweeps = false // the loop may have been woken for it after the link had ended, and have done nothing
-	s.table.sweep()
 }
 
-// end ends all subscribers, with the cluster's error or that of a closed Hub.
+// end ends all watches, with the cluster's error or that of a closed Hub.
 func (s *stream) end() {
 	h := s.hub
 	err := h.cluster.Err()
@@ -182,7 +181,7 @@ func (s *stream) call() {
 	clear(s.calls)
 }
 
-// sweepLater has creations without subscribers cancelled in a moment. Caller holds Hub.mu.
+// sweepLater has the creations of watches that left cancelled in a moment. Caller holds Hub.mu.
 func (s *stream) sweepLater() {
 	if !s.sweeps {
 		s.sweeps = true

@@ -12,7 +12,7 @@ import (
 type outcome struct {
 	answered bool   // an unanswered creation was answered
 	refused  bool   // a creation was refused, or ended, for reason
-	topic    *topic // the topic, in no list; nil: an echo's, or one that is handled already
+	watch    *Watch // the watch, in no list; nil: an echo's, or one that is handled already
 	reason   string
 	err      error // the link has to be ended
 }
@@ -53,27 +53,25 @@ func (tb *table) answered(r *pb.WatchResponse, out []delivery) ([]delivery, outc
 	if tb.requests = tb.requests[1:]; len(tb.requests) == 0 {
 		tb.requests = nil // frees the memory of all requests
 	}
-	t, res := a.topic, outcome{answered: true}
+	w, res := a.watch, outcome{answered: true}
 	switch {
 	case r.Canceled || r.WatchId == -1:
 		tb.forget(a.id)
-		out, res.topic = tb.compacted(t, r.CompactRevision, out)
+		out, res.watch = tb.compacted(w, r.CompactRevision, out)
 		res.refused, res.reason = true, r.CancelReason
 		return out, res
-	case t == nil: // an echo that the server accepted
+	case w == nil: // an echo that the server accepted
 		tb.cancels = append(tb.cancels, a.id)
 		return out, res
-	}
-	t.state = living
-	tb.live[a.id] = t
-	if t.subs.empty() {
-		tb.cancel(t)
-		tb.remove(t)
+	case !w.wanted:
+		tb.forget(a.id)
+		tb.cancels = append(tb.cancels, a.id)
+		tb.remove(w)
 		return out, res
 	}
-	for w := range t.subs.all {
-		w.armed.Store(true)
-	}
+	w.stage = living
+	tb.live[a.id] = w
+	w.armed.Store(true)
 	out, res.err = tb.deliver(r, out)
 	return out, res
 }
@@ -83,17 +81,16 @@ func (tb *table) indexOf(id int64) int {
 	return slices.IndexFunc(tb.requests, func(a request) bool { return a.id == id })
 }
 
-// deliver delivers the events of an answer to their topic. Answers for removed topics have
-// none.
+// deliver delivers the events of an answer to their watch, if it is still there.
 func (tb *table) deliver(r *pb.WatchResponse, out []delivery) ([]delivery, error) {
-	t := tb.live[r.WatchId]
-	if i := tb.indexOf(r.WatchId); t == nil && i >= 0 {
-		t = tb.requests[i].topic // etcd acknowledges first, but should events come earlier they would be lost otherwise
+	w := tb.live[r.WatchId]
+	if i := tb.indexOf(r.WatchId); w == nil && i >= 0 {
+		w = tb.requests[i].watch // etcd acknowledges first, but should events come earlier they would be lost otherwise
 	}
-	if t == nil {
+	if w == nil {
 		return out, nil
 	}
-	events, rest := advance(t.span, !t.wide, t.next, tb.held[r.WatchId], r.Events, r.Fragment)
+	events, rest := advance(w.span, w.deletions, w.next, tb.held[r.WatchId], r.Events, r.Fragment)
 	if len(rest) > maxHeld {
 		return out, errBloat
 	}
@@ -101,7 +98,9 @@ func (tb *table) deliver(r *pb.WatchResponse, out []delivery) ([]delivery, error
 	if len(events) == 0 {
 		return out, nil
 	}
-	return t.deliver(events, out), nil
+	last := events[len(events)-1].ModRevision
+	w.next = last + 1
+	return append(out, delivery{w, Update{Events: events, Revision: last}, false}), nil
 }
 
 // hold keeps evs instead of what was held back for this creation.
@@ -119,42 +118,32 @@ func (tb *table) hold(id int64, evs []*mvccpb.Event) {
 // ended processes the server's notice that a creation has ended there. It expects one for those
 // that we cancelled.
 func (tb *table) ended(r *pb.WatchResponse, out []delivery) ([]delivery, outcome) {
-	t := tb.live[r.WatchId]
-	if t == nil {
+	w := tb.live[r.WatchId]
+	if w == nil {
 		return out, outcome{}
 	}
 	tb.forget(r.WatchId)
-	if r.CompactRevision > t.next {
+	if r.CompactRevision > w.next {
 		// etcd keeps a compacted watch, which also prevents answers to progress requests, until
 		// it is cancelled.
 		tb.cancels = append(tb.cancels, r.WatchId)
 	}
-	out, t = tb.compacted(t, r.CompactRevision, out)
-	return out, outcome{refused: true, topic: t, reason: r.CancelReason}
+	out, w = tb.compacted(w, r.CompactRevision, out)
+	return out, outcome{refused: true, watch: w, reason: r.CancelReason}
 }
 
-// compacted ends the subscribers of t, which is in no list, that miss events because revisions
-// below rev are compacted. If rev does not affect t it returns t; otherwise t is created again
-// for the others, or removed.
-func (tb *table) compacted(t *topic, rev int64, out []delivery) ([]delivery, *topic) {
-	if t == nil {
-		return out, nil
-	}
-	missed := false
-	for w := range t.subs.all {
-		if t.needs(w) < rev {
-			t.subs.remove(w)
-			out, missed = append(out, delivery{w, Update{Compacted: rev}, true}), true
-		}
-	}
+// compacted ends w, which is in no list, if it misses events because revisions below rev are
+// compacted, and removes it if it is no longer wanted. Otherwise it returns it.
+func (tb *table) compacted(w *Watch, rev int64, out []delivery) ([]delivery, *Watch) {
 	switch {
-	case t.subs.empty():
-		tb.remove(t)
+	case w == nil:
 		return out, nil
-	case missed:
-		tb.enqueue(t)
+	case !w.wanted:
+		tb.remove(w)
 		return out, nil
+	case w.next < rev:
+		return tb.end(w, Update{Compacted: rev}, out), nil
 	}
-	t.state, t.id = nowhere, 0
-	return out, t
+	w.stage, w.id = nowhere, 0
+	return out, w
 }

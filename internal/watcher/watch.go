@@ -25,21 +25,34 @@ type Update struct {
 type Watch struct {
 	hub       *Hub
 	fn        func(Update)
-	from      int64
+	span      span
 	deletions bool // it is called with deletions only
 
 	// Guarded by Hub.mu.
-	at      links[*Watch] // among its topic's subscribers
-	topic   *topic
-	counted bool // neither cancelled nor ended
+	links
+	home     *stream
+	next     int64 // the lowest revision not delivered; only events move it
+	stage    stage
+	id       int64 // of its creation; 0: there is none
+	refusals *refusals
+	wanted   bool // neither cancelled nor ended
 
 	armed atomic.Bool
 	state atomic.Uint32
 }
 
-func (w *Watch) links() *links[*Watch] { return &w.at }
+// stage says where in its table a Watch is.
+type stage uint8
 
-// The states of a Watch. The caller of fn first changes quiet to calling, so that Cancel either
+const (
+	nowhere   stage = iota
+	queued          // waits to be created
+	requested       // its creation was sent and is unanswered
+	living          // its creation is acknowledged
+	delayed         // was refused; created again later
+)
+
+// The states of a Watch's function. The caller of fn first changes quiet to calling, so that Cancel either
 // finds the call begun or prevents it.
 const (
 	quiet uint32 = iota
@@ -62,7 +75,7 @@ func (w *Watch) call(u Update) {
 // last is call with the update that ends the watch.
 func (w *Watch) last(u Update) {
 	if u.Err != nil {
-		u.Err = fmt.Errorf("watch %q: %w", w.topic.span.key, u.Err)
+		u.Err = fmt.Errorf("watch %q: %w", w.span.key, u.Err)
 	}
 	if w.state.CompareAndSwap(quiet, callingCancelled) {
 		w.fn(u)
@@ -89,8 +102,8 @@ func (w *Watch) stop() {
 }
 
 // Cancel ends the watch. No call of its function starts after Cancel returned; one may be in
-// progress. If the watch was created at a server, and no other of this Hub shares it, it is
-// cancelled there; for one that was not created yet nothing is sent. Cancel never blocks. It
+// progress. If the watch was created at a server, it is cancelled there; for one that was not
+// created yet nothing is sent. Cancel never blocks. It
 // may be called from within the function, while holding locks that the function takes, and more
 // than once.
 func (w *Watch) Cancel() {

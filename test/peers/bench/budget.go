@@ -24,7 +24,7 @@ func limits() []limit {
 	return []limit{
 		{"acquire and release, uncontended", "uncontended-1", 1, "2 unary requests, no Watch message", calls},
 		{"a new session", "sessions", 200, "1 LeaseGrant, 1 Txn, and the first renewal", calls},
-		{"each contended acquisition with its release, 1,000 waiters", chain, 1_000, "3 requests; Watch at most 4 in, 6 out", calls},
+		{"each contended acquisition with its release, 1,000 waiters", chain, 1_000, "3 requests; Watch at most 4 in, 7 out", calls},
 		{"TryAcquire on a held lock", "try-held", 1, "1 read", calls},
 		{"TryAcquire on a free lock, and its release", "try-free", 1, "1 read, 2 Txn", calls},
 		{"renewals of one session, for a TTL", "renewals", 500, "4, each with one read, on a stream whose end counts as a message", calls},

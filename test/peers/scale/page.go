@@ -41,7 +41,7 @@ func oneCluster(c costs, w deployment) string {
 	row("the same, TTL 60 s", us(c.session)+" of CPU in a TTL", thousands(60*cpu/c.session)+" sessions")
 	row("a new session", us(c.open)+" of CPU", rate(cpu/c.open))
 	row("a lock held, with its watch", bytes(c.lockHeap)+" of heap", thousands(4*gib/c.lockHeap)+" in 4 GiB")
-	row("a waiter that shares its watches with others of its client", bytes(c.waitHeap)+" of heap", thousands(4*gib/c.waitHeap)+" in 4 GiB")
+	row("a waiter, with its two watches", bytes(c.waitHeap)+" of heap", thousands(4*gib/c.waitHeap)+" in 4 GiB")
 	row("a session, with its key's watch", bytes(c.leaseHeap)+" of heap", thousands(4*gib/c.leaseHeap)+" in 4 GiB")
 	return b.String()
 }

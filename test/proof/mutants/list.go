@@ -330,7 +330,7 @@ var mutants = []mutant{
 		"		if m.isForeign() || !m.checked", "		if !m.isForeign() && !m.checked"}}, []string{inCluster}},
 	{"one foreign answer of the last endpoint ends the client", "K4", []edit{{"internal/cluster/pin.go",
 		"		c.nudge()\n	}\n	return fmt.Errorf(\"%s: %w (%x", "		if c.noneIsOurs(1) {\n			c.end(ErrChanged)\n		}\n	}\n	return fmt.Errorf(\"%s: %w (%x"}}, []string{inCluster}},
-	{"a watch shares one that has delivered what it waits for", "A9", []edit{{"internal/watcher/topic.go", "return w.from >= t.next && (t.wide || w.deletions)", "return t.wide || w.deletions"}}, []string{inWatch}},
+	{"a watch that resumes passes a revision over", "A3", []edit{{"internal/watcher/tableanswer.go", "	w.next = last + 1\n", "	w.next = last + 2\n"}}, []string{inWatch}},
 	{"two enqueues of one name share a request", "G2", []edit{
 		{"internal/together/gather.go", "	return !taken || there == Plain && kind == Plain\n", "	return !taken || there == kind\n"},
 		{"internal/together/combine.go", "				if t.several && t.puts {\n", "				if false {\n"},

@@ -15,7 +15,7 @@ import (
 
 // Watches of all kinds come and go, keys too, and streams are cut: every watch
 // learns every deletion from its revision on, once.
-func TestEverySubscriberMissesNothingWhicheverItSharesWith(t *testing.T) {
+func TestWatchesThatComeAndGoMissNothing(t *testing.T) {
 	onRealEtcd(t, 300, func(t *testing.T, r *real) {
 		rnd := rand.New(rand.NewPCG(lane.Seed(t), 0))
 		const keys = 4
