@@ -72,7 +72,7 @@ var beside = map[string][]string{
 	"internal/testkit/paired":               {},
 	"internal/testkit/lane":                 {},
 	"internal/testkit/loopback":             {},
-	"internal/testkit/pki":                  {},
+	"internal/testkit/pki":                  {"internal/testkit/bufdial"},
 	"internal/testkit/racedetector":         {},
 	"internal/testkit/stage":                {},
 	"observe/otel":                          {"*", "internal/cause"},

@@ -57,7 +57,7 @@ func (c *Cluster) close() {
 // wrong, the test fails.
 func (c *Cluster) Client(t testing.TB, cfg pawl.Config) *pawl.Client {
 	t.Helper()
-	if cfg.TLS != nil {
+	if cfg.TLS != nil || cfg.TLSFiles != (pawl.TLSFiles{}) {
 		t.Fatal("pawltest: client: the cluster in memory has no TLS")
 	}
 	cfg.Endpoints = c.fake.Endpoints()

@@ -120,7 +120,7 @@ func (c *Connection) Target(fs *pflag.FlagSet) (cfg pawl.Config, server *Server,
 	if server, err = StartServer(ServerOptions{Quick: true}); err != nil {
 		return cfg, nil, fmt.Errorf("--embed: %w", err)
 	}
-	cfg.Endpoints, cfg.TLS, cfg.Username, cfg.Password = []string{server.Endpoint}, nil, "", ""
+	cfg.Endpoints, cfg.TLSFiles, cfg.Username, cfg.Password = []string{server.Endpoint}, pawl.TLSFiles{}, "", ""
 	return cfg, server, nil
 }
 

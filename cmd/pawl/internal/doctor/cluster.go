@@ -14,6 +14,7 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/tlsfiles"
 )
 
 // An endpoint is what one of --endpoints reports about itself.
@@ -39,13 +40,21 @@ const probes = 3
 // endpoints probes each endpoint by itself, all at once.
 func (d *doctor) endpoints(ctx context.Context, cfg pawl.Config, within time.Duration) []endpoint {
 	ends := make([]endpoint, len(cfg.Endpoints))
+	var files *tlsfiles.Files
+	if cfg.TLSFiles != (pawl.TLSFiles{}) {
+		files, _ = tlsfiles.Open(tlsfiles.Names(cfg.TLSFiles), tlsfiles.Labels{}, nil) // cfg has been checked
+	}
 	var all sync.WaitGroup
 	for i, name := range cfg.Endpoints {
 		all.Go(func() { // ends with its requests
 			ends[i] = endpoint{name: name}
 			ctx, cancel := context.WithTimeout(ctx, within)
 			defer cancel()
-			ends[i].probe(ctx, cluster.Config{Endpoints: []string{name}, TLS: cfg.TLS, Username: cfg.Username, Password: cfg.Password})
+			one := cluster.Config{Endpoints: []string{name}, Username: cfg.Username, Password: cfg.Password}
+			if files != nil {
+				one.Handshake = files.Client
+			}
+			ends[i].probe(ctx, one)
 		})
 	}
 	all.Wait()
