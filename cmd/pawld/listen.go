@@ -177,7 +177,7 @@ func (o options) listenTCP(log *slog.Logger) (listener, error) {
 		}
 		out.tls = files.Server()
 		out.peers = &peer.Listener{Kind: peer.TLS, Hosts: func(host string) bool {
-			return files.Leaf().VerifyHostname(hostOf(host)) == nil
+			return files.Names(hostOf(host))
 		}}
 	}
 	l, err := net.Listen("tcp", o.listen)

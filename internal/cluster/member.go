@@ -32,7 +32,8 @@ type Member struct {
 	inflight atomic.Int64 // requests and streams under way
 	retired  atomic.Bool  // no longer in the list; the connection is closed when inflight is 0
 
-	coolUntil atomic.Int64 // on the Cluster's clock: until then Pick prefers other members
+	coolUntil atomic.Int64          // on the Cluster's clock: until then Pick prefers other members
+	failure   atomic.Pointer[error] // the last since it served; nil: none
 	id        atomic.Uint64
 	accepted  atomic.Pointer[login] // the last token that it accepted
 	refused   atomic.Pointer[login] // the last token that it refused; nil since it accepted one

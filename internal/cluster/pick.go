@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/backoff"
@@ -89,15 +90,30 @@ func (c *Cluster) Failed(m *Member, err error) {
 	if passing(err) {
 		m.conn.move()
 	}
+	m.failure.Store(&err)
 	if m.coolUntil.Swap(int64(c.now()+backoff.Spread(coolDown))) == 0 {
 		c.log.Warn("etcd member failing", "endpoint", m.Endpoint(), "error", textOf(err))
 		c.events.Later(context.Background(), observe.MemberSwitched{From: m.Endpoint(), Err: err})
 	}
 }
 
+// Failing says why each member that has not served since it failed did so; "" if there is none.
+func (c *Cluster) Failing() string {
+	var all []string
+	for _, m := range c.list() {
+		if err := m.failure.Load(); err != nil {
+			all = append(all, explain(m, *err).Error())
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
 // Worked records that m served, which ends the cool-down. m is probed again, because it may run
 // another version now.
 func (c *Cluster) Worked(m *Member) {
+	if m.failure.Load() != nil {
+		m.failure.Store(nil)
+	}
 	if m.coolUntil.Load() != 0 && m.coolUntil.Swap(0) != 0 {
 		c.log.Info("etcd member serves again", "endpoint", m.Endpoint())
 		c.events.Later(context.Background(), observe.MemberServes{Member: m.Endpoint()})

@@ -101,3 +101,33 @@ func TestALoneLearnerIsStillQueried(t *testing.T) {
 		assert.Len(t, c.Members(), 1)
 	})
 }
+
+// What is said of why nobody serves is each member's own last failure, until it serves.
+func TestTheReasonsWhyMembersDoNotServeAreKnownUntilTheyDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ss := newStubs(t, 2)
+		cfg := ss.config()
+		cfg.Lazy = true
+		ss.dead["m0:2379"], ss.dead["m1:2379"] = true, true
+		c := ss.connect(cfg)
+		assert.Empty(t, c.Failing())
+		_, err := c.Txn(t.Context(), Request{Op: "txn"}, writing())
+		require.Error(t, err)
+		assert.Contains(t, c.Failing(), "m0:2379: nobody listens there")
+		assert.Contains(t, c.Failing(), "; m1:2379: nobody listens there")
+		ss.mu.Lock()
+		clear(ss.dead)
+		ss.mu.Unlock()
+		time.Sleep(10 * time.Second)
+		_, err = c.Txn(t.Context(), Request{Op: "txn", On: member(t, c, "m1:2379")}, writing())
+		require.NoError(t, err)
+		_, err = c.Txn(t.Context(), Request{Op: "txn", On: member(t, c, "m0:2379")}, writing())
+		require.NoError(t, err)
+		assert.Empty(t, c.Failing())
+
+		ss.get(0).do(func(s *stub) { s.onTxn = answers(rpctypes.ErrGRPCNoLeader) })
+		_, err = c.Txn(t.Context(), Request{Op: "txn", On: member(t, c, "m0:2379")}, writing())
+		require.Error(t, err)
+		assert.Equal(t, "m0:2379: etcdserver: no leader", c.Failing())
+	})
+}

@@ -30,6 +30,7 @@ func (c *Cluster) probe(ctx context.Context, m *Member) error {
 		if passing(err) {
 			m.conn.move()
 		}
+		m.failure.Store(&err)
 		return explain(m, err)
 	}
 	again := m.isForeign()
@@ -41,6 +42,7 @@ func (c *Cluster) probe(ctx context.Context, m *Member) error {
 	}
 	m.nests.Store(nestsAs(resp.Version))
 	m.checked.Store(true)
+	m.failure.Store(nil)
 	c.warnOfVersion(m, resp.Version)
 	if resp.IsLearner {
 		c.foundLearner(m)

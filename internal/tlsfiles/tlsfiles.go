@@ -4,7 +4,7 @@
 //
 //  1. Each handshake uses what the files hold then. They are read at each, not watched: there is no
 //     goroutine, no timer, and no time during which a change is not seen.
-//  2. A file that cannot be used (it is missing, holds no certificate, its key is another's) changes
+//  2. A file that cannot be used (it is missing, holds no certificate or ends within one, its key is another's) changes
 //     nothing: the last one that could be used serves on. The authorities are one thing, a certificate and
 //     its key are another: a pair of which only one file was replaced so far is not used.
 //  3. Each fault is logged once, at its beginning, and so is its end.
@@ -18,9 +18,13 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
+	"slices"
 	"sync"
 )
 
@@ -43,6 +47,8 @@ type Files struct {
 	log  *slog.Logger
 	ca   *kept[*x509.CertPool]
 	pair *kept[*tls.Certificate]
+
+	hosts hosts
 }
 
 // Open reads the files, all of which must be usable. Without a logger nothing is logged.
@@ -60,7 +66,7 @@ func Open(n Names, l Labels, log *slog.Logger) (*Files, error) {
 			if !pool.AppendCertsFromPEM(text[0]) {
 				return nil, fmt.Errorf("%s holds no certificate", n.CA)
 			}
-			return pool, nil
+			return pool, whole(text[0])
 		}}
 		if err := f.ca.read(); err != nil {
 			return nil, err
@@ -69,6 +75,12 @@ func Open(n Names, l Labels, log *slog.Logger) (*Files, error) {
 	if n.Cert != "" {
 		f.pair = &kept[*tls.Certificate]{label: l.Pair, names: []string{n.Cert, n.Key}, parse: func(text [][]byte) (*tls.Certificate, error) {
 			pair, err := tls.X509KeyPair(text[0], text[1])
+			if err == nil {
+				err = whole(text[0])
+			}
+			if err == nil {
+				f.hosts.add(pair.Leaf)
+			}
 			return &pair, err
 		}}
 		if err := f.pair.read(); err != nil {
@@ -98,11 +110,43 @@ func (f *Files) Server() *tls.Config {
 	}}
 }
 
-// Leaf is this side's certificate, as the last handshake found it.
-func (f *Files) Leaf() *x509.Certificate {
-	f.pair.mu.Lock()
-	defer f.pair.mu.Unlock()
-	return f.pair.value.Leaf
+// Names reports whether host is a name that this side's certificate has, as the last handshake found
+// it, or had: a connection keeps the certificate that it was made with.
+func (f *Files) Names(host string) bool { return f.hosts.has(host) }
+
+// hosts are certificates with different names.
+type hosts struct {
+	mu  sync.Mutex
+	all []*x509.Certificate
+}
+
+func (h *hosts) add(leaf *x509.Certificate) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !slices.ContainsFunc(h.all, func(c *x509.Certificate) bool { return sameNames(c, leaf) }) {
+		h.all = append(h.all, leaf)
+	}
+}
+
+func (h *hosts) has(host string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.ContainsFunc(h.all, func(c *x509.Certificate) bool { return c.VerifyHostname(host) == nil })
+}
+
+func sameNames(a, b *x509.Certificate) bool {
+	return slices.Equal(a.DNSNames, b.DNSNames) && slices.EqualFunc(a.IPAddresses, b.IPAddresses, net.IP.Equal)
+}
+
+// whole returns an error if text ends within a certificate: it is still being written.
+func whole(text []byte) error {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		text = rest
+	}
+	if bytes.Contains(text, []byte("-----BEGIN ")) {
+		return errors.New("it ends within a certificate")
+	}
+	return nil
 }
 
 // kept is what files hold, as far as it could be used.

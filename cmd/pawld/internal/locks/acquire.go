@@ -9,6 +9,7 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/inside"
 )
 
 // A Request is what each call on a session has in common.
@@ -124,7 +125,7 @@ func mostParked(ttl, maxHold time.Duration) time.Duration {
 func (s *Service) waiting(ref table.Ref, p *part) (Answer, error) {
 	switch {
 	case p != nil && p.err != nil:
-		return Answer{}, fmt.Errorf("%w: %w", s.silent(), p.err)
+		return Answer{}, fmt.Errorf("%w: %w", s.unanswered(), p.err)
 	case p != nil && !p.queued:
 		return Answer{}, s.silent()
 	}
@@ -135,11 +136,17 @@ func (s *Service) waiting(ref table.Ref, p *part) (Answer, error) {
 	return a, nil
 }
 
-// silent is the error while etcd does not answer.
+// silent is the error while etcd does not answer, with what is known about why.
 func (s *Service) silent() error {
-	if refused := s.refusedCert.Load(); refused != nil {
-		return fmt.Errorf("%w: etcd at %s cannot be used: %w", ErrUnavailable, s.cfg.Etcd, *refused)
+	if host, err := inside.HostOf(s.client); err == nil {
+		if why := host.Cluster.Failing(); why != "" {
+			return fmt.Errorf("%w: %s", s.unanswered(), why)
+		}
 	}
+	return s.unanswered()
+}
+
+func (s *Service) unanswered() error {
 	return fmt.Errorf("%w: etcd at %s does not answer, call again", ErrUnavailable, s.cfg.Etcd)
 }
 

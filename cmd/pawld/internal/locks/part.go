@@ -2,7 +2,6 @@ package locks
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
@@ -35,14 +34,6 @@ type partKey struct{}
 
 // Observe implements observe.Observer: it notes that a part's key is in the queue.
 func (s *Service) Observe(ctx context.Context, ev observe.Event) {
-	switch ev := ev.(type) {
-	case observe.MemberSwitched:
-		if refused := new(tls.CertificateVerificationError); errors.As(ev.Err, &refused) {
-			s.refusedCert.Store(&ev.Err)
-		}
-	case observe.MemberServes:
-		s.refusedCert.Store(nil)
-	}
 	p, _ := ctx.Value(partKey{}).(*part)
 	if p == nil {
 		return

@@ -45,8 +45,6 @@ type Service struct {
 	session *pawl.Session
 	lost    atomic.Int64 // how many of its own sessions were lost
 
-	refusedCert atomic.Pointer[error] // why a member's certificate is refused, while that is so
-
 	probes chan probe // holds the last probe of etcd, except while one is under way
 
 	poked    chan struct{}
