@@ -157,7 +157,12 @@ func (k *link) listen(l *line) {
 			if silent == steps && l.open.Load() == 0 { // what was sent was an acknowledgement
 				l.asked.Store(false)
 				l.watched.Store(false)
-				return
+				if l.open.Load() == 0 || !l.watched.CompareAndSwap(false, true) {
+					return
+				}
+				l.asked.Store(true) // a call has begun meanwhile, and its write may be the one that was just forgotten
+				reads, silent = l.reads.Load(), 0
+				continue
 			}
 			if silent == steps {
 				l.silent.Store(true)
