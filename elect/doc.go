@@ -73,7 +73,7 @@
 //	  lease.ErrRevoked             the lease is gone at the server
 //	  lease.ErrClosed              this process closed or detached the session, or the client
 //	  ErrOverrun                   lead outlived its context by more than RunOptions.Overrun
-//	  ErrKeyDeleted                somebody deleted the key
+//	  ErrKeyDeleted                the key was deleted, alone or with its lease
 //	  ErrKeyOverwritten            somebody else wrote to the key
 //	  pawl.ErrClusterChanged       another cluster answers, or its revision went back
 //	a cause alone                a Campaign that never won; Observe, where the client or the cluster ended

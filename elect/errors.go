@@ -31,7 +31,8 @@ var (
 	ErrJeopardy = errors.New("in jeopardy: less than a third of the session's validity is left")
 	// ErrResigned: the term was ended by Resign or Run.
 	ErrResigned = errors.New("resigned")
-	// ErrKeyDeleted: somebody deleted the key while its session was alive.
+	// ErrKeyDeleted: the key was deleted, alone or with its lease. If the lease is gone, the session
+	// matches lease.ErrRevoked a moment later.
 	ErrKeyDeleted = queue.ErrKeyDeleted
 	// ErrKeyOverwritten: somebody else wrote to the key.
 	ErrKeyOverwritten = queue.ErrKeyOverwritten

@@ -71,8 +71,7 @@ func (t *Term) Done() <-chan struct{} { return t.acquisition().Done() }
 
 // Err is nil while the term lasts. After a loss it matches ErrLost and exactly one cause; after
 // Resign it matches ErrResigned. It compares the clock with the deadline at the call, so it is
-// right at the first call after a pause. It does no I/O. It blocks only, for at most 50 ms,
-// when the key is known to be deleted but not yet whether its lease is gone too.
+// right at the first call after a pause. It does no I/O and does not block.
 func (t *Term) Err() error { return t.acquisition().Err() }
 
 // Deadline is until when the term lasts unless its session is renewed. It is computed at the

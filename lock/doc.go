@@ -56,7 +56,7 @@
 //	  lease.ErrExpired             renewals were not confirmed in time, by our clock
 //	  lease.ErrRevoked             the lease is gone at the server
 //	  lease.ErrClosed              this process closed or detached the session, or the client
-//	  ErrKeyDeleted                somebody deleted the key
+//	  ErrKeyDeleted                the key was deleted, alone or with its lease
 //	  ErrKeyOverwritten            somebody wrote to the key
 //	  ErrMaxHold                   it was held for longer than Options.MaxHold
 //	  pawl.ErrClusterChanged       another cluster answers, or its revision went back

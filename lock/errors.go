@@ -21,7 +21,8 @@ var (
 	ErrLost = queue.ErrLost
 	// ErrReleased: it was released, by Release or Do.
 	ErrReleased = errors.New("released")
-	// ErrKeyDeleted: somebody deleted the key while its session was alive.
+	// ErrKeyDeleted: the key was deleted, alone or with its lease. If the lease is gone, the session
+	// matches lease.ErrRevoked a moment later.
 	ErrKeyDeleted = queue.ErrKeyDeleted
 	// ErrKeyOverwritten: somebody else wrote to the key.
 	ErrKeyOverwritten = queue.ErrKeyOverwritten

@@ -67,9 +67,7 @@ func (h *Held) Done() <-chan struct{} { return h.acquisition().Done() }
 
 // Err is nil while the lock is held. After a loss it matches ErrLost and exactly one cause;
 // after Release it matches ErrReleased. It compares the clock with the deadline at the call, so
-// it is right at the first call after a pause. It does no I/O. It blocks only when
-// the key is known to be deleted but not yet whether its lease is gone too, and then for at most
-// 50 ms.
+// it is right at the first call after a pause. It does no I/O and does not block.
 func (h *Held) Err() error { return h.acquisition().Err() }
 
 // Deadline is until when the lock is held unless its session is renewed, or the end of

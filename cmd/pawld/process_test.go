@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -117,7 +118,7 @@ func (l *load) add(t *testing.T, c *thin, ttl time.Duration) {
 	}
 	if rerr != nil || released["released"] != true {
 		l.lost.Add(1)
-		if released["why"] != "EXPIRED" && released["why"] != "REVOKED" && released["why"] != "NOT_HELD" {
+		if !slices.Contains([]any{"EXPIRED", "REVOKED", "KEY_DELETED", "NOT_HELD"}, released["why"]) {
 			t.Errorf("released: %v, %v", released, rerr)
 		}
 	}

@@ -147,7 +147,7 @@ func (a *Acquisition) win(ctx context.Context, l Limits) error {
 	}
 	if e := a.ended.Load(); e != nil {
 		a.s.Drop(&a.hook) // it may have ended before Hold registered it
-		err := e.reason()
+		err := e.err
 		if held && errors.Is(err, lease.ErrClosed) {
 			// It was held when the session ended. The session's Handle leaves the key to a
 			// successor, which only the caller can give the key's name: so the caller needs it.

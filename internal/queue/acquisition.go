@@ -62,7 +62,7 @@ type Acquisition struct {
 var None = func() *Acquisition {
 	a := &Acquisition{parent: context.Background()}
 	a.state.Apply(state.GaveUp{})
-	a.ended.Store(a.decided(errors.New("not held: nil handle"), false))
+	a.ended.Store(&ending{err: errors.New("not held: nil handle")})
 	// They are made here, once: a channel made by a first call inside a synctest bubble could
 	// not be used in any other bubble.
 	_, _ = a.Done(), a.Context()
@@ -70,8 +70,7 @@ var None = func() *Acquisition {
 }()
 
 // apply gives ev to the state, which changes nowhere else once it has begun, and then carries the effects out,
-// without the mutex. why is the cause of an end that ev may bring; nil if the cause has to be
-// found out.
+// without the mutex. why is the cause of an end that ev may bring; nil if the effects say it.
 func (a *Acquisition) apply(ev state.Event, why error) state.Effects {
 	a.mu.Lock()
 	fx := a.state.Apply(ev)
@@ -95,7 +94,7 @@ func (a *Acquisition) apply(ev state.Event, why error) state.Effects {
 		endQuery()
 	}
 	unused.cancel()
-	a.carryOut(fx, end, why)
+	a.carryOut(fx, end)
 	if fx.Wake {
 		select {
 		case woken <- struct{}{}:
@@ -106,9 +105,9 @@ func (a *Acquisition) apply(ev state.Event, why error) state.Effects {
 }
 
 // carryOut carries out the effects of an event. The end comes first (rule H1).
-func (a *Acquisition) carryOut(fx state.Effects, end *ending, why error) {
+func (a *Acquisition) carryOut(fx state.Effects, end *ending) {
 	if end != nil {
-		a.carryEnd(fx, end, why)
+		a.carryEnd(fx, end)
 	}
 	if fx.WatchOwn {
 		a.watchOwn(fx.Own, fx.From)
@@ -213,18 +212,17 @@ func (a *Acquisition) Guards() (all []kv.Guard) {
 }
 
 // Err is nil while it is held, and then returns why it no longer is. It compares the clock at
-// the call. When its own key is known to be deleted, but not yet whether its lease is gone too,
-// Err waits until that is known, at most causeWait.
+// the call, does no I/O and does not block.
 func (a *Acquisition) Err() error {
 	if e := a.ended.Load(); e != nil {
-		return e.reason()
+		return e.err
 	}
 	if err := a.s.Err(); err != nil {
 		a.End(err)
-		return a.ended.Load().reason()
+		return a.ended.Load().err
 	}
 	if a.overheld() {
-		return a.ended.Load().reason()
+		return a.ended.Load().err
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 // callers is what tells callers of an acquisition's end. The context and the channel are made
 // when somebody first asks for them.
 //
-// Invariant: the end is stored, and its cause is known, before tell locks mu. So whatever is
+// Invariant: the end is stored before tell locks mu. So whatever is
 // added under mu after tell finds the end, and whatever was added before is told.
 type callers struct {
 	mu     sync.Mutex
@@ -38,7 +38,7 @@ func (a *Acquisition) Done() <-chan struct{} {
 	defer c.mu.Unlock()
 	if c.done == nil {
 		c.done = make(chan struct{})
-		if e := a.ended.Load(); e != nil && e.known() {
+		if e := a.ended.Load(); e != nil {
 			close(c.done)
 		}
 	}
@@ -56,7 +56,7 @@ func (a *Acquisition) Context() context.Context {
 	defer c.mu.Unlock()
 	if c.ctx == nil {
 		c.ctx, c.cancel = context.WithCancelCause(a.withToken(context.WithoutCancel(a.parent), a.queue, token))
-		if e := a.ended.Load(); e != nil && e.known() && !e.released {
+		if e := a.ended.Load(); e != nil && !e.released {
 			c.cancel(e.err)
 		}
 	}

@@ -35,7 +35,9 @@
 //     key was put, and in either case makes it impossible for a late copy to be applied;
 //     absence alone proves nothing (A5, F8).
 //  6. A holder learns, with one final cause, when its session has ended, and when its key
-//     was deleted, or overwritten by somebody else (H1). Err compares the clock at the call.
+//     was deleted, alone or with its lease, or overwritten by somebody else (H1). A deleted key
+//     starts a renewal at once, which ends the session if its lease is gone. Err compares the
+//     clock at the call, and does not block.
 //  7. A release deletes under a comparison of the create revision, and reports whether the
 //     lock was held until then, and whether somebody else wrote to the key (R1). A release
 //     that is not confirmed continues in the background (R2).

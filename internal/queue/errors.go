@@ -15,7 +15,7 @@ var (
 	ErrLost = errors.New("lost")
 	// ErrBusy: another holds or waits.
 	ErrBusy = errors.New("busy")
-	// ErrKeyDeleted: its own key was deleted while its session was alive.
+	// ErrKeyDeleted: its own key was deleted, alone or with its lease.
 	ErrKeyDeleted = errors.New("own key was deleted")
 	// ErrKeyOverwritten: somebody else wrote to its own key.
 	ErrKeyOverwritten = errors.New("own key was overwritten")

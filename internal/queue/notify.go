@@ -150,11 +150,9 @@ func (a *Acquisition) notifyGaveUp(err error) {
 }
 
 // notifyLoss records when the acquisition was marked as ended, and delivers a loss. It logs a
-// loss that concerns the acquisition alone; the session logs its own end, once. It does not
-// call the session's Err, which could decide the end that is being decided here.
+// loss that concerns the acquisition alone; the session logs its own end, once.
 func (a *Acquisition) notifyLoss(e *ending) {
-	lost := e.held && !e.released
-	if lost && (errors.Is(e.err, ErrKeyDeleted) || errors.Is(e.err, ErrKeyOverwritten) || errors.Is(e.err, ErrMaxHold)) {
+	if e.lost && (errors.Is(e.err, ErrKeyDeleted) || errors.Is(e.err, ErrKeyOverwritten) || errors.Is(e.err, ErrMaxHold)) {
 		a.s.Host().Cluster.Logger().Warn("lost", "name", a.queue.Name, "key", a.Key(), "cause", cause(e.err).Error())
 	}
 	v := a.notice
@@ -166,7 +164,7 @@ func (a *Acquisition) notifyLoss(e *ending) {
 		v.ended = clock.Now()
 	}
 	v.mu.Unlock()
-	if lost {
+	if e.lost {
 		a.notifyEnd(e.err, nil, v.source.Later)
 	}
 }

@@ -78,7 +78,7 @@ func (a *Acquisition) outcome() (decided bool, err error) {
 	lost := a.state.Ended() != state.GivenBack
 	a.mu.Unlock()
 	if decided && lost {
-		return true, a.ended.Load().reason()
+		return true, a.ended.Load().err
 	}
 	return decided, nil
 }

@@ -25,6 +25,7 @@ var scenarios = map[string]func(w *fixture){
 	"a session": func(w *fixture) {
 		s := w.session()
 		require.NoError(w, s.Rehearse(w.Context()))
+		require.NoError(w, s.Examine(w.Context()))
 		time.Sleep(4 * time.Second) // it renews
 	},
 	"an exclusive lock": func(w *fixture) { w.turns() },

@@ -351,8 +351,12 @@ func TestSetsWhoseLeaseIsRevokedSendNothing(t *testing.T) {
 		w.f.Revoke(s.ID())
 		for _, set := range sets {
 			<-set.Done()
-			w.oneCause(errRevoked, set.Err())
-			w.oneCause(errRevoked, set.Release(w.Context(), errGivenBack))
+			require.ErrorIs(w, set.Err(), ErrLost)
+		}
+		<-s.Done()
+		w.oneCause(errRevoked, s.Err())
+		for _, set := range sets {
+			assert.Equal(w, set.Err(), set.Release(w.Context(), errGivenBack))
 		}
 		time.Sleep(3 * s.TTL())
 		assert.Zero(w, sent.Hits())

@@ -63,13 +63,28 @@ func TestARevokedLeaseWithAThousandLocksIsReadAFewTimes(t *testing.T) {
 		}
 		before := w.f.Counts()
 		w.f.Revoke(s.ID())
-		time.Sleep(causeWait)
 		synctest.Wait()
 		assert.LessOrEqual(w, w.f.Counts().Since(before).Received["Txn"], 5)
 		for _, c := range held {
-			require.ErrorIs(w, c.Err(), ErrLost)
-			require.NotErrorIs(w, c.Err(), ErrKeyDeleted)
+			require.ErrorIs(w, c.Err(), ErrLost) // the deletion of its key, or what the first one's showed
 		}
+		w.oneCause(errRevoked, s.Err())
+	})
+}
+
+// H1: Err reports a deletion at once, whoever answers.
+func TestErrOfADeletedKeyWaitsForNobody(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
+		c := w.acquire(w.session())
+		time.Sleep(time.Second) // it is watched
+		for _, method := range []string{"Txn", "LeaseKeepAlive"} {
+			w.f.Inject(etcdfake.Rule{Method: method, Hang: true})
+		}
+		w.f.Delete(c.Key())
+		began := time.Now()
+		<-c.Done()
+		w.oneCause(ErrKeyDeleted, c.Err())
+		assert.Zero(w, time.Since(began))
 	})
 }
 

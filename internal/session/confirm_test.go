@@ -191,23 +191,47 @@ func TestAnotherClustersAnswerIsDropped(t *testing.T) {
 	})
 }
 
-// ExamineSoon asks at once, and is no evidence where nobody answers.
+// An examination ends the session on the server's word, and is no evidence where nobody answers.
 func TestAnExaminationEndsTheSessionOnTheServersWordAlone(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 60 * time.Second})
-		examine(s, 1)
-		require.NoError(t, s.Err())
+		require.NoError(t, s.Examine(t.Context()))
 		f := r.Inject(etcdfake.Rule{Op: "read session key", Lose: true, Err: rpctypes.ErrGRPCPermissionDenied})
-		examine(s, 1)
+		require.Error(t, s.Examine(t.Context()))
 		require.NoError(t, s.Err())
 		f.Lift()
 		muteWatches(r.Member(0))
 		r.Delete(s.key)
-		examine(s, 1)
+		oneCause(t, s.Examine(t.Context()), lease.ErrRevoked)
 		oneCause(t, s.Err(), lease.ErrRevoked)
 		n := r.Counts().Received["Txn"]
-		examine(s, 1)
-		oneCause(t, s.Err(), lease.ErrRevoked)
+		oneCause(t, s.Examine(t.Context()), lease.ErrRevoked)
 		assert.Equal(t, n, r.Counts().Received["Txn"], "a dead session asks nothing (hazard S20)")
+	})
+}
+
+// RenewNow is answered by a renewal that is sent after the call, and many calls by one.
+func TestARenewalThatIsWantedAtOnce(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 60 * time.Second})
+		muteWatches(r.Member(0))
+		sleep(time.Second)
+		for range 1000 {
+			s.RenewNow()
+		}
+		sleep(0)
+		assert.LessOrEqual(t, r.renewals(), 2)
+		n := r.renewals()
+		f := r.Inject(etcdfake.Rule{Op: "confirm session", HoldAnswer: 100 * time.Millisecond, Times: 1})
+		s.RenewNow()
+		sleep(50 * time.Millisecond)
+		require.Equal(t, 1, f.Hits())
+		r.Delete(s.key)
+		s.RenewNow() // the read under way was made before
+		sleep(50*time.Millisecond - 1)
+		require.NoError(t, s.Err())
+		sleep(1)
+		oneCause(t, s.Err(), lease.ErrRevoked)
+		assert.Equal(t, n+2, r.renewals())
 	})
 }

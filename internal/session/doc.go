@@ -22,7 +22,8 @@
 //  5. Renewals begin at a quarter of the TTL, each on a stream of its own that is closed after
 //     its answer, and consecutive ones on different members. Another member joins a renewal
 //     that is slow, so that no single member, connection or stream can end a session (N2, N3).
-//     Each session renews for itself, so that none depends on another (N4).
+//     Each session renews for itself, so that none depends on another (N4). RenewNow begins one
+//     at once.
 //  6. A session ends when it is closed or detached, when the server says that its lease or
 //     its key is gone or was rewritten, when its deadline has passed (N5), when its cluster
 //     has changed (K4), or when Abandon ends it. No failed renewal alone ends it. The first

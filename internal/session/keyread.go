@@ -126,3 +126,18 @@ func (s *Session) readRest(ctx context.Context, m *cluster.Member, reads []keyRe
 		}
 	}
 }
+
+// Examine reads, linearizably, whether the session key is still as this session wrote it, and ends
+// the session if not. nil: the key was shown.
+func (s *Session) Examine(ctx context.Context) error {
+	if err := s.Err(); err != nil {
+		return err
+	}
+	resp, err := s.host.Cluster.Txn(ctx, cluster.Request{Op: "read session key", Repeat: cluster.Always}, &pb.TxnRequest{
+		Success: []*pb.RequestOp{s.ReadKey()},
+	})
+	if err != nil {
+		return err
+	}
+	return s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision)
+}

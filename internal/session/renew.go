@@ -90,6 +90,9 @@ func (r *renewer) hedgeAfter() time.Duration {
 
 // step begins what is due and returns when it has to be called next.
 func (r *renewer) step(now time.Time) time.Time {
+	if len(r.underWay) == 0 && r.s.urgent.Swap(false) {
+		r.round.begin = now
+	}
 	for r.round.due(now, len(r.underWay)) {
 		r.begin(now)
 		r.round.hedge = now.Add(r.hedgeAfter())

@@ -54,13 +54,13 @@ type Session struct {
 	done   chan struct{} // closed after ended is set and the dependents are notified
 	looped chan struct{} // closed when the renewal loop has returned
 	poked  chan struct{} // wakes the loop
+	urgent atomic.Bool   // a renewal is to begin at once
 
 	events *notify.Source // set before a caller has the session; nil: there is no observer
 
 	mu       sync.Mutex
 	ledger   ledger
 	removals removals
-	probes   probes
 	roster   roster
 	keyWatch keyWatch
 	maxOps   int  // how many operations a transaction may have beside the one on the session key
@@ -100,6 +100,13 @@ func (s *Session) ReadKey() *pb.RequestOp { return txn.Stat(s.key) }
 func (s *Session) Write(ctx context.Context, w together.Write) (*pb.TxnResponse, error) {
 	w.Lease, w.Ended = s.id, s.done
 	return s.host.Together.Txn(ctx, w)
+}
+
+// RenewNow begins a renewal at once, or when the one under way has ended. Calls in a burst, as
+// when a lease ends together with a thousand keys, share it.
+func (s *Session) RenewNow() {
+	s.urgent.Store(true)
+	s.wake()
 }
 
 // wake makes the loop check its timers again.

@@ -148,7 +148,7 @@ const (
 	Why_WHY_UNSPECIFIED Why = 0
 	Why_EXPIRED         Why = 1 // the client's session, or pawld's own at etcd, was not renewed in time
 	Why_REVOKED         Why = 2 // etcd says that the lease is gone
-	Why_KEY_DELETED     Why = 3 // somebody deleted the key
+	Why_KEY_DELETED     Why = 3 // the key was deleted, alone or with its lease
 	Why_KEY_OVERWRITTEN Why = 4 // somebody else wrote to the key
 	Why_CLUSTER_CHANGED Why = 5 // another cluster answers, or its revision went back
 	Why_MAX_HOLD        Why = 6 // held for longer than max_hold_ms

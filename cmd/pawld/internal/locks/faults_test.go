@@ -3,6 +3,7 @@ package locks
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -509,4 +510,79 @@ func TestAReleaseOfThePredecessorsMayBeAppliedLate(t *testing.T) {
 		w.f.Delete(key)
 		assert.Equal(w, Result{Request: "1", Released: true}, next.release("a", "1"))
 	})
+}
+
+// blind makes all watches miss the deletion of session keys.
+func (w *fixture) blind() {
+	for _, m := range w.f.Members() {
+		m.EditWatches(etcdfake.SwallowDeletes("//pawl/"))
+	}
+}
+
+// The release that a predecessor began is none if the key went with its lease, which the session
+// key alone shows: a watch shows the deletion while another lock is still being taken over.
+func TestAReleaseOfThePredecessorsIsNoneIfTheLeaseWentToo(t *testing.T) {
+	inBubble(t, func(w *fixture) {
+		d := w.daemon()
+		key := d.hold("a", "1", "name").Keys[0]
+		d.hold("b", "1", "other")
+		fault := w.f.Inject(etcdfake.Rule{Method: "Txn", Match: about("name"), Lose: true})
+		go func() { _, _ = d.Release(w.Context(), d.request("a", 0), []string{"1"}) }()
+		synctest.Wait()
+		saved := d.left()
+		fault.Lift()
+		w.blind()
+		w.f.Inject(etcdfake.Rule{Method: "Txn", Match: about("other"), HoldAnswer: 2 * time.Second})
+		time.AfterFunc(time.Second, func() {
+			w.f.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Lose: true}) // no renewal shows it
+			w.f.Revoke(w.f.Get(key).Lease)
+		})
+		next := w.daemon()
+		_, err := next.Resume(w.Context(), saved)
+		require.NoError(w, err)
+		assert.False(w, next.release("a", "1").Released)
+	})
+}
+
+// A waiter whose key was deleted has lost its position only if its session is shown alive:
+// otherwise the key may have gone with the lease, and it is enqueued again.
+func TestAWaiterWhoseKeyWentWithItsLeaseIsEnqueuedAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		strike func(w *fixture, key string)
+		lost   bool
+	}{
+		"alone":          {func(w *fixture, key string) { w.f.Delete(key) }, true},
+		"with its lease": {func(w *fixture, key string) { w.f.Revoke(w.f.Get(key).Lease) }, false},
+		"alone, which nobody says": {func(w *fixture, key string) {
+			silent := w.f.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: status.Error(codes.PermissionDenied, "etcdserver: permission denied"), Match: func(r etcdfake.Request) bool {
+				t, _ := r.Message.(*pb.TxnRequest)
+				return len(t.Success) == 1 && strings.HasPrefix(string(t.Success[0].GetRequestRange().GetKey()), "//pawl/")
+			}})
+			time.AfterFunc(time.Second, silent.Lift)
+			w.f.Delete(key)
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(w *fixture) {
+				first, d := w.daemon(), w.daemon()
+				first.hold("x", "1", "name")
+				first.keep("x")
+				require.Equal(w, table.Waiting, d.acquire("a", "1", 0, exclusive("name")).State)
+				d.keep("a")
+				time.Sleep(2 * time.Second)
+				own := w.f.Keys("name/")
+				require.Len(w, own, 2)
+				w.blind()
+				c.strike(w, own[slices.IndexFunc(own, func(key string) bool { return w.f.Get(key).CreateRevision == w.f.Revision() })])
+				time.Sleep(2 * time.Second)
+				if c.lost {
+					assert.Equal(w, Why("KEY_DELETED"), WhyOf(d.one("a").Why))
+					return
+				}
+				require.Equal(w, table.Waiting, d.acquire("a", "1", 0, exclusive("name")).State)
+				first.release("x", "1")
+				assert.Equal(w, table.Held, d.acquire("a", "1", time.Second, exclusive("name")).State)
+			})
+		})
+	}
 }

@@ -3,9 +3,12 @@ package locks
 import (
 	"context"
 	"errors"
+	"fmt"
 
+	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
 	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/observe"
 )
@@ -72,14 +75,30 @@ func (s *Service) wins(ctx context.Context, ref table.Ref, p *part) bool {
 // queue acquires until the lock is held; nil: it was refused, or is no longer wanted.
 func (s *Service) queue(ctx context.Context, ref table.Ref, p *part) *held {
 	for pause := newPause(); ; {
-		h, err := p.want.acquire(context.WithValue(ctx, partKey{}, p), s)
+		own, err := s.Session(ctx)
 		if err == nil {
-			return h
+			var h *held
+			if h, err = p.want.acquire(context.WithValue(ctx, partKey{}, p), own); err == nil {
+				return h
+			}
+			err = deletedAlone(ctx, own, err)
 		}
 		if ctx.Err() != nil || s.failed(ref, p, err) || !pause.Sleep(ctx) {
 			return nil
 		}
 	}
+}
+
+// deletedAlone is err, of an acquisition on own. If that says that its key was deleted, but own is not
+// shown alive, it is an error that says no more than that: the key may have gone with its lease.
+func deletedAlone(ctx context.Context, own *pawl.Session, err error) error {
+	if !errors.Is(err, lock.ErrKeyDeleted) {
+		return err
+	}
+	if gone := inside.SessionOf(own).Examine(ctx); gone != nil {
+		return fmt.Errorf("%v; %v", err, gone) // matches neither
+	}
+	return err
 }
 
 // failed records why an acquisition failed; true: it is not tried again.

@@ -9,6 +9,7 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
 	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/lock"
 )
 
@@ -79,10 +80,13 @@ func (s *Service) release(ref table.Ref) {
 		for s.life.Err() == nil { // the engine tries, too: what is refused is not requested again without a pause
 			ctx, cancel := context.WithTimeout(s.life, 5*time.Second)
 			err := p.held.back(ctx)
-			cancel()
-			if p.again && errors.Is(err, lock.ErrKeyDeleted) {
-				err = nil
+			if p.again && errors.Is(err, lock.ErrKeyDeleted) { // by the predecessor's release, or with its lease
+				own := inside.SessionOf(p.held.Session())
+				if shown := own.Examine(ctx); shown == nil || own.Err() == nil {
+					err = shown
+				}
 			}
+			cancel()
 			if err == nil || errors.Is(err, lock.ErrLost) || errors.Is(err, elect.ErrLost) {
 				s.mu.Lock()
 				s.table.Released(ref, err)
