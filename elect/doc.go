@@ -67,7 +67,6 @@
 //
 //	ErrNoLeader                  LeaderOf: nobody leads
 //	ErrBusy                      TryCampaign: another leads or is a candidate
-//	ErrKind                      a semaphore uses the name, or the key to be resumed is a lock's
 //	ErrLost and one cause        the term was won, and is lost:
 //	  lease.ErrExpired             renewals were not confirmed in time, by our clock
 //	  lease.ErrRevoked             the lease is gone at the server

@@ -11,16 +11,13 @@ import (
 
 // The errors that errors.Is matches. ErrLost comes with exactly one cause: ErrKeyDeleted,
 // ErrKeyOverwritten, ErrOverrun, lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed or
-// pawl.ErrClusterChanged. ErrBusy, ErrKind, ErrLost, ErrKeyDeleted and ErrKeyOverwritten are
-// the same values as package lock's.
+// pawl.ErrClusterChanged. ErrBusy, ErrLost, ErrKeyDeleted and ErrKeyOverwritten are the
+// same values as package lock's.
 var (
 	// ErrNoLeader: nobody leads.
 	ErrNoLeader = errors.New("nobody leads")
 	// ErrBusy: another leads or is a candidate. It is the same value as package lock's.
 	ErrBusy = queue.ErrBusy
-	// ErrKind: a semaphore uses the name, or the key to be resumed is a lock's. It is the same
-	// value as package lock's.
-	ErrKind = queue.ErrKind
 	// ErrLost: the term was led, and has been lost.
 	ErrLost = queue.ErrLost
 	// ErrOverrun: lead ran for more than RunOptions.Overrun after the end of its context. It is

@@ -11,7 +11,6 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/internal/keys"
-	"github.com/pawl-locks/pawl/internal/queue"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/txn"
 )
@@ -32,11 +31,10 @@ type Leader struct {
 }
 
 // LeaderOf reads from the cluster, linearizably, who leads: the answer was true at some moment
-// during the call. The error matches ErrNoLeader if nobody led, and ErrKind if a semaphore uses
-// the name. It needs no session, and writes nothing. It costs two reads; the first, without
-// values, costs the server time in proportion to the number of candidates. The
-// owner of the first key under the name counts as the leader, even if the key is not pawl's, as
-// it does for candidates.
+// during the call. The error matches ErrNoLeader if nobody led. It needs no session, and writes
+// nothing. It costs two reads; the first, without values, costs the server time in proportion to
+// the number of candidates. The owner of the first key under the name counts as the leader, even
+// if the key is not pawl's, as it does for candidates.
 func LeaderOf(ctx context.Context, c *pawl.Client, name string, opts Options) (Leader, error) {
 	r, err := newReader(ctx, c, name, opts)
 	if err != nil {
@@ -49,9 +47,6 @@ func LeaderOf(ctx context.Context, c *pawl.Client, name string, opts Options) (L
 		}
 		if first.create == 0 {
 			return Leader{}, failed("leader of", name, ctx, ErrNoLeader)
-		}
-		if err := queue.CheckKey(r.queue, first.key); err != nil {
-			return Leader{}, failed("leader of", name, ctx, err)
 		}
 		p, rev, err := r.value(ctx, first)
 		if err != nil {

@@ -20,6 +20,6 @@ func (e *Election) Queue(ctx context.Context) (Queue, error) {
 	if err := e.check(ctx); err != nil {
 		return nil, failed("queue", e.Name(), ctx, err)
 	}
-	q, err := inspect.QueueOf(ctx, e.sessions, e.name, e.opts.EtcdLayout)
+	q, err := inspect.QueueOf(ctx, e.sessions, inspect.Scope{Name: e.name, EtcdLayout: e.opts.EtcdLayout, Only: inspect.KindLock})
 	return q, failed("queue", e.Name(), ctx, err)
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/listwatch"
-	"github.com/pawl-locks/pawl/internal/queue"
 	"github.com/pawl-locks/pawl/internal/txn"
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
@@ -21,9 +20,8 @@ import (
 // It needs no session, writes nothing, and has no goroutine of its own: breaking out of the
 // loop ends everything. It survives the loss of members, leaders, connections and watches, and
 // compaction, after which it reads again. It ends when ctx ends, the client is closed, the
-// cluster has changed, the permission to read is lost for good, a semaphore uses the name
-// (ErrKind), or an argument is invalid. Then it yields an error that says so, once, with the
-// zero Leader, and returns.
+// cluster has changed, the permission to read is lost for good, or an argument is invalid. Then it
+// yields an error that says so, once, with the zero Leader, and returns.
 //
 // It keeps the name and the create revision of each candidate, about 100 bytes. Ranging over
 // the sequence again begins again.
@@ -73,9 +71,6 @@ func (o *observer) follow(ctx context.Context, f *observed, yield func(Leader) b
 		}
 		if end.Compacted > 0 {
 			return true, nil
-		}
-		if err := queue.CheckKey(o.queue, p.key); err != nil {
-			return false, err
 		}
 		gone := false
 		if !known {

@@ -51,7 +51,6 @@
 // # Failures
 //
 //	ErrBusy                      TryAcquire: another holds or waits
-//	ErrKind                      a lock on a semaphore's name, or the other way round
 //	ErrLost and one cause        it was held, and is lost:
 //	  lease.ErrExpired             renewals were not confirmed in time, by our clock
 //	  lease.ErrRevoked             the lease is gone at the server

@@ -13,10 +13,6 @@ var (
 	// ErrBusy: another holds the name or waits for it. The error's text names
 	// the holder's key and lease.
 	ErrBusy = queue.ErrBusy
-	// ErrKind: a semaphore uses the name, and the caller wants a lock or an election, or the
-	// reverse; then nothing was put. Or the key to be resumed was acquired as something else:
-	// another kind of lock, or more names. Then it stays as it is, and can be resumed as that.
-	ErrKind = queue.ErrKind
 	// ErrLost: it was held, and no longer is.
 	ErrLost = queue.ErrLost
 	// ErrReleased: it was released, by Release or Do.

@@ -37,7 +37,7 @@ func (m *Mutex) Queue(ctx context.Context) (Queue, error) {
 	err := m.check(ctx)
 	if err == nil {
 		var q Queue
-		if q, err = inspect.QueueOf(ctx, m.sessions, m.name, m.opts.EtcdLayout); err == nil {
+		if q, err = inspect.QueueOf(ctx, m.sessions, inspect.Scope{Name: m.name, EtcdLayout: m.opts.EtcdLayout, Only: inspect.KindLock}); err == nil {
 			return q, nil
 		}
 	}

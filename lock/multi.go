@@ -117,8 +117,8 @@ func (m *Multi) Do(ctx context.Context, fn func(ctx context.Context, h *HeldMult
 // Resume makes the HeldMulti of keys that this session's predecessor held, if the session was
 // made with lease.Options.Resume. all and t are the predecessor's HeldMulti.Keys and
 // HeldMulti.Token, and the names are the same, in the same order. The modes follow from the
-// keys. The error matches ErrLost if one of the keys no longer exists, and ErrKind if they were
-// not acquired together, or others were acquired with them.
+// keys. The error matches ErrLost if one of the keys no longer exists. Keys that were not
+// acquired together, or together with others, are refused and stay as they are.
 func (m *Multi) Resume(ctx context.Context, all []string, t fencing.Token) (*HeldMulti, error) {
 	session, queues, err := m.resolve(ctx)
 	if err == nil {

@@ -168,8 +168,9 @@ func (m *Mutex) do(ctx context.Context, op string, acquire func(context.Context)
 // Resume makes the Held of a key that this session's predecessor held, if the session was made
 // with lease.Options.Resume. key and t are the predecessor's Held.Key and Held.Token. Whether
 // the lock is held exclusively or shared follows from the key. It queries the cluster, in one
-// transaction. The error matches ErrLost if the key no longer exists, and ErrKind if it belongs
-// to a permit, an election, or a Multi. The token stays the same.
+// transaction. The error matches ErrLost if the key no longer exists. A key that
+// belongs to a permit, an election, or a Multi is refused and stays as it is. The token stays the
+// same.
 func (m *Mutex) Resume(ctx context.Context, key string, t fencing.Token) (*Held, error) {
 	session, q, err := m.resolve(ctx)
 	if err == nil {

@@ -58,8 +58,7 @@ func (m *Semaphore) Limit() int {
 	return m.limit
 }
 
-// Acquire waits until a slot is held, as Mutex.Acquire waits for a lock. It fails with ErrKind
-// if a lock or an election uses the name, held or waiting.
+// Acquire waits until a slot is held, as Mutex.Acquire waits for a lock.
 func (m *Semaphore) Acquire(ctx context.Context) (*Permit, error) {
 	return m.acquire(ctx, "acquire a permit of", queue.Request{})
 }
@@ -100,7 +99,7 @@ func (m *Semaphore) Do(ctx context.Context, fn func(ctx context.Context, p *Perm
 // Resume makes the Permit of a key that this session's predecessor held, if the session was
 // made with lease.Options.Resume. key and t are the predecessor's Permit.Key and Permit.Token.
 // The slot follows from the key, whatever the limit is now. The error matches ErrLost if the
-// key no longer exists, and ErrKind if it is not a permit's.
+// key no longer exists.
 func (m *Semaphore) Resume(ctx context.Context, key string, t fencing.Token) (*Permit, error) {
 	session, q, err := m.resolve(ctx)
 	if err == nil {
@@ -118,7 +117,7 @@ func (m *Semaphore) Queue(ctx context.Context) (Queue, error) {
 	err := m.check(ctx)
 	if err == nil {
 		var q Queue
-		if q, err = inspect.QueueOf(ctx, m.sessions, m.name, false); err == nil {
+		if q, err = inspect.QueueOf(ctx, m.sessions, inspect.Scope{Name: m.name, Only: inspect.KindSemaphore}); err == nil {
 			return q, nil
 		}
 	}

@@ -146,15 +146,22 @@ func TestAPermitIsHeldForNoLongerAndNoLessThanItsOptionsSay(t *testing.T) {
 	})
 }
 
-// SM5: a candidate on a semaphore's name is refused, too.
-func TestAnElectionOnASemaphoresNameIsRefused(t *testing.T) {
+// A lock, an election and a semaphore of one name: the semaphore is apart from both.
+func TestAnElectionBesideASemaphoreOfItsName(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()
 		p := w.permit(s, 1)
-		_, err := elect.New(s, "name", elect.Options{}).Campaign(w.Context(), nil)
-		require.ErrorIs(w, err, elect.ErrKind)
-		require.ErrorIs(w, err, lock.ErrKind)
+		term, err := elect.New(s, "name", elect.Options{}).Campaign(w.Context(), nil)
+		require.NoError(w, err)
+		slots, err := lock.NewSemaphore(s, "name", 1, lock.Options{}).Queue(w.Context())
+		require.NoError(w, err)
+		names, err := lock.New(s, "name", lock.Options{}).Queue(w.Context())
+		require.NoError(w, err)
+		require.Len(w, slots, 1)
+		require.Len(w, names, 1)
+		assert.Equal(w, []string{p.Key(), term.Key()}, []string{slots[0].Key, names[0].Key})
 		require.NoError(w, p.Release(w.Context()))
+		require.NoError(w, term.Resign(w.Context()))
 	})
 }
 

@@ -446,7 +446,11 @@ func TestListingsShowTheClientsOwner(t *testing.T) {
 	client := etcd.dial(t)
 	shown := func() {
 		for name := range want {
-			q, err := lock.New(client, name, lock.Options{}).Queue(t.Context())
+			queue := lock.New(client, name, lock.Options{}).Queue
+			if name == "slot" {
+				queue = lock.NewSemaphore(client, name, 2, lock.Options{}).Queue
+			}
+			q, err := queue(t.Context())
 			require.NoError(t, err)
 			require.Len(t, q, 1)
 			assert.Equal(t, fmt.Sprintf("uid:%d %q", os.Getuid(), "worker "+name), q[0].Owner)

@@ -27,7 +27,6 @@ var words = []struct {
 	{lock.ErrMaxHold, "max_hold"},
 	{elect.ErrOverrun, "overrun"},
 	{lock.ErrBusy, "busy"},
-	{lock.ErrKind, "kind"},
 	{pawl.ErrTokenFloor, "token_floor"},
 	{context.DeadlineExceeded, "timeout"},
 	{context.Canceled, "canceled"},

@@ -240,34 +240,34 @@ func TestEachEndIsClassifiedByItsRevision(t *testing.T) {
 			want: "3 a ended token=1 (cause unknown) held=2s|3 b ended token=2 (cause unknown) held=1s",
 		},
 		"the first at a turnstile with a free slot does not queue": {
-			steps: []string{"put a/q1-1 1 LABEL"},
+			steps: []string{"put //pawl/sem/a/q1-1 1 LABEL"},
 		},
 		"it takes a slot, and has not given up": {
-			steps: []string{"put a/q1-1 1 LABEL", "put a/s0.2.1-1 1 LABEL; del a/q1-1"}, living: "1",
+			steps: []string{"put //pawl/sem/a/q1-1 1 LABEL", "put //pawl/sem/a/s0.2.1-1 1 LABEL; del //pawl/sem/a/q1-1"}, living: "1",
 			want: "2 a acquired token=2 waited=0s",
 		},
 		"in whatever order the two come": {
-			steps: []string{"put a/q1-1 1 LABEL", "del a/q1-1; put a/s0.2.1-1 1 LABEL"}, living: "1",
+			steps: []string{"put //pawl/sem/a/q1-1 1 LABEL", "del //pawl/sem/a/q1-1; put //pawl/sem/a/s0.2.1-1 1 LABEL"}, living: "1",
 			want: "2 a acquired token=2 waited=0s",
 		},
 		"where all slots are held the first queues": {
-			steps: []string{"put a/q1-1 1 LABEL", "put a/s0.1.1-1 1 LABEL; del a/q1-1", "put a/q2-1 2 LABEL"},
+			steps: []string{"put //pawl/sem/a/q1-1 1 LABEL", "put //pawl/sem/a/s0.1.1-1 1 LABEL; del //pawl/sem/a/q1-1", "put //pawl/sem/a/q2-1 2 LABEL"},
 			want:  "3 a enqueued token=3",
 		},
 		"and the second does wherever there is a first": {
-			steps: []string{"put a/q1-1 1 LABEL", "put a/q2-1 2 LABEL"},
+			steps: []string{"put //pawl/sem/a/q1-1 1 LABEL", "put //pawl/sem/a/q2-1 2 LABEL"},
 			want:  "2 a enqueued token=2",
 		},
 		"its wait is counted from the turnstile": {
-			steps: []string{"put a/q1-1 1 LABEL", "put a/s0.1.1-1 1 LABEL; del a/q1-1", "put a/q2-1 2 LABEL", "del a/s0.1.1-1", "put a/s0.1.2-1 2 LABEL; del a/q2-1"},
+			steps: []string{"put //pawl/sem/a/q1-1 1 LABEL", "put //pawl/sem/a/s0.1.1-1 1 LABEL; del //pawl/sem/a/q1-1", "put //pawl/sem/a/q2-1 2 LABEL", "del //pawl/sem/a/s0.1.1-1", "put //pawl/sem/a/s0.1.2-1 2 LABEL; del //pawl/sem/a/q2-1"},
 			want:  "5 a acquired token=5 waited=2s",
 		},
 		"a slot that is given back is released, first in the queue or not": {
-			steps: []string{"put a/q1-1 1 LABEL", "put a/s0.2.1-1 1 LABEL; del a/q1-1", "put a/q2-1 2 LABEL", "put a/s1.2.2-1 2 LABEL; del a/q2-1", "del a/s1.2.2-1"}, living: "2",
+			steps: []string{"put //pawl/sem/a/q1-1 1 LABEL", "put //pawl/sem/a/s0.2.1-1 1 LABEL; del //pawl/sem/a/q1-1", "put //pawl/sem/a/q2-1 2 LABEL", "put //pawl/sem/a/s1.2.2-1 2 LABEL; del //pawl/sem/a/q2-1", "del //pawl/sem/a/s1.2.2-1"}, living: "2",
 			want: "5 a released token=4 (key deleted) held=1s",
 		},
 		"one that waits at the turnstile gives up": {
-			steps: []string{"put a/q1-1 1 LABEL", "put a/s0.1.1-1 1 LABEL; del a/q1-1", "put a/q2-1 2 LABEL", "del a/q2-1"}, living: "2",
+			steps: []string{"put //pawl/sem/a/q1-1 1 LABEL", "put //pawl/sem/a/s0.1.1-1 1 LABEL; del //pawl/sem/a/q1-1", "put //pawl/sem/a/q2-1 2 LABEL", "del //pawl/sem/a/q2-1"}, living: "2",
 			want: "4 a gave up token=3 (key deleted) waited=1s",
 		},
 		"a key without a folder is nobody's": {
@@ -357,8 +357,8 @@ func TestAQueueSaysWhoHoldsIt(t *testing.T) {
 		{"put a/+1-1 1 LABEL|put a/2-1 2 LABEL|put a/+3-1 3 LABEL", []string{"+1-1"}, []string{"2-1", "+3-1"}, KindLock, 0},
 		{"put a/2-1 2 LABEL|put a/+3-1 3 LABEL", []string{"2-1"}, []string{"+3-1"}, KindLock, 0},
 		{"put a/x 0 |put a/+3-1 3 LABEL", []string{"x"}, []string{"+3-1"}, KindLock, 0},
-		{"put a/q1-1 1 LABEL", nil, []string{"q1-1"}, KindSemaphore, 0},
-		{"put a/q1-1 1 LABEL|put a/s1.3.2-1 2 LABEL|put a/s0.2.3-1 2 LABEL", []string{"s0.2.3-1", "s1.3.2-1"}, []string{"q1-1"}, KindSemaphore, 2},
+		{"put //pawl/sem/a/q1-1 1 LABEL", nil, []string{"q1-1"}, KindSemaphore, 0},
+		{"put //pawl/sem/a/q1-1 1 LABEL|put //pawl/sem/a/s1.3.2-1 2 LABEL|put //pawl/sem/a/s0.2.3-1 2 LABEL", []string{"s0.2.3-1", "s1.3.2-1"}, []string{"q1-1"}, KindSemaphore, 2},
 		{"put a/1-1 1 v", []string{"1-1"}, nil, KindElection, 0},
 	} {
 		h := begin(t, "")
@@ -376,7 +376,7 @@ func TestAQueueSaysWhoHoldsIt(t *testing.T) {
 		p, ok := q.Holder()
 		assert.Equal(t, len(holds) > 0, ok)
 		if ok {
-			assert.Equal(t, "a/"+holds[0], p.Key)
+			assert.Equal(t, q.Prefix+holds[0], p.Key)
 		}
 	}
 }
@@ -392,12 +392,12 @@ func TestASetSaysItsNames(t *testing.T) {
 
 func TestATakeInAGapIsNoEnd(t *testing.T) {
 	h := begin(t, "")
-	h.does("put a/q1-1 1 LABEL")
-	h.does("put a/s0.1.1-1 1 LABEL; del a/q1-1")
-	h.does("put a/q2-1 2 LABEL")
+	h.does("put //pawl/sem/a/q1-1 1 LABEL")
+	h.does("put //pawl/sem/a/s0.1.1-1 1 LABEL; del //pawl/sem/a/q1-1")
+	h.does("put //pawl/sem/a/q2-1 2 LABEL")
 	found := newState("")
 	found.rev = 9
-	found.add(newPosition("a/s0.1.2-1", []byte(label), 7, 7, 2))
+	found.add(newPosition("//pawl/sem/a/s0.1.2-1", []byte(label), 7, 7, 2))
 	var said []string
 	for _, e := range h.s.replace(found, began.Add(9*time.Second)) {
 		said = append(said, e.String()+" "+e.Waited.String())

@@ -209,7 +209,7 @@ func revisions(events []watcher.Event) (out [][]watcher.Event) {
 // merge returns the queues of two spans, sorted by name.
 func merge(a, b []NamedQueue) []NamedQueue {
 	a = append(a, b...)
-	slices.SortStableFunc(a, func(x, y NamedQueue) int { return cmp.Compare(x.Name, y.Name) })
+	slices.SortStableFunc(a, byName)
 	return a
 }
 

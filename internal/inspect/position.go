@@ -132,6 +132,7 @@ type NamedQueue struct {
 	// EtcdLayout: the name contains a slash and is written verbatim. A name without a
 	// slash has the same keys in both layouts.
 	EtcdLayout bool
+	Semaphore  bool // a semaphore's; a lock or an election of the same name has a queue of its own
 	Election   bool // the first key of a known form is a candidate's
 	// Queue is who holds the name, and then who waits for it, in order. Holders of a
 	// semaphore are in the order of their slots. A semaphore may have waiters and no
@@ -161,7 +162,7 @@ func (p Position) Kind() string {
 func (p Position) HasSlot() bool { return p.Limit > 0 }
 
 // Kinds returns what the name is used as, each kind once, in the order of the queue. There
-// should be one: different kinds block each other.
+// should be one: a lock and an election of one name wait for each other.
 func (q NamedQueue) Kinds() (kinds []string) {
 	for _, p := range q.Queue {
 		if k := p.Kind(); p.Form != Foreign && !slices.Contains(kinds, k) {
@@ -171,12 +172,13 @@ func (q NamedQueue) Kinds() (kinds []string) {
 	return kinds
 }
 
-// Kind returns the first of Kinds, and KindLock where there is none.
+// Kind returns what the first key of a known form uses the name as, and KindLock if there is none.
 func (q NamedQueue) Kind() string {
-	for _, p := range q.Queue {
-		if p.Form != Foreign {
-			return p.Kind()
-		}
+	switch {
+	case q.Semaphore:
+		return KindSemaphore
+	case q.Election:
+		return KindElection
 	}
 	return KindLock
 }

@@ -46,15 +46,15 @@ const (
 	ModeForeign Mode = "foreign"
 )
 
-// QueueOf reads the queue of a name, linearizably, through s. With a *pawl.Client it
-// needs no session.
-func QueueOf(ctx context.Context, s pawl.Sessions, name string, etcdLayout bool) (Queue, error) {
+// QueueOf reads the queue of one name, linearizably, through s; scope.Only says of which. With a
+// *pawl.Client it needs no session.
+func QueueOf(ctx context.Context, s pawl.Sessions, scope Scope) (Queue, error) {
 	host, err := inside.HostFor(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	r := &reader{host}
-	found, err := r.snapshot(ctx, Scope{Name: name, EtcdLayout: etcdLayout})
+	found, err := r.snapshot(ctx, scope)
 	if err != nil || len(found.Queues) == 0 {
 		return nil, err
 	}

@@ -70,8 +70,8 @@ func TestReadGoesPageByPage(t *testing.T) {
 	})
 }
 
-// A Snapshot shows one moment, though it is read in two ranges: what comes between them is not in it.
-func TestBothRangesAreReadAtOneRevision(t *testing.T) {
+// A Snapshot shows one moment, though it is read in four ranges, each layout and the semaphores in each: what comes between them is not in it.
+func TestAllRangesAreReadAtOneRevision(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		w.Cluster.Put("jobs1/1f-1", inspect.SomeLabel, 0)
 		reads := 0
@@ -85,7 +85,7 @@ func TestBothRangesAreReadAtOneRevision(t *testing.T) {
 			return false
 		}})
 		s := w.read(inspect.Scope{Prefix: "jobs"})
-		require.Equal(w, 2, reads)
+		require.Equal(w, 4, reads)
 		require.Len(w, s.Queues, 1)
 		assert.Equal(w, "jobs1", s.Queues[0].Name)
 		assert.Equal(w, w.Cluster.Revision()-1, s.Revision)

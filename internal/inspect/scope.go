@@ -10,8 +10,9 @@ import (
 // A Scope is the names to read. The zero Scope is all of the namespace.
 type Scope struct {
 	Prefix     string // names with this prefix
-	Name       string // this name only, even if its queue is empty
+	Name       string // this name only, even if its queue has only foreign keys
 	EtcdLayout bool   // Name is verbatim
+	Only       string // of Name: KindLock, also for elections, or KindSemaphore; "": both
 }
 
 // A span is the range of the keys with prefix.
@@ -21,17 +22,42 @@ type span struct {
 }
 
 // spans returns the ranges of the scope's keys. Names with a slash lie apart from
-// names without one and from names in etcd's layout.
+// names without one and from names in etcd's layout, and semaphores apart from the rest.
 func (sc Scope) spans(namespace string) ([]span, error) {
 	if sc.Name != "" {
-		l, err := keys.NewQueue(namespace, sc.Name, sc.EtcdLayout)
-		return []span{{l.Prefix, l.Prefix}}, err
+		return sc.named(namespace)
 	}
 	escaped := keys.EscapePrefix(sc.Prefix)
-	if strings.HasPrefix(escaped, sc.Prefix) { // as with an empty prefix: one range has all
-		return []span{{prefix: namespace + sc.Prefix}}, nil
+	under := func(root string) []span {
+		if strings.HasPrefix(escaped, sc.Prefix) { // as with an empty prefix: one range has all
+			return []span{{prefix: root + sc.Prefix}}
+		}
+		return []span{{prefix: root + sc.Prefix}, {prefix: root + escaped}}
 	}
-	return []span{{prefix: namespace + sc.Prefix}, {prefix: namespace + escaped}}, nil
+	spans := under(namespace)
+	if strings.HasPrefix(keys.SemaphoreRoot(""), sc.Prefix) {
+		return spans, nil // the first range has the semaphores, too
+	}
+	return append(spans, under(keys.SemaphoreRoot(namespace))...), nil
+}
+
+// named returns the ranges of the keys of Name.
+func (sc Scope) named(namespace string) (spans []span, err error) {
+	if sc.Only != KindSemaphore {
+		l, err := keys.NewQueue(namespace, sc.Name, sc.EtcdLayout)
+		if err != nil {
+			return nil, err
+		}
+		spans = append(spans, span{l.Prefix, l.Prefix})
+	}
+	if sc.Only == KindSemaphore || sc.Only == "" && !sc.EtcdLayout && keys.CheckSemaphore(sc.Name) == nil {
+		l, err := keys.NewSemaphore(namespace, sc.Name)
+		if err != nil {
+			return nil, err
+		}
+		spans = append(spans, span{l.Prefix, l.Prefix})
+	}
+	return spans, nil
 }
 
 // Prefixes returns the prefixes of the keys of the scope's names, in every layout. An

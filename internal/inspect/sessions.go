@@ -38,7 +38,7 @@ func Sessions(ctx context.Context, c *pawl.Client) ([]SessionKey, error) {
 		}
 		kvs := txn.KVs(resp, 0)
 		for _, kv := range kvs {
-			if keys.OfOnce(r.host.Namespace, string(kv.Key)) {
+			if keys.OfOnce(r.host.Namespace, string(kv.Key)) || !keys.OfSessions(string(kv.Key)) {
 				continue
 			}
 			k := SessionKey{Position: Position{Key: string(kv.Key), Token: tokenOf(kv), Modified: kv.ModRevision, Lease: kv.Lease}}

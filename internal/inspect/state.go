@@ -50,11 +50,14 @@ type folder struct {
 // that are shared with it. It does not count slots of a semaphore, which are held wherever they
 // are.
 func (l *folder) holders(f string) int {
+	if l.queueName.Semaphore {
+		return 0
+	}
 	n := 0
 	for n < len(l.queue) && l.queue[n].modeIn(f) == ModeShared {
 		n++
 	}
-	if n == 0 && len(l.queue) > 0 && l.queue[0].modeIn(f) != ModeSemaphore {
+	if n == 0 && len(l.queue) > 0 {
 		n = 1
 	}
 	return n
@@ -74,7 +77,11 @@ func newState(namespace string) *state {
 
 // above calls f with each folder that key lies in, below the namespace.
 func (s *state) above(key string, f func(folder string)) {
-	for i := len(s.namespace); i < len(key); i++ {
+	i := len(s.namespace)
+	if root := keys.SemaphoreRoot(s.namespace); strings.HasPrefix(key, root) {
+		i = len(root)
+	}
+	for ; i < len(key); i++ {
 		if key[i] == '/' {
 			f(key[:i+1])
 		}
@@ -165,7 +172,7 @@ func (s *state) queues(begin, only string) []NamedQueue {
 		if !l.named || !strings.HasPrefix(l.queueName.Name, begin) || l.own == 0 && f != only {
 			continue
 		}
-		q := NamedQueue{Name: l.queueName.Name, Prefix: f, EtcdLayout: l.queueName.EtcdLayout, Queue: make([]Position, len(l.queue))}
+		q := NamedQueue{Name: l.queueName.Name, Prefix: f, EtcdLayout: l.queueName.EtcdLayout, Semaphore: l.queueName.Semaphore, Queue: make([]Position, len(l.queue))}
 		n, slots := l.holders(f), false
 		for i, e := range l.queue {
 			p := e.positionIn(f)
@@ -181,8 +188,19 @@ func (s *state) queues(begin, only string) []NamedQueue {
 		}
 		out = append(out, q)
 	}
-	slices.SortStableFunc(out, func(a, b NamedQueue) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(out, byName)
 	return out
+}
+
+// byName compares queues by name; a semaphore's comes after those of locks.
+func byName(a, b NamedQueue) int {
+	if c := cmp.Compare(a.Name, b.Name); c != 0 || a.Semaphore == b.Semaphore {
+		return c
+	}
+	if a.Semaphore {
+		return 1
+	}
+	return -1
 }
 
 // positionIn returns e's position in a folder. The key of another name is foreign

@@ -5,14 +5,14 @@
 //
 //	ns<escaped name>/<lease>-<n>       a queue key: acquisition n of a lease ([Queue], [QueueKey])
 //	ns<escaped name>/+<lease>-<n>      one of a shared lock
-//	ns<escaped name>/q<lease>-<n>      one that waits at a semaphore's turnstile
-//	ns<escaped name>/s<i>.<limit>.<lease>-<n>  one that holds slot i of a semaphore with this many slots
 //	ns<name>/<lease>                   a queue key as etcd's own clients write it ([ParsePeerKey])
 //	ns//pawl/<lease>                   a session key, whose value says whose it is ([SessionKey])
 //	ns//pawl/<lease>/<n>               a cancel key ([CancelKey])
 //	ns//pawl/<lease>/<n>/owner         who a candidate is, where it is not its session's owner ([OwnerKey])
 //	ns//pawl/<lease>/<n>/broken        the mark of an operator's eviction ([EvictionKey])
 //	ns//pawl/<lease>/<n>/forfeit       the mark of a hold that its own process ended ([ForfeitKey])
+//	ns//pawl/sem/<escaped name>/q<lease>-<n>   a queue key that waits at a semaphore's turnstile
+//	ns//pawl/sem/<escaped name>/s<i>.<limit>.<lease>-<n>  one that holds slot i of a semaphore with this many slots
 //	ns//pawl/once/<escaped name>       the record of the last run of a name, a time ([OnceKey])
 //
 // where <lease> is a lease ID in hexadecimal and <n> a sequence number in decimal,
@@ -23,8 +23,8 @@
 // # What it guarantees
 //
 //  1. Escaping is injective, and no name's keys lie among the keys of another name
-//     or of the sessions. In etcd's layout names nest as they do there, but none
-//     contains the sessions' keys.
+//     or of the sessions, nor a semaphore's among those of a lock of the same name. In
+//     etcd's layout names nest as they do there, but none contains the sessions' keys.
 //  2. The name of a queue key alone shows its lease and its sequence number, and a
 //     name that is not exactly in that form is foreign.
 //  3. A reader reads what the writer here wrote, and refuses what no

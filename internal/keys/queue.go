@@ -16,6 +16,7 @@ type Queue struct {
 	Name       string // as given
 	Prefix     string // the prefix of its keys, namespace included; ends in a slash
 	EtcdLayout bool   // the name is used verbatim
+	Semaphore  bool   // a semaphore's: its keys lie apart from those of a lock of the same name
 }
 
 // NewQueue checks name and returns its queue. With etcdLayout the name is used verbatim, as
@@ -32,6 +33,23 @@ func NewQueue(namespace, name string, etcdLayout bool) (Queue, error) {
 	return Queue{Name: name, Prefix: prefix, EtcdLayout: etcdLayout}, nil
 }
 
+// NewSemaphore checks name and returns the queue of the semaphore of this name. It has nothing
+// to do with the queue of a lock or an election of the same name.
+func NewSemaphore(namespace, name string) (Queue, error) {
+	if err := CheckSemaphore(name); err != nil {
+		return Queue{}, err
+	}
+	return Queue{Name: name, Prefix: SemaphoreRoot(namespace) + escape(name) + "/", Semaphore: true}, nil
+}
+
+// CheckSemaphore returns what is wrong with a semaphore's name.
+func CheckSemaphore(name string) error {
+	if len(name) > maxSemaphore {
+		return fmt.Errorf("the name has %d bytes, want at most %d for a semaphore", len(name), maxSemaphore)
+	}
+	return CheckName(name, false)
+}
+
 // A Spec is what the name of a new queue key is made of, beside its lease and number: its queue
 // and its form.
 type Spec struct {
@@ -42,9 +60,9 @@ type Spec struct {
 // slotRoot is the beginning of the fencing resources of semaphores' slots, and of no name.
 const slotRoot = "//pawl/slot/"
 
-// MaxSemaphore is the length limit of a semaphore's name, in bytes. With it the resource of a
+// maxSemaphore is the length limit of a semaphore's name, in bytes. With it the resource of a
 // slot is at most as long as a name may be.
-const MaxSemaphore = MaxName - len(slotRoot) - len("999/")
+const maxSemaphore = MaxName - len(slotRoot) - len("999/")
 
 // SlotResource identifies a slot of the semaphore of this name to storage that checks fencing
 // tokens. It is no valid name, and no two slots have the same.
@@ -70,8 +88,8 @@ func CheckName(name string, etcdLayout bool) error {
 	return nil
 }
 
-// ParseQueue is the inverse of NewQueue: it returns the queue whose keys have this prefix. A
-// name without a slash has the same queue in both layouts, and EtcdLayout is false for it. ok
+// ParseQueue is the inverse of NewQueue and NewSemaphore: it returns the queue whose keys have
+// this prefix. A name without a slash has the same queue in both layouts, and EtcdLayout is false for it. ok
 // is false if no name has such keys, as among the sessions' own.
 func ParseQueue(namespace, prefix string) (q Queue, ok bool) {
 	rest, ok := strings.CutPrefix(prefix, namespace)
@@ -81,6 +99,14 @@ func ParseQueue(namespace, prefix string) (q Queue, ok bool) {
 	verbatim, ok := strings.CutSuffix(rest, "/")
 	if !ok {
 		return Queue{}, false
+	}
+	if of, ok := strings.CutPrefix(verbatim, sessionRoot+semaphoreRoot); ok {
+		name, escaped := unescape(of)
+		if !escaped {
+			return Queue{}, false
+		}
+		q, err := NewSemaphore(namespace, name)
+		return q, err == nil
 	}
 	name, escaped := unescape(verbatim)
 	if !escaped {

@@ -96,7 +96,13 @@ func TestParseQueueReadsEtcdsLayoutWhereNoEscapedNameIsMeant(t *testing.T) {
 		got, ok := ParseQueue("ns/", q.Prefix)
 		assert.Equal(t, []any{q, true}, []any{got, ok}, "%q", name)
 	}
-	for _, prefix := range []string{"", "ns", "ns/", "ns//", "ns/a", "other/a/", "ns///pawl/", "ns///pawl/1f/", "ns/x//pawl/1f/"} {
+	for _, name := range []string{"a", "a/b", "/", "a%", "pawl"} {
+		q, err := NewSemaphore("ns/", name)
+		require.NoError(t, err)
+		got, ok := ParseQueue("ns/", q.Prefix)
+		assert.Equal(t, []any{q, true}, []any{got, ok}, "%q", name)
+	}
+	for _, prefix := range []string{"", "ns", "ns/", "ns//", "ns/a", "other/a/", "ns///pawl/", "ns///pawl/1f/", "ns/x//pawl/1f/", "ns///pawl/sem/", "ns///pawl/sem//", "ns///pawl/sem/a/b/"} {
 		_, ok := ParseQueue("ns/", prefix)
 		assert.False(t, ok, "%q", prefix)
 	}
@@ -106,7 +112,7 @@ func TestParseQueueReadsEtcdsLayoutWhereNoEscapedNameIsMeant(t *testing.T) {
 // be, and is not another slot's.
 func TestNoNameIsASlotsResource(t *testing.T) {
 	seen := map[string]bool{}
-	for _, name := range []string{"a", "1/a", "/a", "0/1", "//pawl/slot", strings.Repeat("x", MaxSemaphore)} {
+	for _, name := range []string{"a", "1/a", "/a", "0/1", "//pawl/slot", strings.Repeat("x", maxSemaphore)} {
 		for _, slot := range []int{0, 1, 10, MaxLimit - 1} {
 			r := SlotResource(name, slot)
 			assert.False(t, seen[r], r)

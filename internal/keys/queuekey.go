@@ -48,14 +48,18 @@ func (k QueueKey) In(prefix string) string {
 }
 
 // ParseQueueKey is the inverse of In for a whole key: it parses what follows the last slash. ok
-// is false for a key in another form.
+// is false for a key in another form, and for one in a form that has its place elsewhere: the
+// forms of semaphores lie below SemaphoreRoot, the others do not.
 func ParseQueueKey(key string) (k QueueKey, ok bool) {
-	_, name := Split(key)
+	prefix, name := Split(key)
 	for f := Shared; f <= Slot; f++ {
 		if rest, of := strings.CutPrefix(name, marks[f]); of {
 			k.Form, name = f, rest
 			break
 		}
+	}
+	if (k.Form >= Turnstile) != strings.Contains(prefix, sessionRoot+semaphoreRoot) {
+		return QueueKey{}, false
 	}
 	if k.Form == Slot {
 		if name, ok = k.cutSlot(name); !ok {
@@ -95,7 +99,7 @@ func (q Queue) Parse(key string) (k QueueKey, ok bool) {
 	if !ok || strings.Contains(name, "/") {
 		return QueueKey{}, false
 	}
-	return ParseQueueKey(name)
+	return ParseQueueKey(key)
 }
 
 // ParsePeerKey parses the name of a queue key as clientv3's concurrency package and etcdctl
@@ -116,29 +120,24 @@ func LeaseRange(own []byte) (from, to []byte) {
 
 // SharedRange is the range of all shared keys of the queue with this prefix. All other keys
 // with the prefix count as exclusive, foreign ones too (rule RW1).
-func SharedRange(prefix string) (from, to []byte) { return markRange(prefix, '+', '+') }
-
-// SemaphoreRange is the range of all turnstile keys and slots of the queue with this prefix,
-// and of no other key that pawl writes there: no other form begins with a letter from q to s.
-func SemaphoreRange(prefix string) (from, to []byte) { return markRange(prefix, 'q', 's') }
+func SharedRange(prefix string) (from, to []byte) { return markRange(prefix + "+") }
 
 // TurnstileRange is the range of all turnstile keys of the queue with this prefix.
-func TurnstileRange(prefix string) (from, to []byte) { return markRange(prefix, 'q', 'q') }
+func TurnstileRange(prefix string) (from, to []byte) { return markRange(prefix + "q") }
 
 // SlotsRange is the range of all slots of the queue with this prefix.
-func SlotsRange(prefix string) (from, to []byte) { return markRange(prefix, 's', 's') }
+func SlotsRange(prefix string) (from, to []byte) { return markRange(prefix + "s") }
 
 // SlotRange is the range of all keys of one slot of the queue with this prefix.
 func SlotRange(prefix string, slot int) (from, to []byte) {
-	return markRange(prefix+"s"+strconv.Itoa(slot), '.', '.')
+	return markRange(prefix + "s" + strconv.Itoa(slot) + ".")
 }
 
-// markRange is the range of keys that begin with begin and then a character from first to last.
-func markRange(begin string, first, last byte) (from, to []byte) {
-	n := len(begin) + 1
-	b := append(append(make([]byte, 0, 2*n), begin...), first) // both in one allocation
-	b = append(append(b, begin...), last+1)
-	return b[:n:n], b[n:]
+// markRange is the range of keys that begin with begin.
+func markRange(begin string) (from, to []byte) {
+	from, to = []byte(begin), []byte(begin)
+	to[len(to)-1]++
+	return from, to
 }
 
 // Split cuts a key after its last slash: a queue's prefix, and the name of the key

@@ -69,35 +69,40 @@ func TestFormsOfKeysAreFixed(t *testing.T) {
 	assert.Equal(t, "ns///pawl/1f", session)
 	assert.Equal(t, "ns///pawl/1f/9", string(CancelKey(session, 9)))
 	assert.Equal(t, "ns///pawl/1f/9/broken", EvictionKey(session, 9))
+	q, err = NewSemaphore("ns/", "jobs/42%")
+	require.NoError(t, err)
+	assert.Equal(t, "ns///pawl/sem//jobs%2F42%25/s1.2.1f-9", QueueKey{Lease: 0x1f, N: 9, Form: Slot, Slot: 1, Limit: 2}.In(q.Prefix))
 }
 
 // Each form is read back, and lies in the range of its form and in no other's.
 func TestEachFormOfQueueKeyIsReadBackAndLiesInItsRange(t *testing.T) {
 	forms := map[string]QueueKey{
-		"n/1f-7":               {Lease: 0x1f, N: 7},
-		"n/+1f-7":              {Lease: 0x1f, N: 7, Form: Shared},
-		"n/q1f-7":              {Lease: 0x1f, N: 7, Form: Turnstile},
-		"n/s0.1.1f-7":          {Lease: 0x1f, N: 7, Form: Slot, Limit: 1},
-		"n/s999.1000.1f-7":     {Lease: 0x1f, N: 7, Form: Slot, Slot: 999, Limit: 1000},
-		"n/s12.13.1f-7":        {Lease: 0x1f, N: 7, Form: Slot, Slot: 12, Limit: 13},
-		"n/7fffffffffffffff-1": {Lease: 1<<63 - 1, N: 1},
+		"n/1f-7":                      {Lease: 0x1f, N: 7},
+		"n/+1f-7":                     {Lease: 0x1f, N: 7, Form: Shared},
+		"//pawl/sem/n/q1f-7":          {Lease: 0x1f, N: 7, Form: Turnstile},
+		"//pawl/sem/n/s0.1.1f-7":      {Lease: 0x1f, N: 7, Form: Slot, Limit: 1},
+		"//pawl/sem/n/s999.1000.1f-7": {Lease: 0x1f, N: 7, Form: Slot, Slot: 999, Limit: 1000},
+		"//pawl/sem/n/s12.13.1f-7":    {Lease: 0x1f, N: 7, Form: Slot, Slot: 12, Limit: 13},
+		"n/7fffffffffffffff-1":        {Lease: 1<<63 - 1, N: 1},
 	}
 	in := func(key string, from, to []byte) bool { return key >= string(from) && key < string(to) }
 	for key, want := range forms {
-		assert.Equal(t, key, want.In("n/"))
+		prefix, name := Split(key)
+		assert.Equal(t, key, want.In(prefix))
+		elsewhere := map[string]string{"n/": "//pawl/sem/n/", "//pawl/sem/n/": "n/"}[prefix]
+		_, ok := ParseQueueKey(elsewhere + name)
+		assert.False(t, ok, "%q lies in the other kind's place", name)
 		got, ok := ParseQueueKey(key)
 		assert.True(t, ok, "%q", key)
 		assert.Equal(t, want, got)
-		from, to := SharedRange("n/")
+		from, to := SharedRange(prefix)
 		assert.Equal(t, want.Form == Shared, in(key, from, to), "%q", key)
-		from, to = TurnstileRange("n/")
+		from, to = TurnstileRange(prefix)
 		assert.Equal(t, want.Form == Turnstile, in(key, from, to), "%q", key)
-		from, to = SlotsRange("n/")
+		from, to = SlotsRange(prefix)
 		assert.Equal(t, want.Form == Slot, in(key, from, to), "%q", key)
-		from, to = SemaphoreRange("n/")
-		assert.Equal(t, want.Form >= Turnstile, in(key, from, to), "%q", key)
 		for slot := range 15 {
-			from, to = SlotRange("n/", slot)
+			from, to = SlotRange(prefix, slot)
 			assert.Equal(t, want.Form == Slot && want.Slot == slot, in(key, from, to), "%q, %d", key, slot)
 		}
 	}

@@ -14,8 +14,18 @@ const sessionRoot = "//pawl/"
 func SessionRoot(namespace string) string { return namespace + sessionRoot }
 
 // OfSessions reports whether key, with or without its namespace, is one of the sessions' own
-// keys, in this namespace or in one that begins with it.
-func OfSessions(key string) bool { return strings.Contains(key, sessionRoot) }
+// keys, in this namespace or in one that begins with it. A semaphore's key is none.
+func OfSessions(key string) bool {
+	_, below, ok := strings.Cut(key, sessionRoot)
+	return ok && !strings.HasPrefix(below, semaphoreRoot)
+}
+
+// semaphoreRoot is the prefix of the keys of all semaphores, after SessionRoot. It is not a
+// lease.
+const semaphoreRoot = "sem/"
+
+// SemaphoreRoot is the prefix of the keys of all semaphores.
+func SemaphoreRoot(namespace string) string { return SessionRoot(namespace) + semaphoreRoot }
 
 // SessionKey is the session key of a lease.
 func SessionKey(namespace string, lease int64) string {

@@ -47,8 +47,7 @@ type Acquisition struct {
 	deleting turn                   // the right to send a release
 	pending  atomic.Bool            // a release continues in the background
 
-	nested      bool        // its enqueues do not check that no semaphore uses the name: see kind.go
-	kindChecked atomic.Bool // it has checked that it waits for a key of its own kind: see kind.go
+	mixedChecked atomic.Bool // it has checked whether it waits for a lock or a candidate: see mixed.go
 
 	mu       sync.Mutex // guards what follows
 	state    state.Machine

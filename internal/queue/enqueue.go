@@ -49,12 +49,7 @@ func (a *Acquisition) enqueue(ctx context.Context, r Request) (lost, err error) 
 		return nil, a.enqueued(resp, around)
 	case err == nil:
 		var refused bool
-		compared := !a.nested
-		refused, err = a.refused(ctx, r.Try)
-		switch {
-		case refused && err == nil && compared && a.nested:
-			return a.enqueue(ctx, r) // without the comparison that failed
-		case refused:
+		if refused, err = a.refused(ctx, r.Try); refused {
 			return nil, err
 		}
 	case cluster.IsLeaseNotFound(err):
@@ -111,9 +106,6 @@ func (a *Acquisition) enqueueTxn(r Request, around bool) *pb.TxnRequest {
 		if r.Try {
 			t.Compare = append(t.Compare, q.noneInTheWay()...)
 		}
-		if a.comparesKind(q, r.Try) {
-			t.Compare = q.noneOfOtherKind(t.Compare)
-		}
 	}
 	if a.permit != nil {
 		t.Success = append(t.Success, a.queue.slotsInTurn())
@@ -159,8 +151,6 @@ func (a *Acquisition) enqueued(resp *pb.TxnResponse, around bool) error {
 	}
 	if a.permit != nil {
 		ev.Taken, ev.Whole = a.takenInTurn(resp)
-	} else if wrong == nil {
-		wrong = a.otherKind(ev.Predecessor.Name)
 	}
 	a.s.Shown(a.n)
 	a.apply(ev, nil)
@@ -173,13 +163,8 @@ func (a *Acquisition) enqueued(resp *pb.TxnResponse, around bool) error {
 // settled.
 func (a *Acquisition) refused(ctx context.Context, try bool) (bool, error) {
 	ops := []*pb.RequestOp{a.s.ReadKey(), txn.Stat(a.keys[0]), txn.Stat(a.s.CancelKey(a.n))}
-	kindAt := len(ops)
 	if try {
 		ops = append(ops, a.firstInTheWay()...)
-		kindAt = len(ops)
-	}
-	if !try || a.permit != nil { // for a try of a lock, keys of another kind are in the way, and so read already
-		ops = append(ops, a.firstOfOtherKind()...)
 	}
 	restAt := len(ops) // not more operations than the enqueue had: the server accepted that many
 	ops = append(ops, a.ownKeys(txn.Stat)[1:]...)
@@ -190,23 +175,15 @@ func (a *Acquisition) refused(ctx context.Context, try bool) (bool, error) {
 	if err := a.s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision); err != nil {
 		return true, err
 	}
-	cancelled, kind := txn.KV(resp, 2) != nil, a.whichOtherKind(resp, kindAt)
-	var busy error
-	if try {
-		busy = a.firstBusy(resp, 3)
-	}
 	switch {
 	case txn.KV(resp, 1) != nil, first(resp, restAt, len(a.keys)-1) != "":
 		return false, fmt.Errorf("another copy of the request put key %q", a.keys[0])
-	case cancelled:
+	case txn.KV(resp, 2) != nil:
 		err = fmt.Errorf("key %q: somebody else wrote its cancel key", a.keys[0])
-	case kind != nil:
-		err = kind
-	case !try && a.leavesKind(resp, kindAt): // err stays nil: it is sent again without that comparison
-	case try && busy != nil:
-		err = busy
 	case try:
-		err = &detail{ErrBusy, "held until a moment ago"}
+		if err = a.firstBusy(resp, 3); err == nil {
+			err = &detail{ErrBusy, "held until a moment ago"}
+		}
 	default:
 		return false, fmt.Errorf("key %q was refused, and nothing shows why", a.keys[0])
 	}
@@ -240,9 +217,6 @@ func (a *Acquisition) busy(i int, key string) error {
 	if a.isSet() {
 		which = fmt.Sprintf("%q is ", a.nameOf(i))
 	}
-	if err := a.otherKind(key); err != nil && a.permit == nil {
-		return err
-	}
 	if lease, ok := a.owner(key); ok {
 		return &detail{ErrBusy, fmt.Sprintf("%sheld by %q, lease %x", which, key, lease)}
 	}
@@ -254,7 +228,7 @@ func (a *Acquisition) busy(i int, key string) error {
 func (a *Acquisition) peek(ctx context.Context) error {
 	ops := a.firstInTheWay()
 	if a.permit != nil {
-		ops = append(ops, a.queue.slotsAndKind()...)
+		ops = append(ops, a.queue.slots())
 	}
 	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read who holds", Repeat: cluster.Always}, &pb.TxnRequest{Success: ops})
 	if err != nil {

@@ -19,9 +19,8 @@ var (
 	ErrKeyDeleted = errors.New("own key was deleted")
 	// ErrKeyOverwritten: somebody else wrote to its own key.
 	ErrKeyOverwritten = errors.New("own key was overwritten")
-	// ErrKind: a semaphore uses the name, and the caller wants a lock or an election, or the
-	// reverse; or the key to be resumed was acquired as something else.
-	ErrKind = errors.New("another kind of lock uses the name")
+	// ErrOther: the key to be resumed was acquired as something else, as its value says.
+	ErrOther = errors.New("acquired as something else")
 	// ErrMaxHold: it was held for as long as its caller allowed.
 	ErrMaxHold = errors.New("held for too long")
 )

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
 )
@@ -65,7 +66,7 @@ func (r request) rule(rule etcdfake.Rule) etcdfake.Rule {
 func ofTests(t *pb.TxnRequest) bool {
 	for _, o := range slices.Concat(t.Success, t.Failure) {
 		for _, key := range [][]byte{o.GetRequestPut().GetKey(), o.GetRequestDeleteRange().GetKey(), o.GetRequestRange().GetKey()} {
-			if strings.HasPrefix(string(key), "name") {
+			if strings.HasPrefix(string(key), "name") || strings.HasPrefix(string(key), keys.SemaphoreRoot("")+"name") {
 				return true
 			}
 		}
@@ -414,7 +415,7 @@ func testNoSpaceLeavesNothing(t *testing.T, mode string) {
 		assert.True(w, cluster.IsNoSpace(err), "%v", err)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		assert.Empty(w, w.f.Keys("name"))
+		assert.Empty(w, w.keys())
 		w.f.LiftAll()
 		w.clear()
 	})

@@ -247,6 +247,7 @@ func (w *fixture) clear() {
 	time.Sleep(time.Second)
 	synctest.Wait()
 	assert.Empty(w, w.f.Keys("name"), "left in a queue")
+	assert.Empty(w, w.f.Keys("//pawl/sem/"), "left in a semaphore's queue")
 	other := w.session()
 	ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 	defer cancel()

@@ -48,9 +48,6 @@ func (a *Acquisition) query(ctx context.Context, delay time.Duration) error {
 			return a.dismissed(resp)
 		case err == nil:
 			before, wrong := a.before(q.own, resp)
-			if wrong == nil {
-				wrong = a.wrongKind(before, resp)
-			}
 			if wrong != nil {
 				return wrong
 			}

@@ -25,23 +25,8 @@ func (w *fixture) most() (all []Queue) {
 	return all
 }
 
-// ML1, SM5: a refusal is explained for as many names as a set may have, in any mode.
+// ML1: a refusal is explained for as many names as a set may have, in any mode.
 func TestTheLargestSetLearnsWhyItIsRefused(t *testing.T) {
-	t.Run("another kind", func(t *testing.T) {
-		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
-			q, err := NewSemaphore("", "name31", 1)
-			require.NoError(w, err)
-			p, err := Acquire(w.Context(), w.session(), q, Request{})
-			require.NoError(w, err)
-			ctx, cancel := context.WithTimeout(w.Context(), 5*time.Second)
-			defer cancel()
-			all := w.most()
-			_, err = AcquireAll(ctx, w.session(), Request{}, all[0], all[1:]...)
-			require.ErrorIs(w, err, ErrKind)
-			w.release(p)
-			w.clear()
-		})
-	})
 	t.Run("busy since the look", func(t *testing.T) {
 		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 			all := w.most()

@@ -111,9 +111,6 @@ func (a *Acquisition) overwrittenBefore(own state.Key, mod int64) {
 func (a *Acquisition) knowOwn() error {
 	for i, q := range a.queues() {
 		own, ok := q.Parse(a.keys[i])
-		if ok && own.Lease == a.s.ID() && isSemaphores(own.Form) != (q.Limit > 0) {
-			return a.otherKind(a.keys[i])
-		}
 		if !ok || own.Lease != a.s.ID() || !q.isHeldAs(own.Form) || i > 0 && own.N != a.n {
 			return fmt.Errorf("key %q is not one of lease %x under the name %q", a.keys[i], a.s.ID(), q.Name)
 		}
@@ -147,11 +144,11 @@ func (a *Acquisition) checkValue(value []byte) error {
 	n, set := keys.SizeOfSet(value)
 	switch {
 	case a.queue.Election && keys.OfLock(value):
-		return &detail{ErrKind, fmt.Sprintf("key %q is a lock's", a.Key())}
+		return &detail{ErrOther, fmt.Sprintf("key %q is a lock's", a.Key())}
 	case !a.queue.Election && !keys.OfLock(value):
-		return &detail{ErrKind, fmt.Sprintf("key %q is no lock's: an election's, or somebody overwrote it", a.Key())}
+		return &detail{ErrOther, fmt.Sprintf("key %q is no lock's: an election's, or somebody overwrote it", a.Key())}
 	case set && n != len(a.keys), !set && a.isSet():
-		return &detail{ErrKind, fmt.Sprintf("key %q is one of %d that are held as a whole, and %d are resumed", a.Key(), max(n, 1), len(a.keys))}
+		return &detail{ErrOther, fmt.Sprintf("key %q is one of %d that are held as a whole, and %d are resumed", a.Key(), max(n, 1), len(a.keys))}
 	}
 	return nil
 }

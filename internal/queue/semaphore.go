@@ -25,20 +25,16 @@ func NewSemaphore(namespace, name string, limit int) (Queue, error) {
 	if err := CheckSemaphore(name, limit); err != nil {
 		return Queue{}, err
 	}
-	q, err := New(namespace, name, false)
-	q.Limit = limit
-	return q, err
+	q, err := keys.NewSemaphore(namespace, name)
+	return Queue{Queue: q, Limit: limit}, err
 }
 
 // CheckSemaphore reports what is wrong with a semaphore's name or limit.
 func CheckSemaphore(name string, limit int) error {
-	switch {
-	case limit < 1 || limit > keys.MaxLimit:
+	if limit < 1 || limit > keys.MaxLimit {
 		return fmt.Errorf("the limit is %d, want 1 to %d", limit, keys.MaxLimit)
-	case len(name) > keys.MaxSemaphore:
-		return fmt.Errorf("the name has %d bytes, want at most %d for a semaphore", len(name), keys.MaxSemaphore)
 	}
-	return keys.CheckName(name, false)
+	return keys.CheckSemaphore(name)
 }
 
 // A permit is what only an acquisition of a semaphore has.
@@ -88,11 +84,6 @@ func (q Queue) slotsInTurn() *pb.RequestOp {
 	return txn.Nested(&pb.TxnRequest{Compare: q.noneInTheWay(), Success: []*pb.RequestOp{q.slots()}})
 }
 
-// slotsAndKind reads the slots, and whether a key of another kind exists.
-func (q Queue) slotsAndKind() []*pb.RequestOp {
-	return append([]*pb.RequestOp{q.slots()}, q.firstOfOtherKind()...)
-}
-
 // taken are the slots whose keys are kvs. A key that is not pawl's is logged: while it exists
 // nobody takes a slot.
 func (a *Acquisition) taken(kvs []*mvccpb.KeyValue) []state.Taken {
@@ -118,12 +109,9 @@ func (a *Acquisition) takenInTurn(resp *pb.TxnResponse) ([]state.Taken, bool) {
 	return a.taken(txn.KVs(slots, 0)), true
 }
 
-// noneFree is the error of a try that fails, according to the answer of slotsAndKind, which
-// begins at operation i; nil: a slot is free.
+// noneFree returns the error of a try that finds all slots held, according to the answer of
+// slots, which is operation i; nil if a slot is free.
 func (a *Acquisition) noneFree(resp *pb.TxnResponse, i int) error {
-	if err := a.whichOtherKind(resp, i+1); err != nil {
-		return err
-	}
 	taken := a.taken(txn.KVs(resp, i))
 	if _, ok := state.Free(a.queue.Limit, taken); ok {
 		return nil
@@ -134,7 +122,7 @@ func (a *Acquisition) noneFree(resp *pb.TxnResponse, i int) error {
 // querySlots adds to a query the slots, which the first in the turnstile has to know, and those
 // that it may have taken already.
 func (a *Acquisition) querySlots(t *pb.TxnRequest) {
-	t.Success = append(t.Success, a.queue.slotsAndKind()...)
+	t.Success = append(t.Success, a.queue.slots())
 	for _, key := range a.tried() {
 		t.Failure = append(t.Failure, txn.Stat(key))
 	}
@@ -180,15 +168,14 @@ func (a *Acquisition) take(ctx context.Context, value []byte, wait *backoff.Back
 }
 
 // takeTxn puts the key of a slot and deletes its own key in the turnstile, if that key exists,
-// the session key is unchanged, nobody has the slot, and no key of a lock or an election exists
-// (rules SM1, SM5). No second copy of it is applied, because the first deletes what both
-// compare. The cancel key protects in the same way against late copies of the enqueue, until
+// the session key is unchanged, and nobody has the slot (rule SM1). No second copy of it is
+// applied, because the first deletes what both compare. The cancel key protects in the same way against late copies of the enqueue, until
 // the slot is released, or for good if it was put to settle the enqueue.
 func (a *Acquisition) takeTxn(slot int, key string, value []byte) *pb.TxnRequest {
 	own := a.own()
 	from, to := keys.SlotRange(a.queue.Prefix, slot)
 	t := &pb.TxnRequest{
-		Compare: a.queue.noneOfOtherKind([]*pb.Compare{txn.CreateIs(own.Name, own.Create), a.s.Same(), txn.NoneBetween(from, to)}),
+		Compare: []*pb.Compare{txn.CreateIs(own.Name, own.Create), a.s.Same(), txn.NoneBetween(from, to)},
 		Success: []*pb.RequestOp{txn.Put(key, value, a.s.ID()), txn.Delete(own.Name)},
 	}
 	if a.permit.cancels {

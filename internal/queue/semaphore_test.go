@@ -24,9 +24,9 @@ func (w *fixture) holdsSlot(c *Acquisition) {
 	w.Helper()
 	slot, ok := c.Slot()
 	require.True(w, ok)
-	assert.Equal(w, []string{c.Key()}, w.f.Keys(fmt.Sprintf("name/s%d.", slot)))
+	assert.Equal(w, []string{c.Key()}, w.f.Keys(fmt.Sprintf("//pawl/sem/name/s%d.", slot)))
 	k, _ := keys.ParseQueueKey(c.Key())
-	assert.Nil(w, w.f.Get(keys.QueueKey{Lease: k.Lease, N: k.N, Form: keys.Turnstile}.In("name/")), "it is in the turnstile still")
+	assert.Nil(w, w.f.Get(keys.QueueKey{Lease: k.Lease, N: k.N, Form: keys.Turnstile}.In("//pawl/sem/name/")), "it is in the turnstile still")
 	resource, t, ok := fencing.FromContext(c.Context())
 	assert.Equal(w, []any{fmt.Sprintf("//pawl/slot/%d/name", slot), c.Token(), true}, []any{resource, t, ok})
 }
@@ -51,7 +51,7 @@ func (a *acquireCall) slot() int {
 }
 
 func (w *fixture) slots() (all []string) {
-	for _, key := range w.f.Keys("name/s") {
+	for _, key := range w.f.Keys("//pawl/sem/name/s") {
 		all = append(all, strings.SplitAfter(key, ".")[0])
 	}
 	return all
@@ -204,7 +204,7 @@ func TestOneInTheTurnstileLearnsThatItsKeyIsGone(t *testing.T) {
 				waiters = append(waiters, w.permit(1))
 			}
 			last := waiters[ahead-1]
-			turnstile := w.f.Keys("name/q")
+			turnstile := w.f.Keys("//pawl/sem/name/q")
 			require.Len(w, turnstile, ahead)
 			newest := turnstile[0]
 			for _, key := range turnstile {
@@ -242,93 +242,40 @@ func TestTheLossOfASlotIsItsAlone(t *testing.T) {
 	})
 }
 
-// SM5: a lock on a semaphore's name is refused, and puts nothing, and the other way round.
-func TestANameIsOfOneKind(t *testing.T) {
+// A lock and a semaphore of one name have nothing to do with each other, in any mode and layout.
+func TestALockAndASemaphoreOfOneNameAreApart(t *testing.T) {
 	for _, try := range []bool{false, true} {
 		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
-			s := w.session()
-			refused := func(limit int, shared bool, set ...string) {
-				w.limit, w.shared, w.set = limit, shared, set
-				before := w.f.Revision()
-				_, err := w.take(w.Context(), s, Request{Try: try})
-				require.ErrorIs(w, err, ErrKind)
-				synctest.Wait()
-				assert.Equal(w, before, w.f.Revision(), "it wrote")
-				w.limit, w.shared, w.set = 0, false, nil
-			}
 			p := w.permit(1).won()
 			waits := w.permit(1)
-			for _, last := range []bool{false, true} {
-				refused(0, false)
-				refused(0, true)
-				refused(0, false, "name2")
-				w.etcd = true
-				refused(0, false)
-				refused(0, false, "name2")
-				w.etcd = false
-				if w.release(p); !last {
-					p = waits.won()
-				}
-			}
 			w.limit = 0
-			for _, mode := range []struct{ shared, etcd bool }{{}, {shared: true}, {etcd: true}} {
-				w.shared, w.etcd = mode.shared, mode.etcd
-				c := w.acquire(w.session())
-				refused(2, false)
+			for _, mode := range []struct {
+				shared, etcd bool
+				set          []string
+			}{{}, {shared: true}, {etcd: true}, {set: []string{"name2"}}} {
+				w.shared, w.etcd, w.set = mode.shared, mode.etcd, mode.set
+				c, err := w.take(w.Context(), w.session(), Request{Try: try})
+				require.NoError(w, err)
 				w.release(c)
 			}
-			w.etcd = false
+			w.shared, w.etcd, w.set = false, false, nil
+			c := w.acquire(w.session())
+			w.release(p)
+			w.release(waits.won())
+			w.limit = 1
+			p, err := w.take(w.Context(), w.session(), Request{Try: try})
+			require.NoError(w, err)
+			w.release(p)
+			w.release(c)
 			w.clear()
 		})
 	}
-}
-
-// SM5: a lock that is refused on a semaphore's name ends no acquisition of a slot, in either
-// layout, because it puts nothing that they could find.
-func TestARefusedLockEndsNoAcquisitionOfASlot(t *testing.T) {
-	for _, etcd := range []bool{false, true} {
-		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
-			held := w.permit(1).won()
-			first, second := w.permit(1), w.permit(1)
-			w.limit, w.etcd = 0, etcd
-			w.f.Inject(isUndo.rule(etcdfake.Rule{Delay: time.Second})) // if it put a key, that stays for a second
-			_, err := w.take(w.Context(), w.session(), Request{})
-			require.ErrorIs(w, err, ErrKind)
-			w.release(held)
-			w.release(first.won())
-			w.release(second.won())
-			w.clear()
-		})
-	}
-}
-
-// SM5: what comes to the name past that comparison, as etcd's own clients do, ends the
-// acquisitions of slots that are under way, and is excluded by those that are held.
-func TestNoSlotIsTakenBesideALock(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
-		w.f.Inject(isTake.rule(etcdfake.Rule{Delay: 100 * time.Millisecond, Times: 1}))
-		a := w.permit(2)
-		w.f.Put("name/1f", "", 0) // etcdctl's, between the query and the take
-		require.ErrorIs(w, a.failed(), ErrKind)
-		synctest.Wait()
-		w.f.Delete("name/1f")
-
-		held := w.permit(2).won()
-		w.limit, w.etcd = 0, true
-		s := w.session()
-		before := w.f.Revision()
-		_, err := w.take(w.Context(), s, Request{})
-		require.ErrorIs(w, err, ErrKind)
-		assert.Equal(w, before, w.f.Revision(), "it wrote")
-		w.release(held)
-		w.clear()
-	})
 }
 
 // SM2: among the slots' keys one that is nobody's keeps all of them.
 func TestAForeignKeyAmongTheSlotsIsWaitedFor(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
-		for _, key := range []string{"name/s0", "name/s0.x", "name/qx"} {
+		for _, key := range []string{"//pawl/sem/name/s0", "//pawl/sem/name/s0.x", "//pawl/sem/name/qx"} {
 			w.f.Put(key, "", 0)
 			a := w.permit(3)
 			require.False(w, isClosed(a.done))
@@ -347,7 +294,7 @@ func TestAPermitIsResumedInItsSlot(t *testing.T) {
 		w.f.Inject(isTake.rule(etcdfake.Rule{Hang: true, Times: 1}))
 		w.release(one)
 		under := w.permitOn(s, 2)
-		require.Equal(w, []string{"name/s0.", "name/s1."}, w.slots(), "it is taken, and the answer lost")
+		require.Equal(w, []string{"//pawl/sem/name/s0.", "//pawl/sem/name/s1."}, w.slots(), "it is taken, and the answer lost")
 		next := w.successor(s)
 		w.oneCause(errClosed, under.failed())
 		time.Sleep(time.Second)
@@ -408,9 +355,9 @@ func TestASlotThatIsTakenMeanwhileIsNotTakenTwice(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		w.f.Inject(isTake.rule(etcdfake.Rule{Delay: 100 * time.Millisecond, Times: 1}))
 		a := w.permit(2)
-		w.f.Put("name/s0.2.1f-1", "", 0) // between the query and the take
+		w.f.Put("//pawl/sem/name/s0.2.1f-1", "", 0) // between the query and the take
 		assert.Equal(w, 1, a.slot())
-		w.f.Delete("name/s0.2.1f-1")
+		w.f.Delete("//pawl/sem/name/s0.2.1f-1")
 		w.release(a.won())
 		w.clear()
 	})
@@ -423,8 +370,8 @@ func TestASlotThatIsFreedWhileItIsAskedAboutIsTakenAtOnce(t *testing.T) {
 		s := w.session()
 		a := w.permitOn(s, 2)
 		w.f.Inject(isQuery.rule(etcdfake.Rule{HoldAnswer: 300 * time.Millisecond, Times: 1}))
-		w.f.Put("name/s9.2.1f-1", "", 0)
-		w.f.Delete("name/s9.2.1f-1") // it queries, and both are held still
+		w.f.Put("//pawl/sem/name/s9.2.1f-1", "", 0)
+		w.f.Delete("//pawl/sem/name/s9.2.1f-1") // it queries, and both are held still
 		time.Sleep(100 * time.Millisecond)
 		began := time.Now()
 		w.release(two)

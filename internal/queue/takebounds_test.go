@@ -55,8 +55,8 @@ func TestATakeThatLostItsTurnTakesNothing(t *testing.T) {
 			queries := w.f.Inject(isQuery.rule(etcdfake.Rule{Delay: time.Second, Times: 1}))
 			a := w.permit(limit)
 			w.limit = limit
-			require.Len(w, w.f.Keys("name/q"), 1)
-			w.f.Delete(w.f.Keys("name/q")[0])
+			require.Len(w, w.f.Keys("//pawl/sem/name/q"), 1)
+			w.f.Delete(w.f.Keys("//pawl/sem/name/q")[0])
 			b := w.permit(limit).won()
 			w.oneCause(ErrKeyDeleted, a.failed())
 			assert.NotZero(w, late.Hits()+queries.Hits())
@@ -79,7 +79,7 @@ func TestATurnstileKeyOverwrittenDuringATakeLeavesNothing(t *testing.T) {
 			holder := w.permit(1).won()
 			a := w.permitOn(s, 1) // its key is watched
 			w.f.Inject(isTake.rule(etcdfake.Rule{Delay: 300 * time.Millisecond, Lose: !applied, Hang: applied, Times: 1}))
-			q := w.f.Keys("name/q")[0]
+			q := w.f.Keys("//pawl/sem/name/q")[0]
 			w.release(holder)
 			time.Sleep(100 * time.Millisecond)
 			w.f.Put(q, "x", 0)

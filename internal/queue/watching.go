@@ -144,7 +144,7 @@ func (a *Acquisition) ownChanged(index int, key string, u watcher.Update) {
 func (a *Acquisition) Observe(rev int64, index int, key string, own, predecessor session.Observed) {
 	a.apply(state.Observed{Revision: rev, Own: state.Seen(own), Predecessor: state.Seen(predecessor), Index: index, Key: key}, nil)
 	if index == 0 {
-		a.checkKind()
+		a.checkMixed()
 	}
 }
 

@@ -147,18 +147,18 @@ func TestTheLedgerAgreesWithACountOfItsEntries(t *testing.T) {
 // ML8: the keys of one number are one entry, adopted and undone as one.
 func TestASetOfKeysIsOneEntry(t *testing.T) {
 	l := newLedger()
-	require.NoError(t, l.inherit(7, 5, []string{"a/7-2", "b/+7-2", "c/q7-3", "c/s1.4.7-3"}, nil))
+	require.NoError(t, l.inherit(7, 5, []string{"a/7-2", "b/+7-2", "//pawl/sem/c/q7-3", "//pawl/sem/c/s1.4.7-3"}, nil))
 	assert.Len(t, l.entries, 2)
 	assert.Equal(t, 3, l.removalOps(2), "its cancel key, and two deletions")
-	assert.Equal(t, count{1, 3}, l.counts["c/"], "a turnstile and a slot are one entry of the name")
+	assert.Equal(t, count{1, 3}, l.counts["//pawl/sem/c/"], "a turnstile and a slot are one entry of the name")
 	require.True(t, l.move(4, resumed, []string{"a/7-4", "b/7-4"}))
 	assert.Equal(t, count{2, 4}, l.counts["a/"])
 	assert.True(t, l.move(4, unwanted, nil))
 	assert.Equal(t, 2, l.removalOps(4))
 	assert.True(t, l.move(4, absent, nil))
 	assert.Equal(t, count{1, 4}, l.counts["b/"])
-	assert.Equal(t, []string{"a/7-2", "b/+7-2", "c/q7-3", "c/s1.4.7-3"}, l.unsettled(nil))
-	assert.Equal(t, []string{"a/7-2", "b/+7-2"}, l.unsettled(map[string]bool{"c/s1.4.7-3": true}), "it is kept whole")
+	assert.Equal(t, []string{"//pawl/sem/c/q7-3", "//pawl/sem/c/s1.4.7-3", "a/7-2", "b/+7-2"}, l.unsettled(nil))
+	assert.Equal(t, []string{"a/7-2", "b/+7-2"}, l.unsettled(map[string]bool{"//pawl/sem/c/s1.4.7-3": true}), "it is kept whole")
 }
 
 func TestAPredecessorsEntryIsResumedOnceEvenAfterItsEnd(t *testing.T) {

@@ -117,7 +117,6 @@ func (l floorLocker) acquire(ctx context.Context) (held, error) {
 	h, t := l.enqueue()
 	from, to := keys.LeaseRange(h.key) // the session's own keys
 	t.Success = append(t.Success, txn.LastBetween([]byte(l.prefix), from, 0), txn.LastBetween(to, txn.PrefixEnd(l.prefix), 0))
-	t.Compare = append(t.Compare, txn.NoneBetween(keys.SemaphoreRange(l.prefix)))
 	c := l.s.c
 	r, err := c.txn(ctx, t)
 	if err != nil || !r.Succeeded {

@@ -10,7 +10,7 @@
 //     returns nil after it returned an error; no fenced write was accepted out of order;
 //     and a call that has a limit, as only those in bubbles have, returned within 100 ms of
 //     it. Never more acquisitions
-//     hold a semaphore than the least of their limits, and none beside a lock.
+//     hold a semaphore than the least of their limits.
 //   - Linearizable: there is an order of all operations, within their calls and
 //     returns, in which a read-write mutex with fencing tokens, and a storage with
 //     two registers, behave like that. porcupine searches for it.

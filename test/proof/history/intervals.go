@@ -164,28 +164,23 @@ func overlaps(list []*holding) (bad []Violation) {
 	return bad
 }
 
-// crowds checks semaphores: never more hold at once than any of them allows, and none beside a
-// lock of the same name. all is in the order of the acquisitions' returns.
+// crowds checks semaphores: never more hold at once than any of them allows. A lock of
+// the same name is another matter. all is in the order of the acquisitions' returns.
 func crowds(all []*holding) (bad []Violation) {
 	inside := map[string][]*holding{}
 	for _, h := range all {
-		if !h.seen() {
+		if !h.seen() || h.acquire.Slot == 0 {
 			continue
 		}
 		name := h.acquire.Name
 		list := slices.DeleteFunc(inside[name], func(other *holding) bool { return other.until <= h.acquire.Return })
 		list = append(list, h)
 		inside[name] = list
-		permits, least := 0, h.acquire.Permits
+		least := h.acquire.Permits
 		for _, other := range list {
-			if (other.acquire.Slot == 0) != (h.acquire.Slot == 0) {
-				bad = append(bad, Violation{"a lock and a permit were held at the same time", []Op{other.acquire, other.last, h.acquire, h.last}})
-			}
-			if other.acquire.Slot > 0 {
-				permits, least = permits+1, min(least, other.acquire.Permits)
-			}
+			least = min(least, other.acquire.Permits)
 		}
-		if h.acquire.Slot > 0 && permits > least {
+		if permits := len(list); permits > least {
 			v := Violation{What: fmt.Sprintf("more held at the same time than one of them agreed to: %d, of at most %d", permits, least)}
 			for _, other := range list {
 				v.Ops = append(v.Ops, other.acquire, other.last)

@@ -22,26 +22,23 @@ type mutex struct {
 	inside crowd // of a name with a semaphore: all who hold it
 }
 
-// A crowd is all holders of a name, each as "token:limit", in order; a lock's limit is 0.
+// A crowd is all holders of a semaphore, each as "token:limit", in order.
 type crowd string
 
 // crowded is the slot of the steps that concern all of a semaphore's slots.
 const crowded = -1
 
 // admits reports whether one with this limit may join the crowd: a permit if no more hold then
-// than any of them allows, and neither kind beside the other.
+// than any of them allows.
 func (c crowd) admits(limit int) bool {
 	all := strings.Fields(string(c))
 	least := limit
 	for _, text := range all {
 		_, of, _ := strings.Cut(text, ":")
 		other, _ := strconv.Atoi(of) // it was written by with
-		if (other == 0) != (limit == 0) {
-			return false
-		}
 		least = min(least, other)
 	}
-	return limit == 0 || len(all) < least
+	return len(all) < least
 }
 
 func (c crowd) member(st step) string { return fmt.Sprintf("%d:%d", st.token, st.limit) }
@@ -221,17 +218,13 @@ func steps(ops []Op) []porcupine.Operation {
 	for _, h := range all {
 		shared[h.acquire.holder()] = h.acquire.Shared
 	}
-	semaphores := map[string]bool{}
-	for _, h := range all {
-		semaphores[h.acquire.Name] = semaphores[h.acquire.Name] || h.acquire.Slot > 0
-	}
 	add := func(o Op, kind stepKind, call, ret time.Duration) {
 		out = append(out, porcupine.Operation{
 			ClientId: o.Client, Input: step{o.Name, o.Slot, kind, o.Token, shared[o.holder()], 0}, Call: int64(call), Return: int64(ret)})
 	}
-	// crowd adds that a holding begins or ends, if its name is a semaphore's.
+	// crowd adds that a holding begins or ends, if it is of a semaphore.
 	crowd := func(h *holding, kind stepKind, call, ret time.Duration) {
-		if a := h.acquire; semaphores[a.Name] {
+		if a := h.acquire; a.Slot > 0 {
 			out = append(out, porcupine.Operation{
 				ClientId: a.Client, Input: step{a.Name, crowded, kind, a.Token, false, a.Permits}, Call: int64(call), Return: int64(ret)})
 		}

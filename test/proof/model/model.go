@@ -89,13 +89,11 @@ type Rules struct {
 	SharedHandsOff       bool // shared keys give and take handoffs (RW4)
 	CountByForm          bool // a session counts its keys of one form, not by name (RW5)
 
-	OutOfTurn       bool // each in the turnstile reads the slots, not only the first (SM2)
-	BlindTake       bool // a take does not compare the slot (SM1)
-	TakeTwice       bool // a take does not compare its own key in the turnstile (SM1)
-	OwnLimit        bool // a taker uses only its own limit (SM3)
-	ForgetSlot      bool // an undo deletes only the key in the turnstile (SM1)
-	LocksAmongSlots bool // a lock is not refused on a semaphore's name (SM5)
-	SlotsAmongLocks bool // a semaphore is not refused on a lock's name (SM5)
+	OutOfTurn  bool // each in the turnstile reads the slots, not only the first (SM2)
+	BlindTake  bool // a take does not compare the slot (SM1)
+	TakeTwice  bool // a take does not compare its own key in the turnstile (SM1)
+	OwnLimit   bool // a taker uses only its own limit (SM3)
+	ForgetSlot bool // an undo deletes only the key in the turnstile (SM1)
 
 	EnqueueInParts  bool // a set's keys are put in one transaction each (ML1)
 	OneQueueDecides bool // a set holds when the one queue that it waited in admits it (ML3)

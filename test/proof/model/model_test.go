@@ -30,7 +30,6 @@ var configurations = []struct {
 	{"permits under two limits", Config{Clients: limited(2, 1, 2)}, 1_591_074},
 	{"permits of two slots", Config{Clients: limited(2, 2, 2)}, 3_231_974},
 	{"two permits, their keys deleted", Config{Clients: limited(1, 2), Deletes: 1, Losses: 1}, 17_897},
-	{"a lock on a semaphore's name", Config{Clients: []Client{{Wants: []Want{lock}}, {Wants: []Want{permit}, Session: 1, Limit: 2}}, Deletes: 1}, 5_969},
 	{"two sets, their keys deleted", Config{Clients: alike(2, both), Deletes: 1, Losses: 1}, 17_552},
 	{"two sets, twice", Config{Clients: alike(2, both, both)}, 37_144},
 	{"a set and two locks", Config{Clients: each(both, lock, second)}, 255_324},
@@ -84,7 +83,6 @@ func TestEachRuleIsNeeded(t *testing.T) {
 		readStorage = Config{Clients: each(reader, reader), Storage: true}
 		permits     = Config{Clients: limited(2, 2)}
 		limits      = Config{Clients: limited(2, 1)}
-		kinds       = Config{Clients: []Client{{Wants: []Want{lock}}, {Wants: []Want{permit}, Session: 1, Limit: 2}}}
 		sets        = Config{Clients: alike(2, both), Deletes: 1, Losses: 1}
 		setAndLocks = Config{Clients: each(both, lock, second)}
 		batches     = Config{Clients: alike(2, lock), Batches: true}
@@ -132,8 +130,6 @@ func TestEachRuleIsNeeded(t *testing.T) {
 		"a take that is applied twice":               {Rules{TakeTwice: true}, permits, slotLeft},
 		"a taker that heeds its own limit alone":     {Rules{OwnLimit: true}, limits, crowd},
 		"undo of the key in the turnstile alone":     {Rules{ForgetSlot: true}, permits, slotLeft},
-		"a lock among permits":                       {Rules{LocksAmongSlots: true}, kinds, twoHold},
-		"a permit among locks":                       {Rules{SlotsAmongLocks: true}, kinds, twoHold},
 
 		"a set enqueued in two transactions":   {Rules{EnqueueInParts: true}, setBatches, deadlock},
 		"waiting for one queue only":           {Rules{OneQueueDecides: true}, setAndLocks, notFirst},
@@ -161,7 +157,7 @@ func TestEachRuleIsNeeded(t *testing.T) {
 			t.Log(bad)
 		})
 	}
-	for _, c := range []Config{two, twice, modes, readers, neighbours, storage, readStorage, permits, limits, kinds, sets, batches, setBatches, taken} {
+	for _, c := range []Config{two, twice, modes, readers, neighbours, storage, readStorage, permits, limits, sets, batches, setBatches, taken} {
 		_, bad := Explore(c)
 		require.Nil(t, bad, "with all rules: %+v", c) // the other two are among the configurations
 	}

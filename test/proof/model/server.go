@@ -44,22 +44,11 @@ func (s *state) slotOf(k key) int {
 }
 
 // predecessor is the last key in the queue of name n that bars k and was created before rev.
-// For a lock the keys of slots are foreign ones, which bar it as well.
 func (s *state) predecessor(c Config, k key, n int, rev uint8) key {
 	q := &s.queues[n]
 	for i := int(q.n) - 1; i >= 0; i-- {
 		if f := q.line[i]; f != k && q.created[i] < rev && c.bars(f, k, n) {
 			return f
-		}
-	}
-	return s.slotBefore(c, k, n, rev)
-}
-
-// slotBefore is the key whose slot bars k, a lock.
-func (s *state) slotBefore(c Config, k key, n int, rev uint8) key {
-	for _, slot := range s.slots {
-		if n == 0 && slot.of != 0 && slot.created < rev && !c.isPermit(k) {
-			return slot.of
 		}
 	}
 	return 0
@@ -89,7 +78,7 @@ func (s *state) handOff(k key, h successors) {
 }
 
 // mayEnqueue is the comparison of an enqueue of k: neither its keys nor its cancel key exist,
-// and the session is unchanged. A key of another kind also refuses it (SM5).
+// and the session is unchanged.
 func (c Config) mayEnqueue(s *state, k key) bool {
 	if !s.sessions[c.session(k)].alive || s.cancel[k] && !c.Rules.NoCancelKey {
 		return false
@@ -100,20 +89,7 @@ func (c Config) mayEnqueue(s *state, k key) bool {
 			return false
 		}
 	}
-	return !parts.has(0) || !c.otherKind(s, k)
-}
-
-// otherKind reports whether the first name is used by another kind than k's: a semaphore, or
-// locks.
-func (c Config) otherKind(s *state, k key) bool {
-	if c.isPermit(k) && c.Rules.SlotsAmongLocks || !c.isPermit(k) && c.Rules.LocksAmongSlots {
-		return false
-	}
-	q := &s.queues[0]
-	if q.n > 0 && c.isPermit(q.line[0]) != c.isPermit(k) {
-		return true
-	}
-	return !c.isPermit(k) && s.slots != [maxSlots]slot{}
+	return true
 }
 
 // enqueue puts k's keys, and answers with the keys that bar them.
@@ -163,7 +139,7 @@ func (s *state) before(c Config, k key, n int) key {
 			return f
 		}
 	}
-	return s.slotBefore(c, k, n, q.created[at])
+	return 0
 }
 
 // release deletes k if it was created at rev, in all its queues or in its slot, and hands off

@@ -46,8 +46,8 @@ type holding interface {
 }
 
 // choose chooses what to acquire: a permit of a semaphore, for which others may use another
-// limit, or some names, each shared or not. Now and then it uses a semaphore as a lock, or the
-// other way round.
+// limit, or some names, each shared or not. Now and then it uses the name of
+// a semaphore for a lock, or the other way round: the two are apart.
 func (a *actor) choose() {
 	a.wants = nil
 	errs := func() bool { return !a.calm && a.r.IntN(8) == 0 }
@@ -146,7 +146,7 @@ func (a *actor) last() {
 	got := false
 	for n := 0; n < 5 && !got; n++ {
 		if got = a.turn(); !got {
-			time.Sleep(a.w.plan.TTL) // until what is of the other kind has expired
+			time.Sleep(a.w.plan.TTL) // until what the faults left has expired
 		}
 	}
 	if !got {

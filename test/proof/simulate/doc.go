@@ -20,8 +20,7 @@
 //     the end of a key that an operator deletes, overwrites or revokes may be learned
 //     late, and by at most a TTL.
 //     The keys of several names that are acquired at once were put at once. A slot's key
-//     was put while nobody had the slot, with no more holders than any of them allows, and
-//     without a key of another kind.
+//     was put while nobody had the slot, with no more holders than any of them allows.
 //  3. A Release that returns nil deleted the key between its call and its return,
 //     or an earlier call of it did.
 //  4. When the faults have ended, every client gets a lock, even if all try at once.

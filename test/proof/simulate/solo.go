@@ -36,12 +36,14 @@ func OnSolo(t *testing.T, w *scenario) server {
 	ctx, end := context.WithCancel(context.Background())
 	s.end = end
 	stream, err := pb.NewWatchClient(s.conn).Watch(ctx)
-	if err == nil {
-		err = stream.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{
-			CreateRequest: &pb.WatchCreateRequest{Key: []byte(names[0]), RangeEnd: []byte(names[0] + "\xff")}}})
-	}
-	if err == nil {
-		_, err = stream.Recv() // it is watching from now on
+	for _, queues := range []string{names[0], semaphore(names[0])} {
+		if err == nil {
+			err = stream.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{
+				CreateRequest: &pb.WatchCreateRequest{Key: []byte(queues), RangeEnd: []byte(queues + "\xff")}}})
+		}
+		if err == nil {
+			_, err = stream.Recv() // it is watching from now on
+		}
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -63,10 +63,23 @@ func newTruth(now func() time.Duration) *truth {
 	return &truth{now: now, living: map[string]*life{}}
 }
 
+// semaphore is a semaphore's queue: a lock of the same name has one of its own.
+func semaphore(name string) string { return keys.SemaphoreRoot("") + name }
+
+// queueOf is the queue that a key is in, if it is one of the scenario's.
+func queueOf(key string) (queue string, ok bool) {
+	below, slotted := strings.CutPrefix(key, keys.SemaphoreRoot(""))
+	name, _, queued := strings.Cut(below, "/")
+	if slotted {
+		return semaphore(name), queued && slices.Contains(names, name)
+	}
+	return name, queued && slices.Contains(names, name)
+}
+
 // put records that a key was written.
 func (t *truth) put(key string, create int64, created, byOperator bool) {
-	name, _, queued := strings.Cut(key, "/")
-	if !queued || !slices.Contains(names, name) {
+	name, queued := queueOf(key)
+	if !queued {
 		return
 	}
 	form, _ := keys.ParseQueueKey(key)
@@ -155,10 +168,18 @@ func (t *truth) order() {
 	}
 }
 
-// acquired is an acquisition of a name. Those of two names may have one token.
+// acquired is an acquisition in a queue. Those in two queues may have one token.
 type acquired struct {
-	name  string
+	queue string
 	token int64
+}
+
+// acquiredBy is the acquisition that an operation is about.
+func acquiredBy(o history.Op) acquired {
+	if o.Slot > 0 {
+		return acquired{semaphore(o.Name), o.Token}
+	}
+	return acquired{o.Name, o.Token}
 }
 
 // together returns which keys of one acquisition of several names were not put at once: a
@@ -166,7 +187,7 @@ type acquired struct {
 func (t *truth) together() (bad []string) {
 	first := map[string]*life{}
 	for _, l := range t.lives {
-		if isSemaphores(l) {
+		if l.form.Form == keys.Turnstile || l.form.Form == keys.Slot {
 			continue // a key for the turnstile, and then one for the slot
 		}
 		number := strings.TrimPrefix(l.key[len(l.name)+1:], "+")
@@ -179,20 +200,14 @@ func (t *truth) together() (bad []string) {
 	return bad
 }
 
-// isSemaphores reports whether a key is a semaphore's.
-func isSemaphores(l *life) bool { return l.form.Form == keys.Turnstile || l.form.Form == keys.Slot }
-
 // crowded returns which keys were put wrongly: in a slot that was taken, or with more holders
-// than one of them allows, or beside a key of another kind (rules SM1, SM3, SM5).
+// than one of them allows (rules SM1, SM3).
 func (t *truth) crowded() (bad []string) {
 	living := map[string][]*life{}
 	for _, l := range t.lives {
 		list := slices.DeleteFunc(living[l.name], func(other *life) bool { return other.deletion > 0 && other.deletion <= l.created })
 		held, least := 1, l.form.Limit
 		for _, other := range list {
-			if isSemaphores(other) != isSemaphores(l) {
-				bad = append(bad, fmt.Sprintf("%s was put at %d beside %s", l.key, l.created, other.key))
-			}
 			if other.form.Form != keys.Slot {
 				continue
 			}
@@ -222,7 +237,7 @@ func (t *truth) validate(ops []history.Op, ttl time.Duration) (bad []string, res
 	bad = append(t.together(), t.crowded()...)
 	released := map[acquired]time.Duration{}
 	for _, o := range ops {
-		of := acquired{o.Name, o.Token}
+		of := acquiredBy(o)
 		if at, ok := released[of]; o.Kind == history.Release && (!ok || o.Call < at) {
 			released[of] = o.Call
 		}
@@ -232,7 +247,7 @@ func (t *truth) validate(ops []history.Op, ttl time.Duration) (bad []string, res
 			what, o, l.from, l.to, l.first, l.meddled))
 	}
 	for _, o := range ops {
-		of := acquired{o.Name, o.Token}
+		of := acquiredBy(o)
 		l := lives[of]
 		asserts := o.Outcome == history.OK && (o.Kind == history.Look || o.Kind == history.Acquire || o.Kind == history.Release)
 		if !asserts {

@@ -138,7 +138,7 @@ func Mixed(q inspect.NamedQueue) string {
 	}
 	for i, k := range kinds {
 		kinds[i] = map[string]string{
-			inspect.KindLock: "a lock", inspect.KindElection: "an election", inspect.KindSemaphore: "a semaphore",
+			inspect.KindLock: "a lock", inspect.KindElection: "an election",
 		}[k]
 	}
 	return strings.Join(kinds, " and ") + " have this name: they queue together, and exclude each other"

@@ -60,6 +60,17 @@ func TestTheDoctorFindsANameInBothLayouts(t *testing.T) {
 	}
 	assert.Empty(t, of(a, inspect.NamedQueue{Name: "b", Prefix: "b/"}))
 	assert.Empty(t, of(b, inspect.NamedQueue{Name: "c/d", Prefix: "/c%2Fd/"}))
+	assert.Empty(t, of(b, inspect.NamedQueue{Name: "a/b", Prefix: "//pawl/sem//a%2Fb/", Semaphore: true}))
+}
+
+func TestTheDoctorFindsALockAndASemaphoreOfOneName(t *testing.T) {
+	of := func(queues ...inspect.NamedQueue) string { return notes(func(d *doctor) { d.kinds(queues) }) }
+	a, s := inspect.NamedQueue{Name: "a", Prefix: "a/"}, inspect.NamedQueue{Name: "a", Prefix: "//pawl/sem/a/", Semaphore: true}
+	for _, both := range [][]inspect.NamedQueue{{a, s}, {s, a}} {
+		assert.Contains(t, of(both...), `"a" is the name of a semaphore and of a separate lock, which do not exclude each other`)
+	}
+	assert.Empty(t, of(a, inspect.NamedQueue{Name: "b", Prefix: "//pawl/sem/b/", Semaphore: true}))
+	assert.Empty(t, of(s))
 }
 
 // That the cluster works without a member is said only where one that answers knows a leader.

@@ -26,6 +26,7 @@ func (d *doctor) keys(ctx context.Context, c *pawl.Client, namespace, prefix str
 	}
 	before := d.counts[isWrong] + d.counts[isOdd]
 	d.layouts(s.Queues)
+	d.kinds(s.Queues)
 	for _, l := range s.Queues {
 		if mixed := cli.Mixed(l); mixed != "" {
 			d.odd("key", l.Prefix, mixed, "give each a name of its own, unless this is intended")
@@ -48,12 +49,28 @@ func (d *doctor) keys(ctx context.Context, c *pawl.Client, namespace, prefix str
 func (d *doctor) layouts(queues []inspect.NamedQueue) {
 	own := map[string]bool{}
 	for _, l := range queues {
-		own[l.Name] = own[l.Name] || !l.EtcdLayout
+		own[l.Name] = own[l.Name] || !l.EtcdLayout && !l.Semaphore
 	}
 	for _, l := range queues {
 		if l.EtcdLayout && own[l.Name] {
 			d.wrong("key", l.Prefix, fmt.Sprintf("%q is used in etcd's layout and in pawl's own: two locks, which do not exclude each other", l.Name),
 				"give all users of the name --etcd-layout (Options.EtcdLayout), or none")
+		}
+	}
+}
+
+// kinds finds the semaphores whose names a lock or an election has, too.
+func (d *doctor) kinds(queues []inspect.NamedQueue) {
+	other := map[string]string{}
+	for _, l := range queues {
+		if !l.Semaphore {
+			other[l.Name] = l.Kind()
+		}
+	}
+	for _, l := range queues {
+		if kind := other[l.Name]; l.Semaphore && kind != "" {
+			d.odd("key", l.Prefix, fmt.Sprintf("%q is the name of a semaphore and of a separate %s, which do not exclude each other", l.Name, kind),
+				"give each a name of its own, unless this is intended")
 		}
 	}
 }

@@ -33,11 +33,12 @@ func (b blocker) notice(event string) notice {
 	return n
 }
 
-// blockerOf reads who keeps the first taken one of names, as far as can be read now; mine picks
-// the caller's own place in the queue.
-func blockerOf(ctx context.Context, c *pawl.Client, names []string, etcdLayout bool, mine func(inspect.Position) bool) blocker {
+// blockerOf reads who keeps the first taken one of names, as far as can be read now; of gives the
+// rest of their scope, and mine picks the caller's own place in the queue.
+func blockerOf(ctx context.Context, c *pawl.Client, names []string, of inspect.Scope, mine func(inspect.Position) bool) blocker {
 	for _, name := range names {
-		s, err := inspect.Read(ctx, c, inspect.Scope{Name: name, EtcdLayout: etcdLayout})
+		of.Name = name
+		s, err := inspect.Read(ctx, c, of)
 		if err != nil {
 			break
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
 	"github.com/pawl-locks/pawl/elect"
+	"github.com/pawl-locks/pawl/internal/inspect"
 	"github.com/pawl-locks/pawl/lease"
 )
 
@@ -115,7 +116,7 @@ func (c *candidate) leave(session *pawl.Session) {
 func (c *candidate) blocker(ctx context.Context) blocker {
 	ctx, cancel := context.WithTimeout(ctx, c.o.DialTimeout)
 	defer cancel()
-	return blockerOf(ctx, c.client, []string{c.name}, c.o.etcd, ofThisProcess)
+	return blockerOf(ctx, c.client, []string{c.name}, inspect.Scope{EtcdLayout: c.o.etcd, Only: inspect.KindLock}, ofThisProcess)
 }
 
 // lead is one term.

@@ -11,6 +11,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
+	"github.com/pawl-locks/pawl/internal/inspect"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 )
@@ -73,10 +74,14 @@ func (o *lockOptions) acquire(ctx context.Context, client *pawl.Client, names []
 	if err != nil {
 		return nil, nil, o.withExitCode(ctx, err, say, nil)
 	}
+	scope := inspect.Scope{EtcdLayout: o.etcd, Only: inspect.KindLock}
+	if o.permits != noPermits {
+		scope.Only = inspect.KindSemaphore
+	}
 	readBlocker := func(ctx context.Context) blocker {
 		ctx, cancel := context.WithTimeout(ctx, o.DialTimeout)
 		defer cancel()
-		return blockerOf(ctx, client, names, o.etcd, onLease(session.ID()))
+		return blockerOf(ctx, client, names, scope, onLease(session.ID()))
 	}
 	if o.nonblock {
 		trying, cancel := context.WithTimeout(ctx, o.DialTimeout)

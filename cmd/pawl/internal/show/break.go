@@ -46,10 +46,10 @@ create revision, and nothing else is changed. The next in the queue acquires the
 at once. As always, its token is greater than the evicted one: a token is the revision
 at which the holder's key was put, and the keys of waiters were put later.
 
-If a shared lock or a semaphore has several holders, --token or --slot selects one of
-them. Without these flags break lists the holders and does nothing. A holder of
-several names at once loses all of them; the other names stay taken until it has seen
-the loss.
+If a shared lock or a semaphore has several holders, or a lock and a semaphore have the
+same name, --token or --slot selects one of them. Without these flags break lists the
+holders and does nothing. A holder of several names at once loses all of them; the
+other names stay taken until it has seen the loss.
 
 break works for locks, elections, etcd's layout, and foreign keys that block a name. It
 needs readwrite permission on the name's keys. With readwrite on <namespace>//pawl/ it
@@ -72,6 +72,11 @@ whom. The exit code is 125 if there is nobody to evict.`,
 				return cli.Usage("of --token and --slot, give one")
 			case given && o.slot < 0:
 				return cli.Usage("--slot is %d, want a slot as pawl show says it", o.slot)
+			case given && scope.EtcdLayout:
+				return cli.Usage("--slot and --etcd-layout exclude each other: semaphores are in pawl's layout alone")
+			}
+			if o.slot >= 0 {
+				scope.Only = inspect.KindSemaphore
 			}
 			if !o.yes && !cli.IsTerminal(os.Stdin) {
 				return cli.Usage("pawl break asks first, and stdin is no terminal: say --yes")
@@ -92,15 +97,9 @@ func (o *breakOptions) breakIt(ctx context.Context, cmd *cobra.Command, c *pawl.
 	if err != nil {
 		return err
 	}
-	var l inspect.NamedQueue
-	if len(v.Queues) > 0 {
-		l = v.Queues[0]
-	}
-	i, err := o.pick(l)
+	l, i, err := o.pickAmong(v.Queues)
 	if err != nil {
-		if len(l.Holders()) > 1 {
-			v.list(cmd.ErrOrStderr(), l)
-		}
+		v.list(cmd.ErrOrStderr(), v.Queues)
 		return fmt.Errorf("break %q: %w: nothing was done", scope.Name, err)
 	}
 	p := l.Queue[i]
@@ -116,7 +115,28 @@ func (o *breakOptions) breakIt(ctx context.Context, cmd *cobra.Command, c *pawl.
 	if err != nil {
 		return err
 	}
-	return o.report(ctx, cmd, c, scope, v, i)
+	if scope.Only = inspect.KindLock; l.Semaphore {
+		scope.Only = inspect.KindSemaphore
+	}
+	return o.report(ctx, cmd, c, scope, v, l, i)
+}
+
+// pickAmong returns the holder that the options select in one of the queues of a name: that of a
+// lock or an election, and that of a semaphore.
+func (o *breakOptions) pickAmong(all []inspect.NamedQueue) (l inspect.NamedQueue, i int, err error) {
+	held := slices.DeleteFunc(slices.Clone(all), func(l inspect.NamedQueue) bool { return len(l.Holders()) == 0 })
+	if len(held) > 1 && o.token == 0 {
+		return l, 0, errors.New("a semaphore and a lock or an election have this name: say whose holder, with --token or --slot")
+	}
+	for _, l = range held {
+		if i, err = o.pick(l); err == nil {
+			return l, i, nil
+		}
+	}
+	if len(held) == 0 {
+		i, err = o.pick(l)
+	}
+	return l, i, err
 }
 
 // pick returns the holder that the options select.
@@ -126,7 +146,7 @@ func (o *breakOptions) pick(l inspect.NamedQueue) (i int, err error) {
 		return (o.token == 0 || p.Token == fencing.Token(o.token)) && (o.slot < 0 || p.HasSlot() && p.Slot == o.slot)
 	})
 	switch {
-	case len(holders) == 0:
+	case len(holders) == 0 && o.slot < 0:
 		return 0, errors.New("nobody holds it")
 	case i >= 0 && o.token == 0 && o.slot < 0 && len(holders) > 1:
 		return 0, fmt.Errorf("%d hold it: say which, with --token or --slot", len(holders))
@@ -141,10 +161,17 @@ func (o *breakOptions) pick(l inspect.NamedQueue) (i int, err error) {
 	}
 }
 
-// list prints who holds a queue.
-func (v *view) list(out io.Writer, l inspect.NamedQueue) {
+// list prints who holds the queues of a name, if there are several.
+func (v *view) list(out io.Writer, queues []inspect.NamedQueue) {
+	var holders []inspect.Position
+	for _, l := range queues {
+		holders = append(holders, l.Holders()...)
+	}
+	if len(holders) < 2 {
+		return
+	}
 	t := cli.NewTable(out, "HOLDER", "SLOT", "TOKEN", "AGE", "TTL LEFT")
-	for _, p := range l.Holders() {
+	for _, p := range holders {
 		slot := "-"
 		if p.HasSlot() {
 			slot = strconv.Itoa(p.Slot)
@@ -192,15 +219,15 @@ type eviction struct {
 	Time    time.Time `json:"time"`
 }
 
-// report prints that the i-th position of the earlier queue was evicted, and who holds now.
-func (o *breakOptions) report(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope inspect.Scope, before *view, i int) error {
+// report prints that the i-th position of l, the earlier queue, was evicted, and who holds now.
+func (o *breakOptions) report(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope inspect.Scope, before *view, l inspect.NamedQueue, i int) error {
 	out := cmd.OutOrStdout()
-	p := before.Queues[0].Queue[i]
+	p := l.Queue[i]
 	now, err := inspect.Read(ctx, c, scope)
 	if o.JSON {
-		return o.reportJSON(out, before, i, now, err)
+		return o.reportJSON(out, before.position(l, i), now, err)
 	}
-	fmt.Fprintf(out, "evicted %s from %s %q: token=%d key=%s", cli.Plain(cli.Who(p)), before.Queues[0].Kind(), scope.Name, p.Token, cli.Plain(p.Key))
+	fmt.Fprintf(out, "evicted %s from %s %q: token=%d key=%s", cli.Plain(cli.Who(p)), l.Kind(), scope.Name, p.Token, cli.Plain(p.Key))
 	if p.Host != "" {
 		fmt.Fprintf(out, " host=%s pid=%d", cli.Plain(p.Host), p.PID)
 	}
@@ -222,8 +249,8 @@ func (o *breakOptions) report(ctx context.Context, cmd *cobra.Command, c *pawl.C
 	return nil
 }
 
-func (o *breakOptions) reportJSON(out io.Writer, before *view, i int, now *inspect.Snapshot, err error) error {
-	e := eviction{Event: "evicted", Evicted: before.position(before.Queues[0], i), Time: time.Now()}
+func (o *breakOptions) reportJSON(out io.Writer, evicted position, now *inspect.Snapshot, err error) error {
+	e := eviction{Event: "evicted", Evicted: evicted, Time: time.Now()}
 	if now != nil && len(now.Queues) > 0 && len(now.Queues[0].Holders()) > 0 {
 		h := (&view{Snapshot: now}).position(now.Queues[0], 0)
 		e.Holder = &h

@@ -35,8 +35,8 @@ With --json each line is an object with name, key, token, value, revision (the r
 of etcd that it shows) and time. Without a leader, token is 0, and key and value are "".
 A name, key or value that is not UTF-8 is also given in base64, as nameBase64 and so on.
 
-pawl show --holder prints once who leads. A semaphore's name has no leader: pawl show
-lists its slots.`,
+pawl show --holder prints once who leads. Semaphores have no leader: pawl show lists
+their slots.`,
 		Example: `  pawl observe scheduler
   pawl observe --json scheduler | while read -r line; do ./notify "$line"; done`,
 		Args: cli.OneName,

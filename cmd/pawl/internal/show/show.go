@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -30,7 +31,8 @@ its other names.
 Tokens increase along the queue: each is the revision at which the key was put. A
 foreign key is one that neither pawl nor clientv3 wrote; all keys behind it wait until
 somebody deletes it. A lock and an election of the same name share a queue and exclude
-each other; show reports that.
+each other; show reports that. A semaphore of the same name has a queue of its own,
+which is shown after it.
 
 For scripts, -q prints nothing. --holder prints only the value of the leader or the
 owner of the lock, a line for each holder. Both exit with 0 if somebody holds NAME,
@@ -78,13 +80,17 @@ func (o *showOptions) answer(ctx context.Context, cmd *cobra.Command, c *pawl.Cl
 	if err != nil {
 		return err
 	}
-	if len(s.Queues) == 0 || len(s.Queues[0].Holders()) == 0 {
+	var holders []inspect.Position
+	for _, l := range s.Queues {
+		holders = append(holders, l.Holders()...)
+	}
+	if len(holders) == 0 {
 		return cli.Exit(cli.ExitWrong, nil)
 	}
 	if o.quiet {
 		return nil
 	}
-	for _, p := range s.Queues[0].Holders() {
+	for _, p := range holders {
 		fmt.Fprintln(cmd.OutOrStdout(), holderFor(p))
 	}
 	return nil
@@ -113,18 +119,35 @@ func (o *showOptions) show(ctx context.Context, cmd *cobra.Command, c *pawl.Clie
 	if len(v.Queues) == 0 {
 		return o.showNobody(ctx, cmd, c, scope)
 	}
-	l := v.Queues[0]
-	if o.JSON {
-		out := json.NewEncoder(cmd.OutOrStdout())
-		for i := range l.Queue {
-			if err := out.Encode(v.position(l, i)); err != nil {
-				return cli.Written(err)
-			}
+	for i, l := range v.Queues {
+		print := v.print
+		if o.JSON {
+			print = v.printJSON
+		} else if i > 0 {
+			fmt.Fprintln(cmd.OutOrStdout())
 		}
-		return nil
+		if err := print(cmd.OutOrStdout(), l); err != nil {
+			return cli.Written(err)
+		}
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s %s%s, at revision %d%s\n", l.Kind(), strconv.Quote(l.Name), prefixed(", ", layout(l)), v.Revision, prefixed(": ", cli.Sum(l)))
-	t := cli.NewTable(cmd.OutOrStdout(), "", "KIND", "OWNER", "HOST", "PID", "TOKEN", "AGE", "TTL LEFT", "LEASE", "KEY")
+	return nil
+}
+
+// printJSON prints a queue, a line of JSON for each position.
+func (v *view) printJSON(w io.Writer, l inspect.NamedQueue) error {
+	out := json.NewEncoder(w)
+	for i := range l.Queue {
+		if err := out.Encode(v.position(l, i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// print prints a queue for people to read.
+func (v *view) print(w io.Writer, l inspect.NamedQueue) error {
+	fmt.Fprintf(w, "%s %s%s, at revision %d%s\n", l.Kind(), strconv.Quote(l.Name), prefixed(", ", layout(l)), v.Revision, prefixed(": ", cli.Sum(l)))
+	t := cli.NewTable(w, "", "KIND", "OWNER", "HOST", "PID", "TOKEN", "AGE", "TTL LEFT", "LEASE", "KEY")
 	for i, p := range l.Queue {
 		position := "holds"
 		switch {
@@ -143,17 +166,17 @@ func (o *showOptions) show(ctx context.Context, cmd *cobra.Command, c *pawl.Clie
 		t.Row(position, kindAt(p), shown(p), cli.OrNone(p.Host), pid, cli.Token(p), cli.Age(p, v.now), cli.Left(v.leases, p), lease, p.Key)
 	}
 	if err := t.Write(); err != nil {
-		return cli.Written(err)
+		return err
 	}
 	if mixed := cli.Mixed(l); mixed != "" {
-		fmt.Fprintln(cmd.OutOrStdout(), strings.ToUpper(mixed[:1])+mixed[1:]+".")
+		fmt.Fprintln(w, strings.ToUpper(mixed[:1])+mixed[1:]+".")
 	}
 	if p := l.Queue[0]; p.Election {
-		fmt.Fprintf(cmd.OutOrStdout(), "value: %q%s\n", p.Value, cli.More(p))
+		fmt.Fprintf(w, "value: %q%s\n", p.Value, cli.More(p))
 	}
 	for _, p := range l.Queue {
 		if with := cli.With(l.Name, p); with != "" {
-			fmt.Fprintf(cmd.OutOrStdout(), "%s%s: all or none\n", cli.Plain(cli.Who(p)), with)
+			fmt.Fprintf(w, "%s%s: all or none\n", cli.Plain(cli.Who(p)), with)
 		}
 	}
 	return nil

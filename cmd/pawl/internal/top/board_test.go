@@ -57,8 +57,8 @@ func TestARowHasAllHoldersOfAName(t *testing.T) {
 	b := newBoard(byName)
 	b.take(&inspect.Snapshot{Queues: []inspect.NamedQueue{
 		{Name: "a", Prefix: "a/", Queue: []inspect.Position{reader("x", 5), reader("y", 9), {Form: inspect.Pawl, Mode: inspect.ModeExclusive, Owner: "w"}}},
-		{Name: "b", Prefix: "b/", Queue: []inspect.Position{slot("x", 0), slot("y", 2)}},
-		{Name: "c", Prefix: "c/", Queue: []inspect.Position{{Form: inspect.Pawl, Mode: inspect.ModeSemaphore, Owner: "q"}}},
+		{Name: "b", Prefix: "//pawl/sem/b/", Semaphore: true, Queue: []inspect.Position{slot("x", 0), slot("y", 2)}},
+		{Name: "c", Prefix: "//pawl/sem/c/", Semaphore: true, Queue: []inspect.Position{{Form: inspect.Pawl, Mode: inspect.ModeSemaphore, Owner: "q"}}},
 	}}, nil)
 	rows := b.rows(now)
 	assert.Equal(t, []any{"x and 1 other reader", 9 * time.Second, 1, "lock"}, []any{rows[0].holder, rows[0].held, rows[0].waiters, rows[0].kind})
@@ -71,9 +71,9 @@ func TestARowHasAllHoldersOfAName(t *testing.T) {
 	assert.Contains(t, said, "held    2 readers, 1 writer waiting")
 	assert.Regexp(t, `(?m)^holds +y \(reader\) +token 5  h-y  held 9s  lease none`, said)
 	assert.Contains(t, said, "\n1 writer waiting\n")
-	v.details = "b/"
+	v.details = "//pawl/sem/b/"
 	assert.Regexp(t, `(?m)^slot 2 +y +token 7 `, strings.Join(v.describe(now), "\n"))
-	v.details = "c/"
+	v.details = "//pawl/sem/c/"
 	assert.Contains(t, strings.Join(v.describe(now), "\n"), "holder  nobody, for now")
 	assert.NotContains(t, strings.Join(v.describe(now), "\n"), "token", "who waits for a slot has none")
 }

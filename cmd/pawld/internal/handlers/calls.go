@@ -217,8 +217,12 @@ func leaderOf(l elect.Leader) *pb.LeaderResponse {
 func (c *calls) holder(ctx context.Context, w locks.Want) string {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
+	only := inspect.KindLock
+	if w.Limit > 0 {
+		only = inspect.KindSemaphore
+	}
 	for i, name := range w.Names {
-		queue, err := inspect.QueueOf(ctx, c.s.Client, name, false)
+		queue, err := inspect.QueueOf(ctx, c.s.Client, inspect.Scope{Name: name, Only: only})
 		if err != nil {
 			return ""
 		}

@@ -29,8 +29,8 @@ func wanted(m *pb.AcquireRequest, identity string) (locks.Want, error) {
 		return w, invalid("limit is %d, and is for SEMAPHORE alone", m.Limit)
 	case modes[0] == locks.Semaphore && (m.Limit < 1 || m.Limit > lock.MaxLimit):
 		return w, invalid("limit is %d, want 1 to %d", m.Limit, lock.MaxLimit)
-	case modes[0] == locks.Semaphore && len(m.Names[0]) > keys.MaxSemaphore:
-		return w, invalid("names: the name has %d bytes, want at most %d for a semaphore", len(m.Names[0]), keys.MaxSemaphore)
+	case modes[0] == locks.Semaphore && keys.CheckSemaphore(m.Names[0]) != nil:
+		return w, invalid("names: %v", keys.CheckSemaphore(m.Names[0]))
 	case m.TtlMs < 0:
 		return w, invalid("ttl_ms is %d, want 0 or more", m.TtlMs)
 	case m.DelayMs < 0:

@@ -33,7 +33,6 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawld/pawlv1/pawlv1connect"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
-	"github.com/pawl-locks/pawl/lock"
 )
 
 // A Server serves the API.
@@ -262,7 +261,7 @@ func refusal(err error) error {
 		code = connect.CodeInvalidArgument
 	case cluster.IsPermissionDenied(err):
 		code = connect.CodePermissionDenied
-	case errors.Is(err, pawl.ErrTokenFloor), errors.Is(err, lock.ErrKind), errors.Is(err, peer.ErrNoPIDFD), errors.Is(err, peer.ErrExited):
+	case errors.Is(err, pawl.ErrTokenFloor), errors.Is(err, peer.ErrNoPIDFD), errors.Is(err, peer.ErrExited):
 		code = connect.CodeFailedPrecondition
 	}
 	return connect.NewError(code, err)

@@ -22,7 +22,7 @@ const (
 
 func final(err error) meaning {
 	switch {
-	case errors.Is(err, lock.ErrBusy), errors.Is(err, elect.ErrBusy), errors.Is(err, lock.ErrKind), errors.Is(err, pawl.ErrTokenFloor), cluster.IsPermissionDenied(err):
+	case errors.Is(err, lock.ErrBusy), errors.Is(err, elect.ErrBusy), errors.Is(err, pawl.ErrTokenFloor), cluster.IsPermissionDenied(err):
 		return refusal
 	case errors.Is(err, lock.ErrKeyDeleted), errors.Is(err, lock.ErrKeyOverwritten), errors.Is(err, pawl.ErrClusterChanged):
 		return loss

@@ -16,7 +16,6 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/lock"
 )
 
 // setOf wants the names alone, and shared ones shared.
@@ -223,8 +222,8 @@ func TestASlotOutlivesARestart(t *testing.T) {
 			assert.Equal(w, i, a.Slot)
 		}
 		assert.Equal(w, table.Waiting, d.acquire("c", "1", 0, want).State)
-		_, err := d.Acquire(w.Context(), d.request("c", time.Second), "2", 0, exclusive("s"), 10)
-		assert.ErrorIs(w, err, lock.ErrKind, "it is not tried again")
+		assert.Equal(w, table.Held, d.acquire("c", "2", time.Second, exclusive("s")).State, "a lock of this name is another matter")
+		assert.True(w, d.release("c", "2").Released)
 		var saved Saved
 		require.NoError(w, d.Detach(func(s Saved) error { saved = s; return nil }))
 		require.NoError(w, d.client.Close())
@@ -288,7 +287,7 @@ func TestALockThatIsRefusedForGoodHoldsNoRestartUp(t *testing.T) {
 		"another kind": {one, func(w *fixture, saved *Saved) func() {
 			saved.Sessions[rowOf(*saved, "a")].Rows[0].Params.Text = textOf(Want{Names: []string{"refused"}, Modes: []Mode{Election}})
 			return func() {}
-		}, "another kind of lock"},
+		}, "acquired as something else"},
 		"no key of the name's": {one, func(w *fixture, saved *Saved) func() {
 			saved.Sessions[rowOf(*saved, "a")].Rows[0].Params.Text = textOf(exclusive("another"))
 			return func() {}

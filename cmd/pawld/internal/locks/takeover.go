@@ -14,6 +14,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/queue"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
@@ -205,7 +206,7 @@ func (s *Service) takeOne(ctx context.Context, own *pawl.Session, from SavedRow,
 			to.Why = err
 			discard()
 			return
-		case errors.Is(err, lock.ErrKind): // it was acquired as what is resumed, so that somebody has put another value
+		case errors.Is(err, queue.ErrOther): // it was acquired as what is resumed, so that somebody has put another value
 			to.Why = fmt.Errorf("%w: %w", lock.ErrKeyOverwritten, err)
 			discard()
 			return
