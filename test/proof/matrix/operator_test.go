@@ -18,9 +18,13 @@ const overwritten = "somebody else's"
 // strike has an operator delete or overwrite, as op does, the keys under w.targets, of the holders
 // and the waiters there: all of them or, if w.spares, a half. It counts those that it struck.
 func (w *fixture) strike(t *testing.T, op func(key string) clientv3.Op) {
-	r, err := w.oracle.Get(w.within(t), w.targets, clientv3.WithPrefix())
-	require.NoError(t, err)
-	all := slices.DeleteFunc(r.Kvs, func(kv *mvccpb.KeyValue) bool {
+	var all []*mvccpb.KeyValue
+	for _, root := range []string{"", keys.SemaphoreRoot("")} {
+		r, err := w.oracle.Get(w.within(t), root+w.targets, clientv3.WithPrefix())
+		require.NoError(t, err)
+		all = append(all, r.Kvs...)
+	}
+	all = slices.DeleteFunc(all, func(kv *mvccpb.KeyValue) bool {
 		return string(kv.Value) == overwritten || w.spares && rand.N(2) == 0
 	})
 	for some := range slices.Chunk(all, 100) { // of the 128 that a transaction may have

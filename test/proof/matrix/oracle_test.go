@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/test/proof/history"
 )
@@ -94,7 +95,7 @@ func (s *sightings) follow(ctx context.Context, w *fixture) {
 }
 
 func (s *sightings) see(ev *clientv3.Event, at time.Duration, w *fixture) {
-	key := string(ev.Kv.Key)
+	key := strings.TrimPrefix(string(ev.Kv.Key), keys.SemaphoreRoot("")) // as a lock's of that name
 	switch {
 	case key == w.data() && !ev.IsCreate() || key == w.data() && ev.Type == clientv3.EventTypePut:
 		if token, err := strconv.ParseInt(string(ev.Kv.Value), 10, 64); err == nil {
