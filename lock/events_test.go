@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -303,13 +304,13 @@ func TestAnEventHasTheValuesOfItsCallsContextAndNotItsEnd(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		e := &recorder{}
 		_, s := w.observedBy(e)
-		var ofLock, wrong int
+		var ofLock, wrong atomic.Int64
 		e.more = func(ctx context.Context, ev observe.Event) {
 			switch ev.(type) {
 			case observe.LockEnqueued, observe.LockAcquired, observe.LockLost:
-				ofLock++
+				ofLock.Add(1)
 				if ctx.Value(word{}) != "mine" || ctx.Err() != nil {
-					wrong++
+					wrong.Add(1)
 				}
 			}
 		}
@@ -319,8 +320,8 @@ func TestAnEventHasTheValuesOfItsCallsContextAndNotItsEnd(t *testing.T) {
 		cancel()
 		w.f.Delete(h.Key())
 		time.Sleep(time.Second)
-		assert.Equal(w, 3, ofLock)
-		assert.Zero(w, wrong)
+		assert.EqualValues(w, 3, ofLock.Load())
+		assert.Zero(w, wrong.Load())
 	})
 }
 

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,30 +16,31 @@ import (
 // call the hold has lasted too long, the call says so.
 func TestNothingIsPromisedOfAHoldThatEndsMeanwhile(t *testing.T) {
 	const most = 5 * time.Second
-	for at := 1; ; at++ {
-		readings := 0
+	for at := int64(1); ; at++ {
+		var readings atomic.Int64
 		inBubble(t, etcdfake.Options{}, func(w *fixture) {
 			defer clock.SetSource(nil)
 			a, err := w.take(w.Context(), w.session(), labelled(Request{Limits: Limits{Max: most}}, 1))
 			require.NoError(w, err)
 			until := clock.Now().Add(time.Second)
 			clock.SetSource(func(time.Time) time.Duration {
-				if readings++; readings >= at {
+				if readings.Add(1) >= at {
 					return most + time.Second // suspended; its session is valid still
 				}
 				return 0
 			})
 			err = a.Promise(until)
+			made := readings.Load()
 			clock.SetSource(func(time.Time) time.Duration { return 0 })
-			if readings >= at {
-				require.ErrorIs(w, err, ErrMaxHold, "at reading %d of %d", at, readings)
+			if made >= at {
+				require.ErrorIs(w, err, ErrMaxHold, "at reading %d of %d", at, made)
 			} else {
 				require.NoError(w, err)
 			}
 			_ = a.Release(w.Context(), errGivenBack)
 		})
-		if readings < at {
-			assert.Greater(t, at, 3, "before, in between and after")
+		if readings.Load() < at {
+			assert.Greater(t, at, int64(3), "before, in between and after")
 			return
 		}
 	}
