@@ -12,6 +12,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/kvinside"
 	"github.com/pawl-locks/pawl/kv"
+	"github.com/pawl-locks/pawl/observe"
 )
 
 // Once runs fn under the lock and records the run, unless a run for at, or for a later time, is
@@ -40,20 +41,37 @@ func (m *Mutex) Once(ctx context.Context, at time.Time, fn func(ctx context.Cont
 	case !recordable(at):
 		err = fmt.Errorf("the time is in the year %d, which the record cannot hold, want one from 0 to 9999: is it in milliseconds, and was read as seconds?", at.UTC().Year())
 	default:
-		var covered bool
-		if covered, err = r.covers(ctx, at); covered {
-			return false, nil
-		}
+		return m.once(ctx, r, func(last time.Time, recorded bool) (time.Time, bool) {
+			return at, !recorded || last.Before(at)
+		}, func(ctx context.Context, h *Held, _ time.Time) error { return fn(ctx, h) })
 	}
-	if err != nil {
+	return false, fmt.Errorf("lock: once %s: %w", keys.Quote(m.Name()), err)
+}
+
+// once runs fn under the lock for the time that due chooses, and records it. due gets the time of
+// the record, if there is one, before the lock is waited for and once more under it.
+func (m *Mutex) once(ctx context.Context, r *record, due func(last time.Time, recorded bool) (at time.Time, ok bool),
+	fn func(ctx context.Context, h *Held, at time.Time) error) (ran bool, err error) {
+	look := func(ctx context.Context) (at time.Time, ok bool, err error) {
+		last, recorded, err := r.read(ctx)
+		if err != nil {
+			return time.Time{}, false, err
+		}
+		at, ok = due(last, recorded)
+		return at, ok, nil
+	}
+	if _, ok, err := look(ctx); err != nil {
 		return false, fmt.Errorf("lock: once %s: %w", keys.Quote(m.Name()), err)
+	} else if !ok {
+		return false, nil
 	}
 	h, err := m.Acquire(ctx)
 	if err != nil {
 		return false, err
 	}
 	err = h.Do(ctx, func(ctx context.Context) error {
-		if covered, err := r.covers(ctx, at); covered || err != nil {
+		at, ok, err := look(ctx)
+		if err != nil || !ok {
 			return err
 		}
 		if m.opts.RecordFirst {
@@ -61,10 +79,10 @@ func (m *Mutex) Once(ctx context.Context, at time.Time, fn func(ctx context.Cont
 				return err
 			}
 			ran = true
-			return fn(ctx, h)
+			return fn(ctx, h, at)
 		}
 		ran = true
-		if err := fn(ctx, h); err != nil {
+		if err := fn(ctx, h, at); err != nil {
 			return err
 		}
 		return r.write(ctx, h, at)
@@ -80,9 +98,10 @@ func recordable(at time.Time) bool {
 
 // A record holds the time for which the last run of a name was due.
 type record struct {
-	kv  *kv.Client
-	key string
-	mod int64 // as covers read it; 0: the record does not exist
+	cluster *cluster.Cluster
+	kv      *kv.Client
+	key     string
+	mod     int64 // as read found it; 0: the record does not exist
 }
 
 func (m *Mutex) record(ctx context.Context) (*record, error) {
@@ -93,23 +112,27 @@ func (m *Mutex) record(ctx context.Context) (*record, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &record{kv: kvinside.Client(host.Cluster).(*kv.Client), key: keys.OnceKey(host.Namespace, m.name)}, nil
+	return &record{cluster: host.Cluster, kv: kvinside.Client(host.Cluster).(*kv.Client), key: keys.OnceKey(host.Namespace, m.name)}, nil
 }
 
-// covers reports whether a run for at, or a later one, is recorded.
-func (r *record) covers(ctx context.Context, at time.Time) (bool, error) {
+// read returns the time that is recorded, if one is.
+func (r *record) read(ctx context.Context) (last time.Time, recorded bool, err error) {
 	found, err := r.kv.Get(ctx, r.key)
 	if err != nil {
-		return false, fmt.Errorf("read the record: %w", err)
+		return time.Time{}, false, fmt.Errorf("read the record: %w", err)
 	}
 	if r.mod = found.ModRevision; r.mod == 0 {
-		return false, nil
+		return time.Time{}, false, nil
 	}
-	last, ok := keys.ParseOnceValue(found.Value)
-	if !ok {
-		return false, fmt.Errorf("the record %q holds no time, but %.40q: put the time of the last run there, in the form 2006-01-02T15:04:05Z, or delete the key, and the next call runs", r.key, found.Value)
+	if last, recorded = keys.ParseOnceValue(found.Value); !recorded {
+		return time.Time{}, false, fmt.Errorf("the record %q holds no time, but %.40q: put the time of the last run there, in the form 2006-01-02T15:04:05Z, or delete the key, and the next call runs", r.key, found.Value)
 	}
-	return !last.Before(at), nil
+	return last, true, nil
+}
+
+// ran reports a run to the client's observer.
+func (r *record) ran(ctx context.Context, ev observe.JobRan) {
+	r.cluster.Notifier().NewSource().Now(context.WithoutCancel(ctx), ev)
 }
 
 // recordGrace is how long Once waits for a record after the context's end: what the release
@@ -143,7 +166,7 @@ func (r *record) write(ctx context.Context, h *Held, at time.Time) error {
 				return fmt.Errorf("write the record: %w", err)
 			}
 		default:
-			if covered, rerr := r.covers(grace, at); covered || rerr != nil {
+			if last, recorded, rerr := r.read(grace); rerr != nil || recorded && !last.Before(at) {
 				return rerr
 			}
 			return fmt.Errorf("write the record: somebody else has written %q", r.key)

@@ -70,3 +70,13 @@ type LockLost struct {
 	Held time.Duration
 	Err  error // matches lock.ErrLost and one cause
 }
+
+// JobRan: lock.Mutex.Every has called its function. LockReleased, or LockLost, comes before it.
+type JobRan struct {
+	Name    string
+	At      time.Time     // the time of the schedule
+	Late    time.Duration // from At to the call
+	Took    time.Duration // the function
+	Skipped int           // how many times before At nobody has run, and nobody will
+	Err     error         // why the run is not recorded; nil: it is
+}

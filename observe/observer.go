@@ -54,6 +54,7 @@ func (LockAcquired) event() {}
 func (LockGaveUp) event()   {}
 func (LockReleased) event() {}
 func (LockLost) event()     {}
+func (JobRan) event()       {}
 
 func (CampaignEnqueued) event() {}
 func (CampaignGaveUp) event()   {}

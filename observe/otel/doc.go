@@ -42,7 +42,10 @@
 //	pawl.sessions.over               counter    pawl.cause
 //	pawl.member.switches             counter    pawl.member
 //	pawl.fenced                      counter
+//	pawl.job.late.duration       s   histogram  of Mutex.Every's runs, as the next two
+//	pawl.job.runs                    counter    pawl.result
+//	pawl.job.skipped                 counter
 //
-// pawl.kind is lock or election; pawl.mode is exclusive, shared or semaphore; pawl.cause is one of few words: see observe/prom.
+// pawl.kind is lock or election; pawl.mode is exclusive, shared or semaphore; pawl.cause is one of few words: see observe/prom; pawl.result is ok or failed.
 // Names of locks are on spans only.
 package otel

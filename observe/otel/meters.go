@@ -10,9 +10,10 @@ import (
 
 // meters are the metrics.
 type meters struct {
-	wait, hold, renewal            metric.Float64Histogram
+	wait, hold, renewal, late      metric.Float64Histogram
 	lost, failed, hedged, jeopardy metric.Int64Counter
 	sessionsOver, switches, fenced metric.Int64Counter
+	runs, skipped                  metric.Int64Counter
 	inLine, held, sessionsValid    metric.Int64UpDownCounter
 }
 
@@ -52,6 +53,10 @@ func newMeters(m metric.Meter, least func() (time.Duration, bool)) (ms meters, e
 		sessionsOver: counter("pawl.sessions.over", "Sessions that have ended."),
 		switches:     counter("pawl.member.switches", "How often a member failed, so that others are used first."),
 		fenced:       counter("pawl.fenced", "Transactions of kv that a guard refused."),
+
+		late:    histogram("pawl.job.late.duration", "Time from the scheduled time of a job until it was called.", long),
+		runs:    counter("pawl.job.runs", "Runs of Mutex.Every's function."),
+		skipped: counter("pawl.job.skipped", "Scheduled times that nobody has run, and nobody will."),
 
 		inLine:        upDown("pawl.waiting", "Acquisitions and campaigns that wait in a queue."),
 		held:          upDown("pawl.held", "Locks held and elections led."),

@@ -78,6 +78,10 @@ func (o *Observer) Observe(ctx context.Context, ev observe.Event) {
 		o.over(ctx, anElection, ev.Acquisition, ev.Led, ev.Err, ev.Pending)
 	case observe.TermProclaimed:
 		o.proclaimed(ev)
+	case observe.JobRan:
+		o.late.Record(ctx, ev.Late.Seconds())
+		o.skipped.Add(ctx, int64(ev.Skipped))
+		o.runs.Add(ctx, 1, metric.WithAttributes(result(ev.Err)))
 	case observe.WriteFenced:
 		o.fenced.Add(ctx, 1)
 		trace.SpanFromContext(ctx).AddEvent("write fenced", trace.WithAttributes(text(ev.Err)))

@@ -315,7 +315,7 @@ var everything = []observe.Event{
 	observe.SessionGranted{Left: func() time.Duration { return time.Second }}, observe.SessionRenewed{}, observe.SessionHedged{},
 	observe.SessionInJeopardy{}, observe.SessionLost{Lease: 1}, observe.LockEnqueued{}, observe.LockAcquired{},
 	observe.LockLost{Err: lease.ErrExpired}, observe.LockGaveUp{Err: lease.ErrExpired},
-	observe.MemberSwitched{}, observe.MemberServes{}, observe.WriteFenced{Err: kv.ErrFenced},
+	observe.MemberSwitched{}, observe.MemberServes{}, observe.WriteFenced{Err: kv.ErrFenced}, observe.JobRan{},
 }
 
 func TestTheDocumentationListsEachMetric(t *testing.T) {

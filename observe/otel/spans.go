@@ -42,6 +42,13 @@ func member(endpoint string) metric.MeasurementOption {
 
 func because(err error) attribute.KeyValue { return attribute.String("pawl.cause", cause.Of(err)) }
 
+func result(err error) attribute.KeyValue {
+	if err != nil {
+		return attribute.String("pawl.result", "failed")
+	}
+	return attribute.String("pawl.result", "ok")
+}
+
 func text(err error) attribute.KeyValue { return attribute.String("error", err.Error()) }
 
 func attributes(c observe.Acquisition) trace.SpanStartEventOption {

@@ -64,12 +64,23 @@ func (c *Collector) observeAcquisition(ev observe.Event) {
 	case observe.TermEnded:
 		c.finished(c.labels(anElection, ev.Acquisition), ev.Led, ev.Err, ev.Pending)
 	case observe.TermProclaimed:
-		result := "ok"
-		if ev.Err != nil {
-			result = "failed"
-		}
-		c.proclaim.WithLabelValues(c.values(c.labels(anElection, ev.Acquisition), result)[2:]...).Inc() // elections have one mode
+		c.proclaim.WithLabelValues(c.values(c.labels(anElection, ev.Acquisition), result(ev.Err))[2:]...).Inc() // elections have one mode
+	case observe.JobRan:
+		l := c.labels(aLock, observe.Acquisition{Name: ev.Name})
+		c.late.WithLabelValues(c.values(l)[2:]...).Observe(ev.Late.Seconds())
+		c.skipped.WithLabelValues(c.values(l)[2:]...).Add(float64(ev.Skipped))
+		c.runs.WithLabelValues(c.values(l, "ok")[2:]...)
+		c.runs.WithLabelValues(c.values(l, "failed")[2:]...)
+		c.runs.WithLabelValues(c.values(l, result(ev.Err))[2:]...).Inc()
 	}
+}
+
+// result is the label's value of what ended with err.
+func result(err error) string {
+	if err != nil {
+		return "failed"
+	}
+	return "ok"
 }
 
 func (c *Collector) enqueued(l labels, id int64, ahead int) {

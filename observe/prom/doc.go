@@ -35,6 +35,9 @@
 //	pawl_lost_total{kind,mode,name,cause}             counter
 //	pawl_releases_pending_total{kind,mode,name}       counter    unconfirmed when the call returned
 //	pawl_proclaims_total{name,result}                 counter    result: ok, failed
+//	pawl_job_late_seconds{name}                       histogram  from the scheduled time to the call of Mutex.Every's function
+//	pawl_job_runs_total{name,result}                  counter    result: ok, failed
+//	pawl_job_skipped_total{name}                      counter    scheduled times that nobody has run, and nobody will
 //	pawl_member_switches_total{member}                counter    a member failed, others are tried first
 //	pawl_fenced_total{guard}                          counter    writes refused; guard: etcd, storage
 package prom

@@ -26,7 +26,7 @@ var everything = []observe.Event{
 	observe.LockEnqueued{Acquisition: observe.Acquisition{ID: 1}}, observe.LockAcquired{}, observe.LockGaveUp{Err: lease.ErrExpired},
 	observe.LockReleased{Pending: lease.ErrExpired}, observe.LockLost{Err: lease.ErrExpired},
 	observe.CampaignEnqueued{Acquisition: observe.Acquisition{ID: 2}}, observe.CampaignGaveUp{Err: lease.ErrExpired},
-	observe.TermElected{}, observe.TermProclaimed{}, observe.TermEnded{},
+	observe.TermElected{}, observe.TermProclaimed{}, observe.TermEnded{}, observe.JobRan{},
 	observe.MemberSwitched{}, observe.MemberServes{}, observe.WriteFenced{},
 }
 

@@ -21,6 +21,9 @@ type metrics struct {
 	held              *prometheus.GaugeVec
 	gaveUp, lost      *prometheus.CounterVec
 	pending, proclaim *prometheus.CounterVec
+
+	late          *prometheus.HistogramVec // of jobs, as what follows
+	runs, skipped *prometheus.CounterVec
 }
 
 // The buckets of the histograms.
@@ -80,6 +83,10 @@ func newMetrics(opts Options) metrics {
 		lost:     b.counter("pawl_lost_total", "Locks and terms that were lost, by cause.", b.of("cause")...),
 		pending:  b.counter("pawl_releases_pending_total", "Releases and resignations that were not confirmed when the call returned.", b.of()...),
 		proclaim: b.counter("pawl_proclaims_total", "Calls of Term.Proclaim: ok or failed.", b.of("result")[2:]...),
+
+		late:    b.histogram("pawl_job_late_seconds", "Time from the scheduled time of a job until it was called.", spans, b.of()[2:]...),
+		runs:    b.counter("pawl_job_runs_total", "Runs of Mutex.Every's function: ok or failed.", b.of("result")[2:]...),
+		skipped: b.counter("pawl_job_skipped_total", "Scheduled times that nobody has run, and nobody will.", b.of()[2:]...),
 	}
 }
 
@@ -87,6 +94,6 @@ func newMetrics(opts Options) metrics {
 func (m *metrics) all() []prometheus.Collector {
 	return []prometheus.Collector{
 		m.granted, m.jeopardy, m.over, m.renewal, m.hedged, m.switches, m.fenced,
-		m.ahead, m.wait, m.hold, m.held, m.gaveUp, m.lost, m.pending, m.proclaim,
+		m.ahead, m.wait, m.hold, m.held, m.gaveUp, m.lost, m.pending, m.proclaim, m.late, m.runs, m.skipped,
 	}
 }

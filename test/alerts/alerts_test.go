@@ -292,7 +292,7 @@ func everything(c *prom.Collector) {
 		observe.LockAcquired{Acquisition: anAcquisition("a")}, observe.LockLost{Acquisition: anAcquisition("a"), Err: lease.ErrExpired},
 		observe.TermElected{Acquisition: anAcquisition("e")}, observe.TermProclaimed{Acquisition: anAcquisition("e")},
 		observe.LockEnqueued{Acquisition: observe.Acquisition{ID: 9, Name: "b"}, Ahead: 2},
-		observe.MemberSwitched{From: "m"}, observe.WriteFenced{},
+		observe.MemberSwitched{From: "m"}, observe.WriteFenced{}, observe.JobRan{Name: "j"},
 	} {
 		c.Observe(context.Background(), ev)
 	}
