@@ -28,7 +28,8 @@
 //  3. Their ports stay their own from the start to the test's end, Stop, Kill
 //     and Restart included: no other process can take them in between. (etcd
 //     3.4, which ClusterOptions.Binary may name, cannot share them.)
-//  4. They say nothing on the test's output; Member.Log has what a member said.
+//  4. They say nothing on the test's output, except why etcd ends the process; Member.Log has what
+//     a member said.
 //  5. A fault is in force when its method returns, and concerns the member it
 //     names and no other.
 //

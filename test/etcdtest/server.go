@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/testkit/loopback"
+	"github.com/pawl-locks/pawl/test/etcdtest/fatallog"
 	"go.etcd.io/etcd/server/v3/embed"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -234,7 +234,7 @@ func (s *Server) config() (*embed.Config, error) {
 	}
 	if cfg.LogLevel = s.opts.LogLevel; cfg.LogLevel == "" {
 		cfg.LogLevel = "error"
-		cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
+		cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(fatallog.New())
 	}
 	return cfg, nil
 }

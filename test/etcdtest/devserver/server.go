@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
 	"github.com/pawl-locks/pawl/internal/testkit/loopback"
+	"github.com/pawl-locks/pawl/test/etcdtest/fatallog"
 )
 
 // Options say how an embedded server is started.
@@ -91,7 +91,7 @@ func (e *Server) configure(o Options) (*embed.Config, error) {
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 	cfg.SocketOpts.ReusePort = loopback.Shared
-	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(fatallog.New())
 	if o.Quick {
 		cfg.TickMs, cfg.ElectionMs = 10, 100
 	}

@@ -15,12 +15,12 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/pawl-locks/pawl/internal/testkit/bufdial"
+	"github.com/pawl-locks/pawl/test/etcdtest/fatallog"
 )
 
 // endpoint is where clients find the server; an IP literal, so that no
@@ -106,7 +106,7 @@ func serverConfig(dir string, o Options) config.ServerConfig {
 		TokenTTL:             uint(cmp.Or(o.TokenTTL, 300*time.Second) / time.Second),
 		PreVote:              d.PreVote,
 		UnsafeNoFsync:        true,
-		Logger:               zap.NewNop(),
+		Logger:               fatallog.New(),
 		ServerFeatureGate:    d.ServerFeatureGate,
 		Metrics:              d.Metrics,
 		V2Deprecation:        d.V2DeprecationEffective(),

@@ -16,7 +16,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/zap"
 
 	"go.etcd.io/etcd/api/v3/authpb"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -28,6 +27,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/loopback"
 	"github.com/pawl-locks/pawl/internal/testkit/pki"
 	"github.com/pawl-locks/pawl/test/etcdtest/embedded"
+	"github.com/pawl-locks/pawl/test/etcdtest/fatallog"
 )
 
 const password = "hunter2"
@@ -37,7 +37,7 @@ func startEtcd(t *testing.T, listen string, change func(cfg *embed.Config)) stri
 	t.Helper()
 	cfg := embed.NewConfig()
 	cfg.Dir = t.TempDir()
-	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(fatallog.New())
 	cfg.TickMs, cfg.ElectionMs = 10, 100
 	cfg.UnsafeNoFsync = true
 	client, err := url.Parse(listen)

@@ -31,6 +31,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/testkit/bufdial"
 	"github.com/pawl-locks/pawl/internal/watcher"
+	"github.com/pawl-locks/pawl/test/etcdtest/fatallog"
 )
 
 // real is a single etcd member, served in memory, so that it also runs in a synctest bubble.
@@ -53,7 +54,7 @@ func startEtcd(t testing.TB, ttl uint) *real {
 	u, err := url.Parse("http://localhost:2380")
 	require.NoError(t, err)
 	srv, err := etcdserver.NewServer(config.ServerConfig{
-		Name: "default", DataDir: t.TempDir(), Logger: zap.NewNop(), UnsafeNoFsync: true,
+		Name: "default", DataDir: t.TempDir(), Logger: fatallog.New(), UnsafeNoFsync: true,
 		ClientURLs: []url.URL{*u}, PeerURLs: []url.URL{*u},
 		InitialPeerURLsMap: types.URLsMap{"default": {*u}}, InitialClusterToken: "t", NewCluster: true,
 		SnapshotCount: defaults.SnapshotCount, SnapshotCatchUpEntries: defaults.SnapshotCatchUpEntries,
