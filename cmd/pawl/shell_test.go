@@ -289,9 +289,16 @@ func (s *shell) nobodyWorks(name string) {
 }
 
 // testWorker is a program that writes the time into the file of its first argument, whatever signal comes,
-// and says its number when it has begun.
+// and says its number when it has begun, and when it has received WINCH.
 func testWorker() {
 	signal.Ignore(unix.SIGTERM, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT)
+	resized := make(chan os.Signal, 1)
+	signal.Notify(resized, unix.SIGWINCH)
+	go func() { // ends with the process
+		for range resized {
+			fmt.Println("is resized")
+		}
+	}()
 	f, err := os.OpenFile(os.Args[1], os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -137,6 +137,14 @@ func TestAStoppedJobKeepsItsLockUntilItGoesOn(t *testing.T) {
 	s.types("bg")
 	s.sees("worker a.beat &")
 	eventually(t, func() bool { return lastBeat(t, filepath.Join(s.dir, "a.beat")).After(last) }, "bg does not make it go on")
+	// pawl forwards the shell's CONT to the command. That is over when a later signal, of a higher number,
+	// has come the same way. A CONT that comes after Ctrl-Z continues the job again, perhaps before the
+	// shell has seen that it stopped.
+	workers := s.marked("worker")
+	require.Len(t, workers, 1)
+	guardian, _ := pair(t, workers[0])
+	require.NoError(t, unix.Kill(guardian, unix.SIGWINCH))
+	s.sees("is resized\r\n")
 	s.types("fg")
 	s.sees("worker a.beat\r\n")
 	s.stops()
