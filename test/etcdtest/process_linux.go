@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // tie has the process end with this one, even while it is paused. It gets a process group of its
@@ -52,3 +54,15 @@ func stopped(pid int) bool {
 }
 
 func resume(p *os.Process) error { return p.Signal(syscall.SIGCONT) }
+
+// locked reports whether an open file holds etcd's lock on one. To take the lock would let others
+// inherit that.
+func locked(file string) bool {
+	f, err := os.Open(file)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	found := unix.Flock_t{Type: unix.F_WRLCK}
+	return unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &found) == nil && found.Type != unix.F_UNLCK
+}

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -182,6 +184,28 @@ func (s *Server) Stop() {
 	}
 	serving.Stop() // else Close would wait for open streams to end by themselves
 	etcd.Close()
+	s.gone()
+}
+
+// gone waits until nothing holds the server's address and its log. A process that this one was
+// starting meanwhile has copies of both until its program runs: connections succeed that nobody
+// accepts, and an etcd that finds its log locked ends the whole process.
+func (s *Server) gone() {
+	for ; loopback.Shared && s.listens() || s.locked(); time.Sleep(time.Millisecond) {
+	}
+}
+
+func (s *Server) listens() bool {
+	c, err := net.Dial("tcp", s.Addr())
+	if err == nil {
+		_ = c.Close()
+	}
+	return err == nil
+}
+
+func (s *Server) locked() bool {
+	files, _ := filepath.Glob(filepath.Join(s.dir, "data", "member", "wal", "*")) // the pattern is sound
+	return slices.ContainsFunc(files, locked)
 }
 
 func (s *Server) run() (*embed.Etcd, *grpc.Server, error) {

@@ -4,7 +4,10 @@ import (
 	"context"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -48,6 +51,29 @@ func TestRestartKeepsAddressAndData(t *testing.T) {
 	r, err := pb.NewKVClient(s.Conn(t)).Range(t.Context(), &pb.RangeRequest{Key: []byte("k")})
 	require.NoError(t, err)
 	assert.Len(t, r.Kvs, 1)
+}
+
+// A process that starts has copies of this one's listeners and locked files for a moment.
+func TestRestartWhileProcessesAreStarted(t *testing.T) {
+	t.Parallel()
+	var over atomic.Bool
+	var all sync.WaitGroup
+	for range 2 {
+		all.Go(func() {
+			for !over.Load() {
+				_ = exec.Command("true").Run()
+			}
+		})
+	}
+	s := Start(t)
+	for range 5 {
+		s.Stop()
+		_, err := net.Dial("tcp", s.Addr())
+		assert.Error(t, err)
+		require.NoError(t, s.Restart())
+	}
+	over.Store(true)
+	all.Wait()
 }
 
 func TestStopDoesNotWaitForOpenStreams(t *testing.T) {
