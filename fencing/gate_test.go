@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 )
 
 func refused(t *testing.T, err error, want StaleError) {
@@ -137,9 +139,7 @@ func (m truth) greatest() (t Token) {
 }
 
 func TestGateNeverAdmitsWhatAGateThatForgetsNothingRefuses(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 0))
+	rnd := rand.New(rand.NewPCG(lane.Seed(t), 0))
 	g := &Gate{Limit: 7}
 	all := truth{}
 	var saved [][]byte

@@ -26,18 +26,14 @@ import (
 // tokens, while workers, pawld and etcd are killed, stopped and restarted at random. Nothing is
 // lost, and nothing is done twice. Everyday three things happen, once each; in the proof all of
 // them, at random. "make trial" sets PAWLD_TRIAL, which is how long, and PAWLD_TRIAL_PAGE, the page
-// that the result is written into; PAWLD_TRIAL_SEED repeats one's choices.
+// that the result is written into.
 func TestOrdersAreSettledOnceWhateverIsKilled(t *testing.T) {
 	t.Parallel()
 	length, err := time.ParseDuration(os.Getenv("PAWLD_TRIAL"))
 	if err != nil {
 		length = lane.Of(0, time.Minute)
 	}
-	seed, err := strconv.ParseUint(os.Getenv("PAWLD_TRIAL_SEED"), 10, 64)
-	if err != nil {
-		seed = rand.Uint64()
-	}
-	t.Log("seed", seed)
+	seed := lane.Seed(t)
 	tr := newTrial(t, rand.New(rand.NewPCG(seed, 0)))
 	for _, kind := range []string{"worker killed", "pawld killed", "pawld upgraded"} {
 		tr.strike(kind)

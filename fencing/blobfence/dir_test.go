@@ -49,6 +49,8 @@ func raceOnATidiedDir(t *testing.T) (removed int) {
 	const attempts, most = 100, 60 // so that every write ends, however slow the disk is
 	d := blobfence.Dir{Path: t.TempDir()}
 	rec := fencetest.Record(guarded{blobfence.Fence{Store: d, Attempts: attempts}})
+	seed := lane.Seed(t)
+	rnd := rand.New(rand.NewPCG(seed, 0))
 	stop := make(chan struct{})
 	var tidied sync.WaitGroup
 	tidied.Go(func() { // ends when the race is over
@@ -56,7 +58,7 @@ func raceOnATidiedDir(t *testing.T) (removed int) {
 			select {
 			case <-stop:
 				return
-			case <-time.After(rand.N(time.Millisecond)):
+			case <-time.After(time.Duration(rnd.Int64N(int64(time.Millisecond)))):
 			}
 			files, _ := os.ReadDir(d.Path)
 			for _, f := range files {
@@ -70,7 +72,7 @@ func raceOnATidiedDir(t *testing.T) (removed int) {
 			}
 		}
 	})
-	last := fencetest.Race(t.Context(), rec, 6, 25, rand.Uint64())
+	last := fencetest.Race(t.Context(), rec, 6, 25, seed)
 	close(stop)
 	tidied.Wait()
 	for _, name := range fencetest.RaceResources {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 )
 
 // awkward are names that have caused faults, alone and as parts of others.
@@ -24,9 +26,7 @@ func name(r *rand.Rand) string {
 // Hazard A17: no key of one name lies in the range of another's, nor among the sessions'
 // own keys; and every key is its own name's.
 func TestQueuesOfDifferentNamesAreDisjoint(t *testing.T) {
-	seed := rand.Uint64()
-	t.Log("seed", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := rand.New(rand.NewPCG(lane.Seed(t), 0))
 	names := append([]string{strings.Repeat("x", 1024), strings.Repeat("/", 1024), strings.Repeat("x", 1023)}, awkward...)
 	for range 300 {
 		names = append(names, name(r))

@@ -117,16 +117,18 @@ func TestALateAnswerNeverResurrects(t *testing.T) {
 
 // Rule T4 under concurrency: once anyone has seen an error, nobody sees nil.
 func TestOnceSomebodySawItEndedNobodySeesItValid(t *testing.T) {
-	for range 20 {
+	first := lane.Seed(t)
+	for seed := first; seed != first+20; seed++ {
 		inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 			s := r.session(lease.Options{TTL: 3 * time.Second})
 			var wg sync.WaitGroup
 			var mu sync.Mutex
 			var ended bool
-			for range 8 {
+			for i := range 8 {
 				wg.Go(func() {
+					rnd := rand.New(rand.NewPCG(seed, uint64(i)))
 					for range 400 {
-						time.Sleep(time.Duration(rand.Int64N(int64(20 * time.Millisecond))))
+						time.Sleep(time.Duration(rnd.Int64N(int64(20 * time.Millisecond))))
 						mu.Lock()
 						was := ended
 						mu.Unlock()
@@ -142,7 +144,7 @@ func TestOnceSomebodySawItEndedNobodySeesItValid(t *testing.T) {
 					}
 				})
 			}
-			time.Sleep(time.Duration(rand.Int64N(int64(time.Second))))
+			time.Sleep(time.Duration(rand.New(rand.NewPCG(seed, 8)).Int64N(int64(time.Second))))
 			r.BlackHole()
 			wg.Wait()
 			requireEnded(t, s, lease.ErrExpired)

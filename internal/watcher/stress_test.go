@@ -12,10 +12,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 )
 
 // flood acknowledges every creation, sends events to all watches, and ends the stream now and then.
-func (c *call) flood(rev *atomic.Int64) {
+func (c *call) flood(rev *atomic.Int64, rnd *rand.Rand) {
 	keys := map[int64]string{}
 	for ticks := 0; ; {
 		select {
@@ -26,8 +28,8 @@ func (c *call) flood(rev *atomic.Int64) {
 			} else if cr := r.GetCancelRequest(); cr != nil {
 				delete(keys, cr.WatchId)
 			}
-		case <-time.After(rand.N(4 * time.Millisecond)):
-			if ticks++; ticks == 200 || rand.IntN(300) == 0 { // by chance alone, it might be that none ends
+		case <-time.After(time.Duration(rnd.Int64N(int64(4 * time.Millisecond)))):
+			if ticks++; ticks == 200 || rnd.IntN(300) == 0 { // by chance alone, it might be that none ends
 				c.end <- status.Error(codes.Unavailable, "now and then")
 				return
 			}
@@ -42,15 +44,16 @@ func (c *call) flood(rev *atomic.Int64) {
 }
 
 func TestCallsAreOneAtATimeAndEndWithCancelUnderStress(t *testing.T) {
+	seed := lane.Seed(t)
 	inBubble(t, benchConfig{members: 3}, func(t *testing.T, b *bench) {
 		var rev atomic.Int64
 		var floods sync.WaitGroup
 		stop := make(chan struct{})
 		floods.Go(func() {
-			for {
+			for n := uint64(0); ; n++ {
 				select {
 				case c := <-b.streams:
-					floods.Go(func() { c.flood(&rev) })
+					floods.Go(func() { c.flood(&rev, rand.New(rand.NewPCG(seed, n))) })
 				case <-stop:
 					return
 				}
@@ -60,6 +63,7 @@ func TestCallsAreOneAtATimeAndEndWithCancelUnderStress(t *testing.T) {
 		var total atomic.Int64
 		for u := range 16 {
 			users.Go(func() {
+				rnd := rand.New(rand.NewPCG(^seed, uint64(u)))
 				var mu sync.Mutex // held around Cancel and within the function
 				for range 15 {
 					var in, late, ended atomic.Int32
@@ -73,7 +77,7 @@ func TestCallsAreOneAtATimeAndEndWithCancelUnderStress(t *testing.T) {
 						mu.Unlock()
 						in.Add(-1)
 					})
-					time.Sleep(rand.N(300 * time.Millisecond))
+					time.Sleep(time.Duration(rnd.Int64N(int64(300 * time.Millisecond))))
 					mu.Lock()
 					w.Cancel()
 					ended.Store(1)

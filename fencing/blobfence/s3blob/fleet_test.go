@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -24,12 +23,10 @@ import (
 	"github.com/pawl-locks/pawl/fencing/blobfence"
 	"github.com/pawl-locks/pawl/fencing/blobfence/s3blob"
 	"github.com/pawl-locks/pawl/internal/testkit/fleet"
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 )
 
-var (
-	runFor  = flag.Duration("fleet", 2*time.Second, "how long each fleet runs at least")
-	seedFor = flag.Uint64("seed", 0, "of the fleets; 0: at random")
-)
+var runFor = flag.Duration("fleet", 2*time.Second, "how long each fleet runs at least")
 
 // dial returns a client of the gateway at a socket.
 func dial(socket string) *s3.Client {
@@ -102,14 +99,11 @@ func fleetOf(t *testing.T, guard bool, readers fleet.Readers) fleet.Fleet {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	p := fleet.NewProxy(t, filepath.Join(dir, "proxy"), filepath.Join(g.dir, "sock"))
-	return fleet.Fleet{Store: "S3", Open: openBucket, Address: p.Path, Guard: guard, For: *runFor, TTL: 250 * time.Millisecond, Cut: p.Cut, Seed: *seedFor, Readers: readers}
+	return fleet.Fleet{Store: "S3", Open: openBucket, Address: p.Path, Guard: guard, For: *runFor, TTL: 250 * time.Millisecond, Cut: p.Cut, Seed: lane.Seed(t), Readers: readers}
 }
 
 func runFleet(t *testing.T, readers fleet.Readers) fleet.Result {
 	f := fleetOf(t, true, readers)
-	if f.Seed == 0 {
-		f.Seed = rand.Uint64()
-	}
 	r := f.Run(t)
 	t.Logf("%v, seed %d: %v", readers, f.Seed, r)
 	require.Positive(t, r.Acked, "nothing was written, so nothing was shown")

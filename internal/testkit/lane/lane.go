@@ -53,7 +53,11 @@ func Seed(t testing.TB) uint64 {
 func command(seed uint64, test, function string) string {
 	slash := strings.LastIndexByte(function, '/') + 1
 	name, _, _ := strings.Cut(function[slash:], ".")
-	return "PAWL_SEED=" + strconv.FormatUint(seed, 10) + " go test -count=1 -run '^" +
+	proof := ""
+	if Proof() {
+		proof = "PAWL_PROOF=1 "
+	}
+	return proof + "PAWL_SEED=" + strconv.FormatUint(seed, 10) + " go test -count=1 -run '^" +
 		strings.ReplaceAll(test, "/", "$/^") + "$' " + function[:slash] + strings.TrimSuffix(name, "_test")
 }
 

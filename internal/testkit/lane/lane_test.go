@@ -36,8 +36,12 @@ func TestASeedIsOfTheEnvironmentOrAnother(t *testing.T) {
 }
 
 func TestTheCommandThatRepeatsATestNamesItAndItsPackage(t *testing.T) {
+	t.Setenv("PAWL_PROOF", "")
 	assert.Equal(t, "PAWL_SEED=7 go test -count=1 -run '^TestA$/^b$' example.com/pawl/elect",
 		command(7, "TestA/b", "example.com/pawl/elect_test.TestA.func1"))
 	assert.Equal(t, "PAWL_SEED=7 go test -count=1 -run '^TestA$' example.com/pawl/internal/queue",
 		command(7, "TestA", "example.com/pawl/internal/queue.TestA"))
+	t.Setenv("PAWL_PROOF", "1")
+	assert.Equal(t, "PAWL_PROOF=1 PAWL_SEED=7 go test -count=1 -run '^TestA$' example.com/pawl/lock",
+		command(7, "TestA", "example.com/pawl/lock_test.TestA"))
 }

@@ -29,10 +29,9 @@ import (
 	"github.com/pawl-locks/pawl/test/proof/history"
 )
 
-// The soak's environment: for how long, from which seed, and where its page is.
+// The soak's environment: for how long, and where its page is.
 const (
 	soakEnv     = "PAWL_SOAK"
-	soakSeedEnv = "PAWL_SOAK_SEED"
 	soakPageEnv = "PAWL_SOAK_PAGE"
 )
 
@@ -96,12 +95,7 @@ type process struct {
 }
 
 func newSoak(t *testing.T) *soak {
-	seed := rand.Uint64()
-	if text := os.Getenv(soakSeedEnv); text != "" {
-		_, err := fmt.Sscan(text, &seed)
-		require.NoError(t, err, soakSeedEnv)
-	}
-	t.Logf("again with: %s=%d go test -count=1 -v -run '^%s$' ./test/proof/matrix", soakSeedEnv, seed, t.Name())
+	seed := lane.Seed(t)
 	s := &soak{rand: rand.New(rand.NewPCG(seed, 0)), sum: newSummary(seed)}
 	o := quota
 	o.StallableDisk = true
@@ -324,19 +318,20 @@ func (s *soak) pauses(ended <-chan struct{}, store *sets, pause, ttl time.Durati
 			return true
 		}
 	}
-	for wait(time.Second + time.Duration(rand.Int64N(int64(4*time.Second)))) {
+	rnd := rand.New(rand.NewPCG(s.sum.Seed, 1)) // beside the one of the faults
+	for wait(time.Second + time.Duration(rnd.Int64N(int64(4*time.Second)))) {
 		n, ok := store.holder()
 		for tries := 100; !ok && tries > 0 && wait(5*time.Millisecond); tries-- {
 			n, ok = store.holder()
 		}
 		if !ok {
-			n = rand.IntN(workers)
+			n = rnd.IntN(workers)
 		}
 		if err := s.crew[n].cmd.Process.Signal(syscall.SIGSTOP); errors.Is(err, os.ErrProcessDone) {
 			return
 		}
 		s.sum.paused()
-		going := wait(pause + rand.N(ttl))
+		going := wait(pause + time.Duration(rnd.Int64N(int64(ttl))))
 		_ = s.crew[n].cmd.Process.Signal(syscall.SIGCONT)
 		if !going || s.brief {
 			return

@@ -207,10 +207,11 @@ func TestProcessesLoseTheirTermsInEveryWay(t *testing.T) {
 	v := view(ctx, c, "e", 0)
 	f := newField(t, s)
 	leader := f.until("the first leader", func(n news) bool { return n.Over == "" })
+	rnd := rand.New(rand.NewPCG(lane.Seed(t), 0))
 	for i := range losses {
 		way := ways[i%len(ways)]
 		if losses > len(ways) {
-			way = ways[rand.IntN(len(ways))]
+			way = ways[rnd.IntN(len(ways))]
 		}
 		leader = f.lose(leader, way)
 	}

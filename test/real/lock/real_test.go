@@ -25,6 +25,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/testkit/faultproxy"
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
@@ -102,6 +103,7 @@ func TestTwentyHoldersThatAreCutOffKnowBeforeOthersHaveTheirLocks(t *testing.T) 
 	waits, err := dial(t, endpoint).Session(ctx)
 	require.NoError(t, err)
 	var all sync.WaitGroup
+	rnd := rand.New(rand.NewPCG(lane.Seed(t), 0))
 	for i := range 20 {
 		proxy := faultproxy.Start(t, addressOf(t, endpoint))
 		c, err := pawl.Dial(ctx, pawl.Config{Endpoints: []string{"http://" + proxy.Addr()}, Observer: observer(func(ev observe.Event) {
@@ -117,7 +119,7 @@ func TestTwentyHoldersThatAreCutOffKnowBeforeOthersHaveTheirLocks(t *testing.T) 
 		name := fmt.Sprint("cut/", i)
 		h, err := lock.New(s, name, lock.Options{}).Acquire(ctx)
 		require.NoError(t, err)
-		proxy.SetDelay(rand.N(50*time.Millisecond), rand.N(50*time.Millisecond))
+		proxy.SetDelay(time.Duration(rnd.IntN(50))*time.Millisecond, time.Duration(rnd.IntN(50))*time.Millisecond)
 		if i%2 == 1 {
 			proxy.BlackHole()
 		}

@@ -47,16 +47,17 @@ const (
 )
 
 // writeAll has each of the writers make so many puts and deletes of w/0 … w/9, some of several keys in one revision.
-func writeAll(r *real, writes int, pause func()) {
+func writeAll(r *real, writes int, seed uint64, pause func(rnd *rand.Rand)) {
 	var wg sync.WaitGroup
-	for range writers {
+	for w := range writers {
 		wg.Go(func() {
+			rnd := rand.New(rand.NewPCG(seed, uint64(w)))
 			for range writes {
-				first := rand.IntN(eachKeys)
+				first := rnd.IntN(eachKeys)
 				var ops []*pb.RequestOp
-				for i := range 1 + rand.IntN(3) {
+				for i := range 1 + rnd.IntN(3) {
 					key := fmt.Appendf(nil, "w/%d", (first+i)%eachKeys)
-					if rand.IntN(4) == 0 {
+					if rnd.IntN(4) == 0 {
 						ops = append(ops, &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: &pb.DeleteRangeRequest{Key: key}}})
 					} else {
 						ops = append(ops, &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: key, Value: key}}})
@@ -64,7 +65,7 @@ func writeAll(r *real, writes int, pause func()) {
 				}
 				_, err := r.kv.Txn(context.Background(), &pb.TxnRequest{Success: ops})
 				assert.NoError(r.t, err)
-				pause()
+				pause(rnd)
 			}
 		})
 	}
@@ -153,11 +154,13 @@ func TestEventsUnderWritesAndCutsComeInOrderWithoutGaps(t *testing.T) { // hazar
 		onRealEtcd(t, 300, func(t *testing.T, r *real) {
 			stop := make(chan struct{})
 			var cutter sync.WaitGroup
+			seed := lane.Seed(t)
+			cuts := rand.New(rand.NewPCG(seed, writers))
 			checkCuts(t, r, func() {
 				cutter.Go(func() {
 					for {
 						select {
-						case <-time.After(rand.N(300 * time.Millisecond)):
+						case <-time.After(time.Duration(cuts.IntN(300)) * time.Millisecond):
 							r.cut()
 						case <-stop:
 							return
@@ -166,7 +169,7 @@ func TestEventsUnderWritesAndCutsComeInOrderWithoutGaps(t *testing.T) { // hazar
 				})
 				// Fewer than 1,000 revisions: for a watch that is further behind etcd resets a ticker to the time
 				// that it has taken so far, which in a bubble is 0.
-				writeAll(r, 110, func() { time.Sleep(rand.N(50 * time.Millisecond)) })
+				writeAll(r, 110, seed, func(rnd *rand.Rand) { time.Sleep(time.Duration(rnd.Int64N(int64(50 * time.Millisecond)))) })
 				close(stop)
 				cutter.Wait()
 			}, nil)
@@ -177,7 +180,7 @@ func TestEventsUnderWritesAndCutsComeInOrderWithoutGaps(t *testing.T) { // hazar
 		var written atomic.Int64
 		delivered := make(chan struct{}, 1)
 		checkCuts(t, r, func() {
-			writeAll(r, 250, func() {
+			writeAll(r, 250, lane.Seed(t), func(*rand.Rand) {
 				if written.Add(1)%300 == 0 { // one writer waits for the watches to resume; the others go on
 					select {
 					case <-delivered:

@@ -4,9 +4,7 @@ package fleet_test
 
 import (
 	"flag"
-	"math/rand/v2"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -18,10 +16,7 @@ import (
 	"github.com/pawl-locks/pawl/test/stores/realdb"
 )
 
-var (
-	runFor  = flag.Duration("fleet", 700*time.Millisecond, "how long each fleet runs at least; -parallel says how many stores at once")
-	seedFor = flag.Uint64("seed", 0, "of the fleets; 0: at random")
-)
+var runFor = flag.Duration("fleet", 700*time.Millisecond, "how long each fleet runs at least; -parallel says how many stores at once")
 
 var openers = map[string]fleet.Opener{
 	"SQLite":     openSQL("sqlite", sqlfence.SQLite),
@@ -42,25 +37,13 @@ func TestMain(m *testing.M) {
 // fleetOf is a fleet on an empty store.
 func fleetOf(t *testing.T, name string, guard bool, readers fleet.Readers) fleet.Fleet {
 	at := places[name](t, guard)
-	return fleet.Fleet{Store: name, Open: openers[name], Address: at.address, Guard: guard, For: *runFor, Cut: at.cut, Issuer: at.issuer, Seed: *seedFor, Readers: readers}
+	return fleet.Fleet{Store: name, Open: openers[name], Address: at.address, Guard: guard, For: *runFor, Cut: at.cut, Issuer: at.issuer, Seed: lane.Seed(t), Readers: readers}
 }
 
 func run(t *testing.T, name string, readers fleet.Readers) fleet.Result {
 	f := fleetOf(t, name, true, readers)
-	if f.Seed == 0 {
-		f.Seed = rand.Uint64()
-	}
 	r := f.Run(t)
 	t.Logf("%v, seed %d: %v", readers, f.Seed, r)
-	t.Cleanup(func() {
-		if t.Failed() {
-			again := ""
-			if lane.Proof() {
-				again = "PAWL_PROOF=1 "
-			}
-			t.Logf("again with: %sgo test -count=1 -run '^%s$' ./test/stores/fleet -seed %d", again, strings.ReplaceAll(t.Name(), "/", "$/^"), f.Seed)
-		}
-	})
 	require.Positive(t, r.Acked, "nothing was written, so nothing was shown")
 	require.Positive(t, r.Expired, "no lease was outlived, so nothing was shown")
 	return r

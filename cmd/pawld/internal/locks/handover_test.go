@@ -238,10 +238,10 @@ func (b *believer) hit(w *fixture, r *rand.Rand) {
 // and whose pawld loses its session now and then, while it is replaced several times. No key goes while
 // its client believes, unless the test deleted it, and none stays for good.
 func TestNoKeyGoesWhileItsClientBelievesAtRandom(t *testing.T) {
-	for range lane.Of(10, 60) {
-		seed := rand.Uint64()
+	seed := lane.Seed(t)
+	for round := range lane.Of[uint64](10, 60) {
 		inBubble(t, func(w *fixture) {
-			r := rand.New(rand.NewPCG(seed, 0))
+			r := rand.New(rand.NewPCG(seed, round))
 			d := w.daemon()
 			var all []*believer
 			for i := range 8 {
@@ -274,7 +274,7 @@ func TestNoKeyGoesWhileItsClientBelievesAtRandom(t *testing.T) {
 						b.mu.Lock()
 						for _, key := range b.keys {
 							if time.Now().Before(b.belief) && w.f.Get(key) == nil {
-								w.Errorf("seed %d: key %s is gone, and its client believes for another %v", seed, key, time.Until(b.belief))
+								w.Errorf("key %s is gone, and its client believes for another %v", key, time.Until(b.belief))
 								b.keys = nil
 							}
 						}

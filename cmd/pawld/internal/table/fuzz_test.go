@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 )
 
 // system is one client, pawld and etcd, each with a clock of its own, in real time. Its
@@ -233,15 +234,14 @@ func FuzzNoBeliefGoesBeyondItsKey(f *testing.F) {
 
 // The same, at random, so that every run of the tests looks at some thousand histories.
 func TestNoBeliefGoesBeyondItsKeyAtRandom(t *testing.T) {
-	seed := rand.Uint64()
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := rand.New(rand.NewPCG(lane.Seed(t), 0))
 	data := make([]byte, 1+3*200)
 	for range 5000 {
 		for i := range data {
 			data[i] = byte(r.Uint32())
 		}
 		if err := run(data); err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
+			t.Fatal(err)
 		}
 	}
 }
