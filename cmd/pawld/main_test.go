@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 )
 
 // The test binary is pawld, too, and a client of it, so that each test has real processes of
@@ -40,7 +41,7 @@ func TestMain(m *testing.M) {
 		}()
 		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr, signalled()))
 	}
-	sideBySide()
+	lane.SideBySide(16) // most wait for processes and leases
 	code := m.Run()
 	stopShared()
 	os.Exit(code)

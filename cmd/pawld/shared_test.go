@@ -1,7 +1,6 @@
 package main
 
 import (
-	"flag"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -63,17 +62,6 @@ func (s *space) dial(t *testing.T) *pawl.Client {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	return client
-}
-
-// sideBySide has the tests wait for processes and leases side by side, on a machine with few cores,
-// too: they use little of a processor.
-func sideBySide() {
-	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given {
-		_ = flag.Set("test.parallel", "16")
-	}
 }
 
 // eventually waits for an event.
