@@ -22,6 +22,7 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/fencing/blobfence"
 	"github.com/pawl-locks/pawl/fencing/blobfence/s3blob"
+	"github.com/pawl-locks/pawl/internal/testkit/faultproxy"
 	"github.com/pawl-locks/pawl/internal/testkit/fleet"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
 )
@@ -98,8 +99,8 @@ func fleetOf(t *testing.T, guard bool, readers fleet.Readers) fleet.Fleet {
 	dir, err := os.MkdirTemp("", "s3fleet")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	p := fleet.NewProxy(t, filepath.Join(dir, "proxy"), filepath.Join(g.dir, "sock"))
-	return fleet.Fleet{Store: "S3", Open: openBucket, Address: p.Path, Guard: guard, For: *runFor, TTL: 250 * time.Millisecond, Cut: p.Cut, Seed: lane.Seed(t), Readers: readers}
+	p := faultproxy.StartAt(t, filepath.Join(dir, "proxy"), filepath.Join(g.dir, "sock"))
+	return fleet.Fleet{Store: "S3", Open: openBucket, Address: p.Addr(), Guard: guard, For: *runFor, TTL: 250 * time.Millisecond, Cut: p.Finish, Seed: lane.Seed(t), Readers: readers}
 }
 
 func runFleet(t *testing.T, readers fleet.Readers) fleet.Result {

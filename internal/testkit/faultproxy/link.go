@@ -110,7 +110,9 @@ func (c *link) cut(rst bool) {
 }
 
 func reset(c net.Conn) {
-	_ = c.(*net.TCPConn).SetLinger(0) // Close sends a RST then
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0) // Close sends a RST then
+	}
 	_ = c.Close()
 }
 
@@ -137,7 +139,7 @@ func (c *link) forward(from, to net.Conn, g *gate) {
 			return
 		}
 		if len(ch.data) == 0 {
-			_ = to.(*net.TCPConn).CloseWrite()
+			_ = to.(interface{ CloseWrite() error }).CloseWrite()
 			continue
 		}
 		if _, err := to.Write(ch.data); err != nil {

@@ -3,6 +3,8 @@ package faultproxy
 import (
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -13,7 +15,7 @@ import (
 // Proxy stands before one server. Its methods may be called from any goroutine.
 type Proxy struct {
 	target string
-	port   *loopback.Port
+	at     place
 	up     *gate // towards the server
 	down   *gate // towards the clients
 	wg     sync.WaitGroup
@@ -25,11 +27,46 @@ type Proxy struct {
 	closed   bool
 }
 
+// place is where clients find it.
+type place interface {
+	String() string
+	Listen() (net.Listener, error)
+	Release()
+}
+
+// socket is the path of a unix socket.
+type socket string
+
+func (s socket) String() string { return string(s) }
+
+func (s socket) Listen() (net.Listener, error) {
+	l, err := net.Listen("unix", string(s))
+	if err != nil {
+		return nil, err
+	}
+	return l, os.Chmod(string(s), 0o777)
+}
+
+func (s socket) Release() {}
+
 // Start starts a proxy before the server at target, host and port, that lasts
 // until the end of the test.
 func Start(t testing.TB, target string) *Proxy {
 	t.Helper()
 	p, err := New(target)
+	return lasting(t, p, err)
+}
+
+// StartAt is Start where clients of any user find the server at a unix socket, whose path is at.
+// target may be one, too.
+func StartAt(t testing.TB, at, target string) *Proxy {
+	t.Helper()
+	p, err := start(socket(at), target)
+	return lasting(t, p, err)
+}
+
+func lasting(t testing.TB, p *Proxy, err error) *Proxy {
+	t.Helper()
 	if err != nil {
 		t.Fatalf("faultproxy: start: %v", err)
 	}
@@ -43,16 +80,20 @@ func New(target string) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reserve a port: %w", err)
 	}
-	p := &Proxy{target: target, port: port, up: newGate(), down: newGate(), conns: map[*link]struct{}{}}
+	return start(port, target)
+}
+
+func start(at place, target string) (*Proxy, error) {
+	p := &Proxy{target: target, at: at, up: newGate(), down: newGate(), conns: map[*link]struct{}{}}
 	if err := p.listen(); err != nil {
-		port.Release()
+		at.Release()
 		return nil, err
 	}
 	return p, nil
 }
 
-// Addr is the host and port at which clients find the server behind the proxy.
-func (p *Proxy) Addr() string { return p.port.String() }
+// Addr is the host and port, or the socket, at which clients find the server behind the proxy.
+func (p *Proxy) Addr() string { return p.at.String() }
 
 // Accepted is how many connections clients have made so far.
 func (p *Proxy) Accepted() int {
@@ -71,7 +112,7 @@ func (p *Proxy) Close() {
 	p.Refuse()
 	p.wg.Wait()
 	if first {
-		p.port.Release()
+		p.at.Release()
 	}
 }
 
@@ -81,7 +122,7 @@ func (p *Proxy) listen() error {
 	if p.listener != nil || p.closed {
 		return nil
 	}
-	l, err := p.port.Listen()
+	l, err := p.at.Listen()
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
@@ -116,7 +157,11 @@ func (p *Proxy) serve(c *link) {
 		delete(p.conns, c)
 		p.mu.Unlock()
 	}()
-	server, err := net.DialTimeout("tcp", p.target, 10*time.Second)
+	network := "tcp"
+	if filepath.IsAbs(p.target) {
+		network = "unix"
+	}
+	server, err := net.DialTimeout(network, p.target, 10*time.Second)
 	if err != nil || !c.join(server) {
 		c.cut(true)
 		return

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pawl-locks/pawl/internal/testkit/faultproxy"
 	"github.com/pawl-locks/pawl/internal/testkit/fleet"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 	"github.com/pawl-locks/pawl/test/stores/realdb"
@@ -32,8 +33,8 @@ type place struct {
 
 // through has the workers go through a proxy on the way to a socket or a port.
 func through(t *testing.T, target string) place {
-	p := fleet.NewProxy(t, filepath.Join(shortDir(t), "proxy"), target)
-	return place{address: p.Path, cut: p.Cut}
+	p := faultproxy.StartAt(t, filepath.Join(shortDir(t), "proxy"), target)
+	return place{address: p.Addr(), cut: p.Finish}
 }
 
 // places make an empty store.
@@ -46,14 +47,14 @@ var places = map[string]func(t *testing.T, guard bool) place{
 	"PostgreSQL": func(t *testing.T, _ bool) place {
 		source, dir := realdb.Postgres(t), shortDir(t)
 		create(t, "PostgreSQL", source)
-		p := fleet.NewProxy(t, filepath.Join(dir, ".s.PGSQL.5432"), filepath.Join(realdb.PostgresDir(t), ".s.PGSQL.5432"))
-		return place{address: strings.Replace(source, realdb.PostgresDir(t), dir, 1), cut: p.Cut}
+		p := faultproxy.StartAt(t, filepath.Join(dir, ".s.PGSQL.5432"), filepath.Join(realdb.PostgresDir(t), ".s.PGSQL.5432"))
+		return place{address: strings.Replace(source, realdb.PostgresDir(t), dir, 1), cut: p.Finish}
 	},
 	"MariaDB": func(t *testing.T, _ bool) place {
 		source, dir := realdb.MariaDB(t), shortDir(t)
 		create(t, "MariaDB", source)
-		p := fleet.NewProxy(t, filepath.Join(dir, "sock"), filepath.Join(realdb.MariaDBDir(t), "sock"))
-		return place{address: strings.Replace(source, realdb.MariaDBDir(t), dir, 1), cut: p.Cut}
+		p := faultproxy.StartAt(t, filepath.Join(dir, "sock"), filepath.Join(realdb.MariaDBDir(t), "sock"))
+		return place{address: strings.Replace(source, realdb.MariaDBDir(t), dir, 1), cut: p.Finish}
 	},
 	"directory": func(t *testing.T, _ bool) place { return place{address: t.TempDir()} },
 	"HTTP":      func(t *testing.T, guard bool) place { return through(t, serveHTTP(t, guard)) },
