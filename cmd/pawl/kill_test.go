@@ -28,7 +28,7 @@ func startFamily(t *testing.T, s *shell, under string) int {
 
 func TestNobodyWorksWithoutTheLockWhicheverProcessIsKilled(t *testing.T) {
 	t.Parallel()
-	for _, under := range []string{"pawl lock --ttl 3 kill", "pawl elect --ttl 3 kill me"} {
+	for _, under := range []string{"pawl lock --ttl 6 kill", "pawl elect --ttl 6 kill me"} {
 		for _, who := range []string{"guardian", "holder", "command", "job"} {
 			t.Run(under[5:9]+" "+who, func(t *testing.T) {
 				t.Parallel()

@@ -36,7 +36,7 @@ func TestACommandCanBePipedIntoAPager(t *testing.T) {
 func TestACommandReadsTheTerminalBesideAPipe(t *testing.T) {
 	t.Parallel()
 	s := startShell(t)
-	s.types(`seq 1000000 | pawl lock --ttl 3 pipe -- pager; echo end "${PIPESTATUS[@]}"`)
+	s.types(`seq 1000000 | pawl lock pipe -- pager; echo end "${PIPESTATUS[@]}"`)
 	s.sees("pager shows\r\n")
 	s.press("q")
 	s.sees("pager ends")
@@ -155,7 +155,7 @@ func TestAStoppedJobKeepsItsLockUntilItGoesOn(t *testing.T) {
 func TestAStoppedJobIsEndedByKill(t *testing.T) {
 	t.Parallel()
 	s := startShell(t)
-	s.types(`pawl lock --ttl 3 stop -- sh -c 'echo works; sleep 1000'`)
+	s.types(`pawl lock stop -- sh -c 'echo works; sleep 1000'`)
 	s.sees("works\r\n")
 	s.press(ctrlZ)
 	s.sees("Stopped")
@@ -167,7 +167,7 @@ func TestAStoppedJobIsEndedByKill(t *testing.T) {
 func TestACommandThatStopsItselfStopsTheJob(t *testing.T) {
 	t.Parallel()
 	s := startShell(t)
-	s.types(`pawl lock --ttl 3 stop -- pager`)
+	s.types(`pawl lock stop -- pager`)
 	s.sees("pager shows\r\n")
 	s.press("z")
 	s.sees("pager stops")
@@ -183,7 +183,7 @@ func TestACommandThatStopsItselfStopsTheJob(t *testing.T) {
 func TestAShellUnderALockHasItsOwnJobs(t *testing.T) {
 	t.Parallel()
 	s := startShell(t)
-	s.types(`pawl lock --ttl 3 inner -- env PS1='inner$ ' bash --norc --noprofile -i`)
+	s.types(`pawl lock inner -- env PS1='inner$ ' bash --norc --noprofile -i`)
 	s.sees("\ninner$ ")
 	s.types("sleep 1000")
 	eventually(t, func() bool { return len(s.marked("sleep")) > 0 }, "sleep does not begin")
@@ -203,7 +203,7 @@ func TestAShellUnderALockHasItsOwnJobs(t *testing.T) {
 
 func TestAJobThatNobodyCanContinueIsNotStopped(t *testing.T) {
 	t.Parallel()
-	s := startTerminal(t, etcdtest.Start(t), "pawl", "lock", "--ttl", "3", "alone", "--", "pager")
+	s := startTerminal(t, etcdtest.Start(t), "pawl", "lock", "alone", "--", "pager")
 	s.sees("pager shows\r\n")
 	s.press(ctrlZ)
 	s.press("z")
@@ -218,7 +218,7 @@ func TestClosingTheTerminalEndsTheCommand(t *testing.T) {
 		t.Run("stopped "+strconv.FormatBool(stopped), func(t *testing.T) {
 			t.Parallel()
 			s := startShell(t)
-			s.types(`pawl lock --ttl 3 close -- sh -c 'echo $$ >command; sleep 1000'`)
+			s.types(`pawl lock close -- sh -c 'echo $$ >command; sleep 1000'`)
 			command := s.file("command")
 			if stopped {
 				s.press(ctrlZ)
@@ -248,7 +248,7 @@ func TestNohupKeepsTheCommandWhenTheTerminalIsClosed(t *testing.T) {
 func TestAShellThatIsKilledTakesItsStoppedJobWithIt(t *testing.T) {
 	t.Parallel()
 	s := startShell(t)
-	s.types(`pawl lock --ttl 3 orphan -- sh -c 'echo $$ >command; sleep 1000'`)
+	s.types(`pawl lock orphan -- sh -c 'echo $$ >command; sleep 1000'`)
 	s.file("command")
 	s.press(ctrlZ)
 	s.sees("Stopped")
