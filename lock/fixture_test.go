@@ -23,8 +23,9 @@ import (
 // fixture is a cluster, and clients of it, in a bubble.
 type fixture struct {
 	*testing.T
-	f     *etcdfake.Cluster
-	spare *pawl.Client // on which nothing is held
+	f      *etcdfake.Cluster
+	spare  *pawl.Client // on which nothing is held
+	secure pawl.Config  // what clients need for TLS and authentication
 }
 
 // inBubble runs f in a fixture of three members, whose every goroutine is gone at
@@ -43,7 +44,10 @@ func inBubbleOf(t *testing.T, members int, f func(w *fixture)) {
 
 func (w *fixture) client(cfg pawl.Config) *pawl.Client {
 	w.Helper()
-	cfg.Endpoints = w.f.Endpoints()
+	cfg.Endpoints, cfg.TLS = w.f.Endpoints(), w.secure.TLS
+	if w.secure.Username != "" {
+		cfg.Username, cfg.Password = w.secure.Username, w.secure.Password
+	}
 	cfg.DialOptions = []grpc.DialOption{w.f.DialOption(), named.Requests()}
 	c, err := pawl.Dial(w.Context(), cfg)
 	require.NoError(w, err)

@@ -1,6 +1,7 @@
 package lock_test
 
 import (
+	"crypto/tls"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -10,15 +11,40 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/pki"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/watch"
 )
 
-// swallow makes all connections there are swallow what is sent; new ones are served.
+// swallow makes all connections there are swallow what is sent; new ones are served. A login is
+// among what they swallow.
 func (w *fixture) swallow() {
+	w.f.ForgetTokens()
 	for _, m := range w.f.Members() {
 		m.Swallow()
 	}
+}
+
+// inSecureBubble is inBubbleOf with TLS, or with a password.
+func inSecureBubble(t *testing.T, members int, security string, f func(w *fixture)) {
+	synctest.Test(t, func(t *testing.T) {
+		o, w := etcdfake.Options{Members: members}, &fixture{T: t}
+		if security == "TLS" {
+			authority := pki.New(t)
+			o.TLS = &tls.Config{Certificates: []tls.Certificate{authority.Pair("member.test")}}
+			w.secure.TLS = authority.Client("")
+			w.secure.TLS.ServerName = "member.test"
+		}
+		w.f = etcdfake.New(o)
+		t.Cleanup(w.f.Close)
+		if security == "password" {
+			w.f.EnableAuth("pw")
+			w.secure.Username, w.secure.Password = "root", "pw"
+		}
+		w.spare = w.client(pawl.Config{})
+		f(w)
+	})
 }
 
 func TestConnectionsThatSwallowWhatIsSentDelayALockForASecondAtMost(t *testing.T) {
@@ -83,7 +109,11 @@ func TestConnectionsThatSwallowWhatIsSentDelayALockForASecondAtMost(t *testing.T
 				assert.Less(w, (<-events).Sub(start), time.Second)
 			}},
 		} {
-			t.Run(fmt.Sprint(c.name, " with ", members, " members"), func(t *testing.T) { inBubbleOf(t, members, c.f) })
+			for _, security := range []string{"nothing", "TLS", "password"} {
+				t.Run(fmt.Sprint(c.name, " with ", members, " members and ", security), func(t *testing.T) {
+					inSecureBubble(t, members, security, c.f)
+				})
+			}
 		}
 	}
 }

@@ -2,6 +2,7 @@ package etcdfake
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"sync"
@@ -29,6 +30,7 @@ type Options struct {
 	JWT          bool          // every member knows every auth token, also one that was issued before it joined
 	MaxFragment  int           // bytes of a watch answer from which it is split, where asked for; 0: 2 MiB
 	ProgressTick time.Duration // of watches that ask for progress notifications; 0: 10 min
+	TLS          *tls.Config   // nil: connections are not encrypted
 }
 
 // Cluster is an etcd cluster in memory. All its methods may be called from any

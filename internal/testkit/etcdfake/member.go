@@ -10,6 +10,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 
@@ -77,7 +79,12 @@ func newMember(c *Cluster, i int) *Member {
 		streams: map[*liveStream]struct{}{},
 	}
 	m.counts.init()
+	encryption := insecure.NewCredentials()
+	if c.opts.TLS != nil {
+		encryption = credentials.NewTLS(c.opts.TLS)
+	}
 	m.server = grpc.NewServer(append(lean[:len(lean):len(lean)],
+		grpc.Creds(encryption),
 		grpc.WaitForHandlers(true),
 		grpc.MaxRecvMsgSize(2<<20),
 		grpc.UnaryInterceptor(m.unary),
