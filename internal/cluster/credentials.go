@@ -22,6 +22,10 @@ const (
 	// Logins within calmAfter of each other are paced by pauses that double up to maxLoginPause.
 	calmAfter     = time.Second
 	maxLoginPause = 500 * time.Millisecond
+	// Logins at one member in use, for the requests to it alone, are at least half of minOwnPause apart, and
+	// then ever more, up to maxOwnPause.
+	minOwnPause = 2 * coolDown
+	maxOwnPause = 5 * time.Minute
 )
 
 // login is what requests carry: the result of one Authenticate. It is immutable, and shared by all of them.
@@ -30,6 +34,7 @@ type login struct {
 	ctx     context.Context // with the token and nothing else
 	token   string          // empty: none is needed
 	issuer  *Member         // the member that issued it; nil: none
+	alone   bool            // for requests to the issuer only
 	renewAt time.Duration   // on the Cluster's clock; 0: once it is refused
 }
 
@@ -49,7 +54,9 @@ func newLogin(token string, issuer *Member) *login {
 // the last login that it accepted and the last that it refused. A first refusal fetches a new
 // token. If the member refuses that one too, and has accepted none in between, the other
 // members decide: if one of them accepts the token, the member that refuses it is blamed and
-// the token stays; if none does, a further refusal fetches another.
+// the token stays; if none does, a further refusal fetches another. That the others accept it
+// proves nothing about the member that refuses it, which may have restarted and forgotten it. So
+// the next login is at that member, and for the requests to it alone.
 type credentials struct {
 	c              *Cluster
 	user, password string
@@ -89,6 +96,12 @@ func newCredentials(c *Cluster, user, password string) *credentials {
 // ctx ends, because other callers wait for it too. A login that is about to expire is still
 // used while the next is fetched.
 func (s *credentials) For(ctx context.Context, m *Member, until time.Time) (*login, error) {
+	if own := m.own.Load(); own != nil {
+		if s.stale(own) {
+			s.logInAt(m)
+		}
+		return own, nil
+	}
 	l := s.current.Load()
 	if l != nil {
 		if s.stale(l) {
@@ -132,14 +145,40 @@ func (s *credentials) after(ctx context.Context, m *Member, l *login, err error,
 		return nil, explain(m, err)
 	}
 	s.at.Store(m.endpoint, now)
+	return s.loginAt(ctx, m, until)
+}
+
+// loginAt is a login at m.
+func (s *credentials) loginAt(ctx context.Context, m *Member, until time.Time) (*login, error) {
 	bound, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	r := loginRound{s: s, ctx: bound}
 	return r.login(r.authenticate(loginTry{m, time.Now()}))
 }
 
-// any is the current login, or one without a token; it does not wait.
-func (s *credentials) any() *login {
+// logInAt begins a login at m for the requests to m alone, unless the last one was lately.
+func (s *credentials) logInAt(m *Member) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.c.now()
+	if now < m.ownFrom {
+		return
+	}
+	m.ownFrom = now + m.ownPause.Next()
+	s.c.spawn(func() { // ends within probeTotal
+		own, err := s.loginAt(s.c.life, m, time.Now().Add(probeTotal))
+		if err == nil {
+			own.alone = true
+			m.own.Store(own)
+		}
+	})
+}
+
+// any is the login for a request to m, or one without a token; it does not wait.
+func (s *credentials) any(m *Member) *login {
+	if l := m.own.Load(); l != nil {
+		return l
+	}
 	if l := s.current.Load(); l != nil {
 		return l
 	}
@@ -153,7 +192,9 @@ func (s *credentials) stale(l *login) bool { return l.renewAt != 0 && s.c.now() 
 func (s *credentials) Accepted(m *Member, l *login) {
 	if m.accepted.Load() != l {
 		m.accepted.Store(l)
-		m.refused.Store(nil)
+		if !l.alone {
+			m.refused.Store(nil)
+		}
 	}
 }
 
@@ -165,6 +206,7 @@ func (s *credentials) Refused(m *Member, token string, err error) bool {
 	}
 	again, blamed := s.refused(m, token)
 	if blamed {
+		s.logInAt(m)
 		s.c.Failed(m, fmt.Errorf("it refuses a token that other members accept: %w", err))
 	}
 	return again
@@ -173,6 +215,14 @@ func (s *credentials) Refused(m *Member, token string, err error) bool {
 func (s *credentials) refused(m *Member, token string) (again, blamed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if own := m.own.Load(); own != nil && own.token == token {
+		if m.accepted.Load() == own { // until now
+			m.ownFrom = 0
+			m.ownPause.Reset()
+		}
+		m.own.Store(nil)
+		return true, false
+	}
 	l := s.current.Load()
 	if l == nil || l.token != token {
 		return true, false // there is another already, or it is being fetched
@@ -301,7 +351,7 @@ func (c *Cluster) TokenRefused(m *Member, token string, err error) bool {
 
 // TokenAccepted records that m accepted token on a stream. Txn and Do record that themselves.
 func (c *Cluster) TokenAccepted(m *Member, token string) {
-	if l := c.creds.current.Load(); l != nil && l.token == token {
+	if l := c.creds.any(m); l != c.creds.bare && l.token == token {
 		c.creds.Accepted(m, l)
 	}
 }

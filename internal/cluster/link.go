@@ -199,7 +199,7 @@ func (k *link) askTerm(l *line) {
 	}
 	k.termAt = now
 	k.c.spawn(func() { // ends within every
-		resp, err := k.c.status(k.c.life, k.m, k.c.creds.any(), now.Add(every))
+		resp, err := k.c.status(k.c.life, k.m, k.c.creds.any(k.m), now.Add(every))
 		if err != nil || resp.Leader == 0 || k.c.Check(k.m, resp.Header, 0, false) != nil {
 			return
 		}
@@ -325,7 +325,7 @@ func (k *link) move() {
 	}
 	spare.watched.Store(true)  // nobody examines a spare
 	asks := k.c.spawn(func() { // ends within probeTotal
-		ctx, cancel := context.WithTimeout(metadata.NewOutgoingContext(k.c.life, k.c.creds.any().md), probeTotal)
+		ctx, cancel := context.WithTimeout(metadata.NewOutgoingContext(k.c.life, k.c.creds.any(k.m).md), probeTotal)
 		defer cancel()
 		resp, err := pb.NewMaintenanceClient(spare.conn).Status(ctx, &pb.StatusRequest{})
 		if err != nil && !IsTokenRefusal(err) || err == nil && (resp.Leader == 0 || resp.IsLearner) {

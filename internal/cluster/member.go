@@ -17,6 +17,8 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	retry "github.com/pawl-locks/pawl/internal/backoff"
 )
 
 // Member is one endpoint with a connection of its own, and so with its own TLS server name and
@@ -37,15 +39,20 @@ type Member struct {
 	id        atomic.Uint64
 	accepted  atomic.Pointer[login] // the last token that it accepted
 	refused   atomic.Pointer[login] // the last token that it refused; nil since it accepted one
+	own       atomic.Pointer[login] // for requests to it only; nil: they carry the one of all
 	checked   atomic.Bool           // Status has answered
 	learner   atomic.Bool
 	nests     atomic.Int64           // the version, if it accepts transactions within transactions: see TakesNested; 0: it does not
 	foreign   atomic.Int32           // how often in a row another cluster answered here, at most confirmed
 	warned    atomic.Pointer[string] // the version that was last warned about
+
+	// Guarded by credentials.mu.
+	ownFrom  time.Duration // on the Cluster's clock: own is not fetched before
+	ownPause retry.Backoff // from one such fetch to the next
 }
 
 func newMember(ep endpoint, c *Cluster) (*Member, error) {
-	m := &Member{endpoint: ep}
+	m := &Member{endpoint: ep, ownPause: retry.Backoff{First: minOwnPause, Most: maxOwnPause}}
 	var err error
 	if m.conn, err = newLink(c, m); err != nil {
 		return nil, err

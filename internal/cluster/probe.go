@@ -18,7 +18,7 @@ const probeTotal = 5 * time.Second
 // If the cluster demands a token even for that, probe fetches one.
 func (c *Cluster) probe(ctx context.Context, m *Member) error {
 	until := time.Now().Add(probeTotal)
-	l := c.creds.any()
+	l := c.creds.any(m)
 	resp, err := c.status(ctx, m, l, until)
 	if IsTokenRefusal(err) && c.creds.user != "" {
 		if l, err = c.creds.after(ctx, m, l, err, until); err != nil {

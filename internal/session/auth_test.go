@@ -186,7 +186,7 @@ func refusing(c *etcdfake.Cluster, m *etcdfake.Member) {
 }
 
 // Rule N3 with authentication on: no single member can end a session while tokens end beside it, and one that
-// refuses every token makes nobody log in again and again.
+// refuses every token makes nobody log in again and again; it is logged in at itself, seldom.
 func TestSessionSurvivesAnyFaultOfAnyOneMemberOfThreeWithAuthenticationOn(t *testing.T) {
 	faults := append(slices.Clone(oneMembersFaults), fault{"refuses every token", refusing},
 		fault{"never answers Authenticate", func(c *etcdfake.Cluster, m *etcdfake.Member) {
@@ -204,7 +204,7 @@ func TestSessionSurvivesAnyFaultOfAnyOneMemberOfThreeWithAuthenticationOn(t *tes
 						sleep(5 * ttl * time.Second)
 						require.NoError(t, s.Err(), "member %d", i)
 						logins := r.Counts().Received["Authenticate"] - before
-						assert.LessOrEqual(t, logins, 3, "member %d", i)
+						assert.LessOrEqual(t, logins, 5, "member %d", i) // one for all, and few at that member
 						r.ForgetTokens()
 						sleep(5 * ttl * time.Second)
 						require.NoError(t, s.Err(), "member %d, tokens ended", i)
@@ -234,7 +234,7 @@ func TestAMemberThatRefusesEveryTokenIsBlamedItself(t *testing.T) {
 			}
 		}
 		assert.Greater(t, blamed, 30)
-		assert.Equal(t, before, r.Counts().Received["Authenticate"], "nobody logs in again and again")
+		assert.LessOrEqual(t, r.Counts().Received["Authenticate"], before+4, "logins: few at that member")
 		require.NoError(t, s.Err())
 	})
 }
