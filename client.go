@@ -29,6 +29,7 @@ type Client struct {
 	kv      *kv.Client
 
 	deferral session.Deferral // defers the revocation of ended sessions' leases
+	layouts  session.Layouts
 
 	own chan struct{} // holds one element: the right to replace session
 	// session is the client's own session; guarded by own.
@@ -267,7 +268,7 @@ var errClosed = fmt.Errorf("client: %w", lease.ErrClosed)
 func (c *Client) host() session.Host {
 	return session.Host{
 		Cluster: c.cluster, Together: c.writes, Watches: c.watches, Cleanup: c.cleanup,
-		Deferral: &c.deferral, Namespace: c.cfg.Namespace, Floor: c.cfg.TokenFloor,
+		Deferral: &c.deferral, Layouts: &c.layouts, Namespace: c.cfg.Namespace, Floor: c.cfg.TokenFloor,
 	}
 }
 

@@ -109,6 +109,16 @@ func ParsePeerKey(key string) (lease int64, ok bool) {
 	return parseLease(name)
 }
 
+// Has reports whether key is a queue key of this queue. In etcd's layout clientv3's are too.
+func (q Queue) Has(key string) bool {
+	if _, ok := q.Parse(key); ok {
+		return true
+	}
+	name, ok := strings.CutPrefix(key, q.Prefix)
+	_, peer := parseLease(name)
+	return ok && peer && q.EtcdLayout
+}
+
 // LeaseRange is the range of all exclusive keys that the lease of own, an exclusive key, ever
 // had in own's queue.
 func LeaseRange(own []byte) (from, to []byte) {

@@ -27,6 +27,7 @@ func (a *Acquisition) enter(ctx context.Context, r Request) error {
 		}
 		if a.own().Create != 0 {
 			a.notifyEnqueued()
+			a.checkLayouts()
 			return nil
 		}
 		if err := a.pause(ctx, wait.Next()); err != nil {

@@ -179,6 +179,13 @@ var scenarios = map[string]func(w *fixture){
 		w.f.Inject(isRelease.rule(etcdfake.Rule{Times: 1, Lose: true, Err: errForbidden}))
 		w.release(c)
 	},
+	"a name in both layouts": func(w *fixture) {
+		w.f.Put("a/b/1-1", "", 0)
+		w.set = []string{"a/b"}
+		c := w.hold(w.sessionWith(pawl.Config{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}))
+		synctest.Wait()
+		w.release(c)
+	},
 	"a lock that waits for a candidate": func(w *fixture) {
 		const candidate = "name/1-1"
 		w.f.Put(candidate, "0", 0)

@@ -25,6 +25,7 @@ type Host struct {
 	Watches   *watcher.Hub
 	Cleanup   *cleanup.Group
 	Deferral  *Deferral     // of all of the client's sessions; nil: there is none
+	Layouts   *Layouts      // of all of the client's sessions; nil if layouts are not compared
 	Namespace string        // the prefix of the session key
 	Floor     fencing.Token // only tokens above it are returned
 }
