@@ -238,6 +238,9 @@ func (c *contest) lose(f forced, compacted bool, how int) {
 		assert.Fail(w.t, "not noticed", "%v", want)
 	}
 	err := f.term.Err()
+	if want == lease.ErrRevoked && errors.Is(err, elect.ErrKeyDeleted) {
+		want = elect.ErrKeyDeleted // the key went with its lease, and its watch may say so first
+	}
 	assert.ErrorIs(w.t, err, want)
 	if want != elect.ErrResigned {
 		assert.ErrorIs(w.t, err, elect.ErrLost)
