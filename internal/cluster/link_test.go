@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 
 	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
@@ -95,6 +97,89 @@ func TestAWriteOnAMuteConnectionThatMayHaveArrivedIsUnknown(t *testing.T) {
 		assert.Less(t, time.Since(start), time.Second)
 		_, err = c.Txn(t.Context(), Request{Op: "txn"}, writing())
 		require.NoError(t, err)
+	})
+}
+
+// A try that is given up because another member answers may have been applied.
+func TestATryThatIsGivenUpForAnotherMemberIsUnknown(t *testing.T) {
+	linked(t, 3, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
+		fake.Member(1).BlackHole() // new connections are mute too
+		_, err := c.Txn(t.Context(), Request{Op: "txn", On: member(t, c, fake.Member(1).Endpoint())}, writing())
+		require.ErrorIs(t, err, ErrUnknown)
+		require.ErrorContains(t, err, status.Convert(errMute).Message())
+	})
+}
+
+func TestAnExaminationAsksTheMemberAndTwoOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := etcdfake.New(etcdfake.Options{Members: 5})
+		t.Cleanup(fake.Close)
+		var mu sync.Mutex
+		asked := map[string]int{}
+		c, err := Dial(t.Context(), Config{Endpoints: fake.Endpoints(), DialOptions: []grpc.DialOption{
+			fake.DialOption(),
+			grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+				if method == healthpb.Health_Check_FullMethodName {
+					mu.Lock()
+					asked[cc.Target()]++
+					mu.Unlock()
+				}
+				return invoke(ctx, method, req, reply, cc, opts...)
+			}),
+		}})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		synctest.Wait()
+		mu.Lock()
+		clear(asked)
+		mu.Unlock()
+		mute := member(t, c, fake.Member(0).Endpoint())
+		mute.conn.spareAt = time.Now().Add(time.Hour) // whose health call is another
+		fake.Member(0).BlackHole()
+		_, err = c.Txn(t.Context(), Request{Op: "txn", On: mute}, writing())
+		require.ErrorIs(t, err, ErrUnknown)
+		mu.Lock()
+		defer mu.Unlock()
+		assert.Len(t, asked, 3)
+		for who, times := range asked {
+			assert.Equal(t, 1, times, who)
+		}
+		assert.Contains(t, asked, mute.conn.line.Load().conn.Target())
+	})
+}
+
+// A member that was only slow, and a spare that it answers at the same time.
+func TestAConnectionThatIsHeardAgainStays(t *testing.T) {
+	linked(t, 1, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, dials *atomic.Int64) {
+		old, before := c.list()[0].conn.line.Load(), dials.Load()
+		fake.Member(0).BlackHole()
+		time.AfterFunc(5*patience, fake.Member(0).Heal)
+		_, err := c.Txn(t.Context(), Request{Op: "txn"}, writing())
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		assert.Same(t, old, c.list()[0].conn.line.Load())
+		assert.Equal(t, before+1, dials.Load(), "one spare")
+	})
+}
+
+func TestConnectionsAreReplacedTwoToThirtySecondsApart(t *testing.T) {
+	linked(t, 1, func(t *testing.T, _ *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
+		k := c.list()[0].conn
+		replace := func(times int) (gaps []time.Duration) {
+			for last := time.Now(); len(gaps) < times; last = time.Now() {
+				for !k.mayOpen() {
+					time.Sleep(time.Second)
+				}
+				spare, err := k.newLine()
+				require.NoError(t, err)
+				k.swap(k.line.Load(), spare, "as if it were mute")
+				gaps = append(gaps, time.Since(last)/time.Second)
+			}
+			return gaps
+		}
+		require.Equal(t, []time.Duration{0, 2, 4, 8, 16, 30, 30}, replace(7))
+		time.Sleep(3 * maxSwap) // all is well meanwhile
+		require.Equal(t, []time.Duration{0, 2, 4}, replace(3))
 	})
 }
 
