@@ -2,6 +2,11 @@ package cluster
 
 import (
 	"crypto/tls"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -39,4 +44,30 @@ func TestEveryEndpointIsCheckedAgainstItsOwnName(t *testing.T) {
 	_, err := Dial(t.Context(), cfg)
 	require.ErrorContains(t, err, "one.test:2379: TLS failed")
 	assert.ErrorContains(t, err, "two.test")
+}
+
+// Sockets as etcd writes them are connected to, with TLS where the scheme says so.
+func TestUnixSocketsServe(t *testing.T) {
+	authority := pki.New(t)
+	secure := grpc.Creds(tlscreds.NewTLS(&tls.Config{Certificates: []tls.Certificate{authority.Pair("localhost")}}))
+	dir, err := os.MkdirTemp("", "") // the path of a socket has at most 107 bytes
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	for i, scheme := range []string{"unix:", "unix://", "unixs:", "unixs://"} {
+		t.Run(scheme, func(t *testing.T) {
+			ss, path := newStubs(t, 0), filepath.Join(dir, strconv.Itoa(i))
+			cfg := Config{Endpoints: []string{scheme + path}}
+			var server []grpc.ServerOption
+			if strings.HasPrefix(scheme, "unixs") {
+				server, cfg.TLS = append(server, secure), authority.Client("")
+			}
+			l, err := net.Listen("unix", path)
+			require.NoError(t, err)
+			served, s := make(chan struct{}), ss.add("m0:2379", 1, server...)
+			go func() { defer close(served); _ = s.server.Serve(l) }() // ends with Stop
+			t.Cleanup(func() { s.server.Stop(); <-served })
+			_, err = ss.connect(cfg).Txn(t.Context(), Request{Op: "txn"}, writing())
+			require.NoError(t, err)
+		})
+	}
 }
