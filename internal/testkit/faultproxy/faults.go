@@ -22,6 +22,16 @@ func (p *Proxy) HoldRequests() { p.up.hold(true) }
 // HoldAnswers forwards nothing to the clients; what they say still arrives.
 func (p *Proxy) HoldAnswers() { p.down.hold(true) }
 
+// Swallow makes all connections take what either side sends and forward nothing more of it, until
+// they end. New ones are served.
+func (p *Proxy) Swallow() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		c.swallows.Store(true)
+	}
+}
+
 // Reset ends all connections with a RST; new ones are accepted.
 func (p *Proxy) Reset() { p.cutAll(true) }
 

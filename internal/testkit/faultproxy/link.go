@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -67,8 +68,9 @@ func (g *gate) pass(at time.Time, cut <-chan struct{}, a *alarm) bool {
 
 // link is one client's connection and, once it is made, that to the server.
 type link struct {
-	client net.Conn
-	done   chan struct{} // closed when it is cut
+	client   net.Conn
+	done     chan struct{} // closed when it is cut
+	swallows atomic.Bool
 
 	mu     sync.Mutex
 	server net.Conn
@@ -137,6 +139,9 @@ func (c *link) forward(from, to net.Conn, g *gate) {
 	for ch := range chunks {
 		if !g.pass(ch.at, c.done, &a) {
 			return
+		}
+		if c.swallows.Load() {
+			continue
 		}
 		if len(ch.data) == 0 {
 			_ = to.(interface{ CloseWrite() error }).CloseWrite()

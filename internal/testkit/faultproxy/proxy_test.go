@@ -132,6 +132,16 @@ func TestBlackHoleKeepsConnectionsAndBytes(t *testing.T) {
 	assert.NoError(t, hear(t, young, "b", lane.Hang))
 }
 
+func TestSwallowedConnectionsStaySoAndNewOnesAreServed(t *testing.T) {
+	p := Start(t, echo(t))
+	old := dial(t, p)
+	require.NoError(t, say(t, old, "a", lane.Hang))
+	p.Swallow()
+	assert.NoError(t, say(t, dial(t, p), "b", lane.Hang))
+	p.Heal()
+	assert.Error(t, say(t, old, "c", wait))
+}
+
 func TestHoldingOneWayLetsTheOtherThrough(t *testing.T) {
 	addr, heard := echoing(t)
 	p := Start(t, addr)
