@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -11,6 +13,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	etcdpb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/state"
 )
 
 // noSpace raises the alarm, until disarm is called.
@@ -60,13 +65,58 @@ func TestPawldServesOnWhileEtcdIsOutOfSpace(t *testing.T) {
 	assert.Equal(t, held["token"], all[0]["token"])
 }
 
+// stateIn is what the directory, which no process has, leaves to the next one.
+func stateIn(t *testing.T, dir string) locks.Saved {
+	t.Helper()
+	d, err := state.Open(dir)
+	require.NoError(t, err)
+	defer d.Close()
+	left, ok, err := d.Read()
+	require.NoError(t, err)
+	require.True(t, ok)
+	return left
+}
+
+// A pawld that cannot remove what it has taken over serves nobody: its successor would know nothing of what it holds.
+func TestAPawldWhoseStateStaysServesNobody(t *testing.T) {
+	t.Parallel()
+	etcd := ofOwn(t)
+	dir := filepath.Join(t.TempDir(), "state")
+	file := filepath.Join(dir, "state.json")
+	args := []string{"--endpoints", etcd.Addr(), "--socket", socketPath(t), "--state-dir", dir, "--health", "127.0.0.1:0"}
+	p := start(t, etcd, "", "--state-dir", dir)
+	p.hold(1, 1, "n")
+	p.signal(syscall.SIGTERM)
+	require.Equal(t, 0, p.wait())
+	disarm := noSpace(t, etcd)
+	next := begin(t, args...)
+	eventually(t, func() bool { // it has read it, and waits for space
+		var s locks.Saved
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(text, &s))
+		return s.Handle == s.Claimed().Handle
+	}, "claimed")
+	require.NoError(t, os.Rename(file, file+".kept"))
+	require.NoError(t, os.MkdirAll(filepath.Join(file, "x"), 0o700)) // which is no file to remove
+	disarm()
+	require.Equal(t, exitFailed, next.wait())
+	assert.Contains(t, next.said(), "took over")
+	assert.NotContains(t, next.said(), "serving")
+	require.NoError(t, os.RemoveAll(file))
+	require.NoError(t, os.Rename(file+".kept", file))
+	last := start(t, etcd, "", "--state-dir", dir)
+	assert.Equal(t, "HELD", last.locks(1)[0]["state"])
+}
+
 // A second signal ends the waiting. A successor that is ended while it tries to take over leaves everything to
 // the next one, which is alive meanwhile, and ready when it has.
 func TestASuccessorIsAliveAndNotReadyWhileItTakesOver(t *testing.T) {
 	t.Parallel()
 	etcd := ofOwn(t)
 	socket := socketPath(t)
-	args := []string{"--endpoints", etcd.Addr(), "--socket", socket, "--state-dir", filepath.Join(t.TempDir(), "state"), "--health", "127.0.0.1:0", "--max-ttl", "150s"}
+	dir := filepath.Join(t.TempDir(), "state")
+	args := []string{"--endpoints", etcd.Addr(), "--socket", socket, "--state-dir", dir, "--health", "127.0.0.1:0", "--max-ttl", "150s"}
 	p := begin(t, args...)
 	p.socket, p.http = socket, unixClient(socket)
 	p.waitFor(socket)
@@ -86,6 +136,8 @@ func TestASuccessorIsAliveAndNotReadyWhileItTakesOver(t *testing.T) {
 		next.signal(sig)
 		require.Equal(t, 0, next.wait())
 		assert.Contains(t, next.said(), "left to the next pawld")
+		left := stateIn(t, dir)
+		assert.Equal(t, left, left.Claimed(), "what is left can be taken over also if a request of this one's is applied later")
 	}
 
 	next := begin(t, args...)

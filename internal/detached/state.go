@@ -27,6 +27,7 @@ type State struct {
 	Forfeit     []int64       // the numbers of those entries whose removal is no release
 	Kept        []Kept        // the entries whose keys have to stay for now, in order
 	At          time.Time     // when Kept was written, by the wall clock, to the millisecond; zero: there is no Kept
+	Claim       string        // the nonce of who takes it over, if that was decided before: see session.Claim
 }
 
 // Kept is an entry whose keys have to stay for a time, also once it is released.
@@ -53,6 +54,7 @@ type form struct {
 	Forfeit   []int64  `json:"forfeit,omitempty"`
 	Kept      []kept   `json:"kept,omitempty"`
 	At        int64    `json:"at,omitempty"` // Unix milliseconds
+	Claim     string   `json:"claim,omitempty"`
 }
 
 type kept struct {
@@ -66,7 +68,7 @@ const prefix = "pawl1."
 // Text writes s. Equal states have equal texts.
 func (s State) Text() string {
 	f := form{
-		Lease: s.Lease, Cluster: s.Cluster, Seconds: int64(s.TTL / time.Second), Key: []byte(s.Key), Create: s.Create, Mod: s.Mod, Next: s.Next, Forfeit: s.Forfeit,
+		Lease: s.Lease, Cluster: s.Cluster, Seconds: int64(s.TTL / time.Second), Key: []byte(s.Key), Create: s.Create, Mod: s.Mod, Next: s.Next, Forfeit: s.Forfeit, Claim: s.Claim,
 	}
 	for _, k := range s.Kept {
 		f.Kept, f.At = append(f.Kept, kept{k.N, k.Left.Milliseconds()}), s.At.UnixMilli()
@@ -108,7 +110,7 @@ func (f form) state() (State, error) {
 	}
 	s := State{
 		Lease: f.Lease, Cluster: f.Cluster, TTL: time.Duration(f.Seconds) * time.Second,
-		Key: string(f.Key), Create: f.Create, Mod: f.Mod, Next: f.Next,
+		Key: string(f.Key), Create: f.Create, Mod: f.Mod, Next: f.Next, Claim: f.Claim,
 	}
 	for _, key := range f.Unsettled {
 		if len(key) == 0 {

@@ -28,6 +28,17 @@ func SessionValue(id Identity, nonce string) []byte {
 	}{id, nonce})
 }
 
+// SessionNonce reads the nonce in a value that SessionValue wrote; "" if there is none.
+func SessionNonce(value []byte) string {
+	var v struct {
+		Nonce string `json:"nonce"`
+	}
+	if json.Unmarshal(value, &v) != nil {
+		return ""
+	}
+	return v.Nonce
+}
+
 // ParseIdentity reads the identity in a value that Value, SessionValue, Lock or EtcdLock wrote,
 // with or without a handoff. It leaves out what it cannot read.
 func ParseIdentity(value []byte) (id Identity) {

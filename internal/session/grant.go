@@ -112,7 +112,7 @@ func (s *Session) adopt(id int64, sent clock.Instant, granted time.Duration) {
 // writeKey puts the session key. It may be sent again: only one copy can find the key absent,
 // and the nonce shows whose copy it was.
 func (s *Session) writeKey(ctx context.Context) error {
-	value := s.keyValue()
+	value := s.keyValue(rand.Text())
 	resp, err := s.host.Cluster.Txn(ctx, cluster.Request{Op: "put session key", Repeat: cluster.Always}, &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.CreateIs(s.key, 0)},
 		Success: []*pb.RequestOp{txn.Put(s.key, value, s.id), txn.Get(s.key)},
@@ -135,11 +135,11 @@ func (s *Session) wroteKey(kv *mvccpb.KeyValue) {
 	s.same = txn.ModIs(s.key, s.mod)
 }
 
-// keyValue is a new value for the session key: the owner, and a nonce.
-func (s *Session) keyValue() []byte {
+// keyValue is a new value for the session key: the owner, and the nonce.
+func (s *Session) keyValue(nonce string) []byte {
 	id := identity(s.owner)
 	id.Since = time.Now().UTC()
-	return keys.SessionValue(id, rand.Text())
+	return keys.SessionValue(id, nonce)
 }
 
 // identity describes this process as the holder named in a key's value.

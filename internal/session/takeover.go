@@ -1,7 +1,9 @@
 package session
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -49,6 +51,18 @@ func resume(ctx context.Context, host Host, opts lease.Options) (*Session, error
 	return s, nil
 }
 
+// Claim decides on the nonce with which h is taken over. Whoever has what it returns, in whatever process, continues
+// one takeover: where one of them has rewritten the session key, the next recognizes that. So only one at a time may
+// have it, it is to be kept before it is used, and it must be given up before the session begins anything of its own.
+func Claim(h lease.Handle) lease.Handle {
+	state, err := stateOf(h)
+	if err != nil || state.Claim != "" {
+		return h // no session's, or claimed before
+	}
+	state.Claim = rand.Text()
+	return handleOf(state)
+}
+
 // takeOver makes s, which has the Handle's lease, the session described by h.
 func (s *Session) takeOver(ctx context.Context, of lease.Handle, h detached.State) (err error) {
 	t, err := takeovers.begin(ctx, of, h.TTL)
@@ -58,10 +72,10 @@ func (s *Session) takeOver(ctx context.Context, of lease.Handle, h detached.Stat
 	defer func() {
 		takeovers.end(of, t, err == nil || errors.Is(err, lease.ErrTakenOver) || errors.Is(err, lease.ErrRevoked))
 	}()
-	if t.value == nil {
-		t.value = s.keyValue()
+	if t.nonce == "" {
+		t.nonce = cmp.Or(h.Claim, rand.Text())
 	}
-	if err := s.takeKey(ctx, h, t.value); err != nil {
+	if err := s.takeKey(ctx, h, t.nonce); err != nil {
 		return err
 	}
 	if err := s.firstRenewal(ctx); err != nil {
@@ -118,9 +132,10 @@ func (s *Session) awaitRemoval(ctx context.Context, open []*removal) {
 	}
 }
 
-// takeKey rewrites the session key with a new nonce. It may be sent again: the comparison lets
+// takeKey rewrites the session key with the nonce. It may be sent again: the comparison lets
 // one copy succeed, and the nonce shows whose copy it was.
-func (s *Session) takeKey(ctx context.Context, h detached.State, value []byte) error {
+func (s *Session) takeKey(ctx context.Context, h detached.State, nonce string) error {
+	value := s.keyValue(nonce)
 	resp, err := s.host.Cluster.Txn(ctx, cluster.Request{Op: "take over session", Repeat: cluster.Always}, &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.CreateIs(s.key, h.Create), txn.ModIs(s.key, h.Mod)},
 		Success: []*pb.RequestOp{txn.Put(s.key, value, s.id), txn.Get(s.key)},
@@ -136,7 +151,7 @@ func (s *Session) takeKey(ctx context.Context, h detached.State, value []byte) e
 	switch {
 	case kv == nil:
 		return because(lease.ErrRevoked, "session key %q is not there", s.key)
-	case string(kv.Value) != string(value):
+	case keys.SessionNonce(kv.Value) != nonce:
 		return fmt.Errorf("%w: session key %q is at revision %d, the handle knows %d", lease.ErrTakenOver, s.key, kv.ModRevision, h.Mod)
 	}
 	s.wroteKey(kv)
@@ -149,7 +164,7 @@ func (s *Session) takeKey(ctx context.Context, h detached.State, value []byte) e
 func (s *Session) Rehearse(ctx context.Context) error {
 	_, err := s.host.Cluster.Txn(ctx, cluster.Request{Op: "rehearse a takeover", Repeat: cluster.Always}, &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.CreateIs(s.key, -1)},
-		Success: []*pb.RequestOp{txn.Put(s.key, s.keyValue(), s.id)},
+		Success: []*pb.RequestOp{txn.Put(s.key, s.keyValue(rand.Text()), s.id)},
 	})
 	return err
 }

@@ -551,6 +551,52 @@ func TestATakeoverThatFailedCanBeTriedAgainInTheSameProcess(t *testing.T) {
 	}
 }
 
+// N6: a process ends in the middle of a takeover, before its request is applied or after. Whoever has the Handle with
+// its claim goes on with it; who has the Handle alone, or with another claim, is refused.
+func TestAClaimedTakeoverIsContinuedByAnotherProcess(t *testing.T) {
+	for name, rule := range map[string]etcdfake.Rule{
+		"it never arrives":              {Op: "take over session", Lose: true},
+		"it is not answered":            {Op: "take over session", Hang: true},
+		"it is applied before the next": {Op: "take over session", Late: time.Second},
+		"it is applied after the next":  {Op: "take over session", Late: 5 * time.Second},
+		"its renewal is not answered":   {Method: "LeaseKeepAlive", Hang: true},
+		"it is taken over":              {Op: "none"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+				defer func() { takeovers = takeoverTable{} }()
+				alone := r.session(lease.Options{TTL: 60 * time.Second}).Detach()
+				held := r.Put("held", "", leftBy(alone).Lease)
+				h, other := Claim(alone), Claim(alone)
+				require.NotEqual(t, h, other)
+				require.Equal(t, h, Claim(h))
+				r.Inject(rule)
+				ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+				defer cancel()
+				if s, err := Grant(ctx, r.successor(), lease.Options{Resume: h}); err == nil {
+					s.Detach()
+				} else {
+					require.ErrorIs(t, err, context.DeadlineExceeded)
+				}
+				r.LiftAll()
+				takeovers = takeoverTable{} // another process knows of none
+
+				next := sessionOn(t, r.successor(), lease.Options{Resume: h})
+				for _, h := range []lease.Handle{alone, other} {
+					_, err := Grant(context.Background(), r.successor(), lease.Options{Resume: h})
+					require.ErrorIs(t, err, lease.ErrTakenOver)
+				}
+				sleep(2 * time.Minute)
+				require.NoError(t, next.Err())
+				assert.Equal(t, held, r.Get("held").CreateRevision)
+				again := sessionOn(t, r.successor(), lease.Options{Resume: next.Detach()})
+				require.NoError(t, again.Err())
+			})
+		})
+	}
+	assert.Equal(t, lease.Handle{}, Claim(lease.Handle{}))
+}
+
 // If two takeovers use one Handle at once one of them succeeds, whatever is lost.
 func TestOfTwoTakeoversAtOnceOneSucceeds(t *testing.T) {
 	for name, rule := range lossesOf(codes.Unavailable) {

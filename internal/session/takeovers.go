@@ -13,7 +13,7 @@ import (
 
 // takeovers are the takeovers that this process has begun and not finished. One whose answer
 // was lost, or that failed later, may have rewritten the session key: the next try with its
-// Handle writes the same value, and so recognizes its own write.
+// Handle writes the same nonce, and so recognizes its own write.
 var takeovers takeoverTable
 
 // A takeoverTable holds takeovers by their Handles. The zero value is ready.
@@ -24,7 +24,7 @@ type takeoverTable struct {
 
 // A takeover is the use of one Handle. One call at a time tries it.
 type takeover struct {
-	value []byte // the new value of the session key; set by the caller that tries
+	nonce string // of the new value of the session key; set by the caller that tries
 	ttl   time.Duration
 
 	// Guarded by the table's mutex.

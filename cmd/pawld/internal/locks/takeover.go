@@ -22,8 +22,8 @@ import (
 
 // Resume takes over what a predecessor saved: first its session at etcd, which is then renewed,
 // and then each lock. What cannot be taken over is lost, and its client learns that. It is
-// called before any other method. An error says why nothing was taken over. If ctx ends first, that is an
-// Interrupted.
+// called before any other method. An error says why nothing was taken over. If ctx ends first, that is ErrInterrupted:
+// when this process has ended, another can take all of it over with saved, if that is claimed.
 func (s *Service) Resume(ctx context.Context, saved Saved) (taken int, err error) {
 	host, err := inside.HostOf(s.client)
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *Service) Resume(ctx context.Context, saved Saved) (taken int, err error
 	}
 	wg.Wait()
 	if ctx.Err() != nil {
-		return 0, s.interrupted(own, saved)
+		return 0, ErrInterrupted
 	}
 	s.mu.Lock()
 	defer s.unlock()
@@ -96,27 +96,15 @@ func (s *Service) Resume(ctx context.Context, saved Saved) (taken int, err error
 	return taken, err
 }
 
-// An Interrupted is the error of a takeover that its context ended.
-type Interrupted struct {
-	Left Saved // what is left to the next one
-	Own  bool  // pawld had a session from the Handle, which therefore is another now
+// ErrInterrupted is the error of a takeover that its context ended.
+var ErrInterrupted = errors.New("the takeover was interrupted")
+
+// Claimed is what a process writes down in place of s before it takes it over, so that the next one can go on with the
+// takeover if the process ends meanwhile. It has to be given up before the process serves.
+func (s Saved) Claimed() Saved {
+	s.Handle = session.Claim(s.Handle)
+	return s
 }
-
-// Error implements error.
-func (*Interrupted) Error() string { return "the takeover was interrupted" }
-
-// interrupted leaves to the next one all that the predecessor left.
-func (s *Service) interrupted(own *pawl.Session, saved Saved) error {
-	if own == nil {
-		return &Interrupted{Left: saved}
-	}
-	saved.Handle = inside.SessionOf(own).DetachKeeping(func() map[string]bool { return s.keptFor(saved.Sessions) })
-	return &Interrupted{saved, true}
-}
-
-// interruptedWait is how long a try to take the session over may go on after the end of its context: until it
-// is answered, nobody knows whether the Handle works still.
-const interruptedWait = 3 * time.Second
 
 // takeOver makes pawld's session from a Handle. It tries for as long as the lease may last. If
 // a lock is incomplete, nothing is taken over: its keys would stay in their queues for as long
@@ -133,9 +121,8 @@ func (s *Service) takeOver(ctx context.Context, saved Saved) (*pawl.Session, err
 			}
 		}
 	}
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.TTL())
+	within, cancel := context.WithTimeout(ctx, s.cfg.TTL())
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(interruptedWait, cancel) })()
 	for pause := newPause(); ; {
 		own, err := s.client.NewSession(within, lease.Options{Resume: h, Owner: s.cfg.Owner})
 		if err == nil {
@@ -144,10 +131,10 @@ func (s *Service) takeOver(ctx context.Context, saved Saved) (*pawl.Session, err
 			s.own <- struct{}{}
 			return own, nil
 		}
-		if errors.Is(err, lease.ErrTakenOver) || errors.Is(err, lease.ErrRevoked) || ctx.Err() != nil || within.Err() != nil {
+		if errors.Is(err, lease.ErrTakenOver) || errors.Is(err, lease.ErrRevoked) || within.Err() != nil {
 			return nil, fmt.Errorf("take over the predecessor's session: %w", err)
 		}
-		pause.Sleep(ctx)
+		pause.Sleep(within)
 	}
 }
 

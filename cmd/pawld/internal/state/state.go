@@ -84,11 +84,21 @@ func (d *Dir) Write(s locks.Saved) error {
 // ErrUnusable: the file is not what this pawld can take over from.
 var ErrUnusable = errors.New("it cannot be used")
 
-// Discard removes the file, whatever it holds.
-func (d *Dir) Discard() error { return os.Remove(d.file()) }
+// Discard removes the file, whatever it holds, so that it does not come back with the machine's power either.
+func (d *Dir) Discard() error {
+	if err := os.Remove(d.file()); err != nil {
+		return err
+	}
+	f, err := os.Open(d.path)
+	if err != nil {
+		return err
+	}
+	_ = f.Sync() // there are file systems that cannot
+	return f.Close()
+}
 
 // Read reads the file; false: there is none. It stays until Discard, so that who is ended before the takeover
-// leaves it to the next one. A second use of its Handle is refused by etcd.
+// leaves it to the next one.
 func (d *Dir) Read() (s locks.Saved, ok bool, err error) {
 	info, err := os.Stat(d.file())
 	if errors.Is(err, fs.ErrNotExist) {
