@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,7 +29,10 @@ import (
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}
+	once   *sync.Once // for closed
 }
+
+func newPipes() pipes { return pipes{make(chan net.Conn), make(chan struct{}), new(sync.Once)} }
 
 func (p pipes) Accept() (net.Conn, error) {
 	select {
@@ -38,7 +42,7 @@ func (p pipes) Accept() (net.Conn, error) {
 		return nil, net.ErrClosed
 	}
 }
-func (p pipes) Close() error { return nil }
+func (p pipes) Close() error { p.once.Do(func() { close(p.closed) }); return nil }
 func (pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
 
 const bearer = "0123456789abcdef0123"
@@ -60,12 +64,12 @@ func servedTo(t *testing.T, rules *policy.Policy, calls int, maxTTL time.Duratio
 	t.Cleanup(func() { _ = service.Close(t.Context()) })
 	limit = peer.NewLimit("calls under way", calls)
 	api := &handlers.Server{Locks: service, Client: client, Policy: rules, Logger: log, Calls: limit, Upkeep: upkeepOf(rules)}
-	l := pipes{make(chan net.Conn), make(chan struct{})}
+	l := newPipes()
 	d := &daemon{options: options{maxTTL: maxTTL}, log: log}
 	server := d.server(listener{Listener: l, peers: &peer.Listener{Kind: peer.Token, Token: peer.HashOf(bearer), Hosts: func(string) bool { return true }}}, api.Handler())
 	done := make(chan struct{})
 	go func() { _ = server.Serve(l); close(done) }() // ends with l
-	t.Cleanup(func() { close(l.closed); <-done; _ = server.Close() })
+	t.Cleanup(func() { _ = l.Close(); <-done; _ = server.Close() })
 	return func() net.Conn {
 		ours, theirs := net.Pipe()
 		l.conns <- theirs

@@ -107,6 +107,7 @@ func (d *daemon) stop(detach bool, hurry context.Context) error {
 	if detach {
 		d.awaitSpace(hurry)
 		d.service.AwaitBeliefs(hurry)
+		d.service.AwaitRenewals(hurry)
 	}
 	d.service.Drain()
 	d.shut(hurry)

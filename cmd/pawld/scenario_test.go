@@ -301,6 +301,9 @@ type thin struct {
 	locks map[string]*thinLock
 	asked map[string]bool // being acquired, by request
 	still bool            // stopped: it renews nothing
+
+	// for how long a Renew is parked, of what is left of the shortest belief; nil: it is not
+	parks func(left time.Duration, answered bool) time.Duration
 }
 
 // newID is 16 random bytes.
@@ -329,6 +332,7 @@ func (c *thin) of(ttl time.Duration) *thin {
 }
 
 func (c *thin) renew() {
+	var err error
 	for tick := time.NewTicker(300 * time.Millisecond); ; {
 		select {
 		case <-tick.C:
@@ -343,13 +347,28 @@ func (c *thin) renew() {
 			continue
 		}
 		sent := clock.Now()
-		got, err := c.call("Renew", object{"session": c.session})
+		var got object
+		got, err = c.call("Renew", object{"session": c.session, "waitMs": c.park(err == nil).Milliseconds()})
 		if err == nil {
 			for _, id := range c.believe(sent, got) {
 				_, _ = c.call("Release", object{"session": c.session, "requestIds": []string{id}})
 			}
 		}
 	}
+}
+
+// park is for how long the next Renew is to be parked, after one that was answered or failed.
+func (c *thin) park(answered bool) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.parks == nil {
+		return 0
+	}
+	left := c.ttl
+	for _, l := range c.locks {
+		left = min(left, max(l.until.Sub(clock.Now()), 0))
+	}
+	return c.parks(left, answered)
 }
 
 // believe takes an answer in: what it lists as held, from the sending of its request. nobodys

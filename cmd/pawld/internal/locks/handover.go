@@ -76,6 +76,40 @@ func (s *Service) AwaitBeliefs(ctx context.Context) {
 	}
 }
 
+// RenewalsWait is how long AwaitRenewals waits for a client: more than a round trip.
+const RenewalsWait = time.Second
+
+// AwaitRenewals has each client whose Renew is parked renew once more, so that its belief counts from now, and not
+// from when that Renew came: it outlives a longer restart. It is called before Drain.
+func (s *Service) AwaitRenewals(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, RenewalsWait)
+	defer cancel()
+	s.mu.Lock()
+	s.leaving, s.awaited = clock.Now(), make(map[string]bool)
+	for _, session := range s.table.Parking() {
+		s.awaited[session] = true
+		s.wake(session)
+	}
+	none := len(s.awaited) == 0
+	s.unlock()
+	if none {
+		return
+	}
+	select {
+	case <-s.renewed:
+	case <-ctx.Done():
+	}
+}
+
+// comes notes a Renew that is answered; s.mu is held.
+func (s *Service) comes(r Request) {
+	if s.awaited[r.Session] && !r.Arrival.Before(s.leaving) {
+		if delete(s.awaited, r.Session); len(s.awaited) == 0 {
+			close(s.renewed)
+		}
+	}
+}
+
 // spaceProbe is the pause between two probes whether etcd has space again.
 const spaceProbe = 500 * time.Millisecond
 

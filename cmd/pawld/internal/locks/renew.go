@@ -45,6 +45,10 @@ func (s *Service) renew(ctx context.Context, r Request, settled []string) ([]Loc
 	}
 	ttl := s.table.TTL(r.Session)
 	patience := s.table.Patience(r.Session, r.Arrival, ttl)
+	s.table.Parks(r.Session, r.Wait > 0)
+	if s.awaited[r.Session] {
+		patience = 0
+	}
 	all := s.table.All(r.Session, r.Arrival, clock.Now())
 	shortest := table.Shortest(all, ttl)
 	all, err := s.parked(ctx, r, min(max(shortest/2, leastPark), patience), all)
@@ -59,6 +63,7 @@ func (s *Service) renew(ctx context.Context, r Request, settled []string) ([]Loc
 	}
 	if ctx.Err() == nil { // otherwise nobody hears it
 		s.table.Answered(r.Arrival, all...)
+		s.comes(r)
 	}
 	locks := make([]Lock, 0, len(all))
 	for _, l := range all {

@@ -47,6 +47,10 @@ type Service struct {
 
 	probes chan probe // holds the last probe of etcd, except while one is under way
 
+	leaving clock.Instant   // when AwaitRenewals was called
+	awaited map[string]bool // the sessions that it waits for
+	renewed chan struct{}   // closed when there is none any more
+
 	poked    chan struct{}
 	serving  context.Context // ends when no new promise is made
 	draining <-chan struct{} // closed then
@@ -73,7 +77,7 @@ func New(client *pawl.Client, cfg Config) *Service {
 		cfg: cfg, client: client, table: table.New(cfg.Table, clock.Now()),
 		parts: make(map[table.Ref]*part), rests: make(map[table.Ref]rest), news: make(map[string]*news),
 		bindings: make(map[string]*binding),
-		own:      make(chan struct{}, 1), probes: make(chan probe, 1), poked: make(chan struct{}, 1),
+		own:      make(chan struct{}, 1), renewed: make(chan struct{}), probes: make(chan probe, 1), poked: make(chan struct{}, 1),
 	}
 	s.serving, s.drain = context.WithCancel(context.Background())
 	s.draining = s.serving.Done()

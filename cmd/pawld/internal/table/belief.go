@@ -1,6 +1,8 @@
 package table
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/clock"
@@ -60,6 +62,24 @@ func (t *Table) Patience(id string, arrival clock.Instant, most time.Duration) t
 		}
 	}
 	return most
+}
+
+// Parks records whether a session's client wanted a Renew to wait.
+func (t *Table) Parks(id string, parks bool) {
+	if s := t.session(id); s != nil {
+		s.parks = parks
+	}
+}
+
+// Parking returns the sessions that hold something and whose clients have their renewals wait: one comes again
+// once it is answered.
+func (t *Table) Parking() (all []string) {
+	for id := range t.sessions {
+		if s := t.session(id); s != nil && s.parks && slices.ContainsFunc(slices.Collect(maps.Values(s.rows)), func(r *row) bool { return r.state == Held }) {
+			all = append(all, id)
+		}
+	}
+	return all
 }
 
 // Shortest is the shortest belief of the held ones; most if none is held.

@@ -48,6 +48,8 @@ type session struct {
 
 	// A Release opened it, so that ttl is the default until an Acquire, which has one, sets it.
 	provisional bool
+
+	parks bool // its client wanted its last Renew to wait
 }
 
 // New makes an empty Table.

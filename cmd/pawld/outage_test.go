@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/handlers"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/peer"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/policy"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/state"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+)
+
+// A restarted is one pawld after another, on an etcd in memory, with one state directory.
+type restarted struct {
+	t     *testing.T
+	fake  *etcdfake.Cluster
+	dir   *state.Dir
+	rules *policy.Policy
+	l     pipes   // of the last one, closed once it does not serve any more
+	d     *daemon // the last one
+}
+
+func newRestarted(t *testing.T) *restarted {
+	r := &restarted{t: t, fake: etcdfake.New(etcdfake.Options{Members: 3}), rules: policyOf(t, "token:local n")}
+	t.Cleanup(r.fake.Close)
+	var err error
+	r.dir, err = state.Open(t.TempDir())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = r.dir.Close() })
+	return r
+}
+
+func (r *restarted) start() {
+	log := slog.New(slog.DiscardHandler)
+	client, err := pawl.Dial(r.t.Context(), pawl.Config{Endpoints: r.fake.Endpoints(), DialOptions: []grpc.DialOption{r.fake.DialOption()}, Lazy: true})
+	require.NoError(r.t, err)
+	service := locks.New(client, locks.Config{Logger: log, Table: table.Config{DefaultTTL: minTTL, MinTTL: minTTL, MaxTTL: longest, Sessions: 10, Locks: 10, Keep: time.Minute}})
+	r.d = &daemon{options: options{maxTTL: longest}, log: log, dir: r.dir, client: client, service: service}
+	if left, ok, err := r.dir.Read(); ok {
+		require.NoError(r.t, err)
+		_, err = service.Resume(r.t.Context(), left.Claimed())
+		require.NoError(r.t, err)
+		require.NoError(r.t, r.dir.Discard())
+	}
+	r.d.api = &handlers.Server{Locks: service, Client: client, Policy: r.rules, Logger: log, Calls: peer.NewLimit("calls", 10), Upkeep: upkeepOf(r.rules)}
+	r.l = newPipes()
+	server := r.d.server(listener{Listener: r.l, peers: &peer.Listener{Kind: peer.Token, Token: peer.HashOf(bearer), Hosts: func(string) bool { return true }}}, r.d.api.Handler())
+	r.d.servers = []*http.Server{server}
+	go func() { _ = server.Serve(r.l) }() // ends with stop
+}
+
+// stop leaves all to the next one, or gives it back.
+func (r *restarted) stop(detach bool) {
+	require.NoError(r.t, r.d.stop(detach, context.Background()))
+}
+
+// caller calls the one that serves.
+func (r *restarted) caller() caller {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
+		ours, theirs := net.Pipe()
+		select {
+		case r.l.conns <- theirs:
+			return ours, nil
+		case <-r.l.closed:
+			return nil, errors.New("nobody serves")
+		}
+	}}}
+	return func(method string, body object) (object, error) {
+		status, out, err := post(client, "http://x/pawl.v1.Locks/"+method, marshal(body), "Authorization", "Bearer "+bearer)
+		if err == nil && status != http.StatusOK {
+			err = fmt.Errorf("%d: %v", status, out)
+		}
+		return out, err
+	}
+}
+
+// Whenever pawld stops, and whether a client waits less after a call that failed, as the page wants it, or not: when
+// another one serves ten seconds later, it believes still.
+func TestALockOutlivesARestartOfTenSeconds(t *testing.T) {
+	for name, parks := range map[string]func(left time.Duration, answered bool) time.Duration{
+		"as the page says": func(left time.Duration, answered bool) time.Duration {
+			if !answered {
+				return 0
+			}
+			return min(longest/4, left/2)
+		},
+		"whatever is left": func(time.Duration, bool) time.Duration { return longest / 4 },
+	} {
+		for at := time.Duration(0); at < longest/4+time.Second; at += 250 * time.Millisecond {
+			t.Run(fmt.Sprint(name, " ", at), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					r := newRestarted(t)
+					r.start()
+					c := newThin(r.caller()).of(longest)
+					t.Cleanup(c.close)
+					c.parks = parks
+					acquired(t, c, nil)
+					time.Sleep(20*time.Second + at)
+					r.stop(true)
+					time.Sleep(10 * time.Second)
+					r.start()
+					time.Sleep(20 * time.Second)
+					assert.True(t, believes(t, c))
+					r.stop(false)
+				})
+			})
+		}
+	}
+}
