@@ -182,7 +182,7 @@ class Lock:
     def _ask(self, method: str, more: Dict[str, Any]) -> None:
         self.check()
         sent = _Instant()
-        answer = self._session._call(method, {"session": self._session._id, "requestId": self._id, **more}, _PATIENCE)["lock"]
+        answer = self._session._query(self, method, {"session": self._session._id, "requestId": self._id, **more})["lock"]
         if answer["state"] == "HELD":
             self._believe(sent, answer)
         else:
@@ -529,6 +529,15 @@ class Session:
             if error is None:
                 raise
 
+    def _query(self, lock: Lock, method: str, body: Dict[str, Any]) -> Dict[str, Any]:
+        wait = _Wait()
+        self._waits[wait] = None
+        try:
+            lock.check()  # looked at when close can see the wait
+            return self._call(method, body, _PATIENCE, wait)
+        finally:
+            self._waits.pop(wait, None)
+
     def _call(self, method: str, body: Dict[str, Any], timeout: float, wait: Optional["_Wait"] = None) -> Dict[str, Any]:
         """One request, which takes no longer than timeout. The end of wait ends it."""
         if self._process is not _process:
@@ -705,14 +714,16 @@ class _Transport:
             connection.close()
         try:
             answer = json.loads(text)
-            code, message = answer.get("code", "unknown"), answer.get("message", "")
-        except (AttributeError, ValueError) as e:
-            if response.status in (408, 425, 429, 502, 503, 504):  # a proxy's
-                raise Error("unavailable", f"pawld does not answer: {response.status} {response.reason}") from e
-            raise _not_pawld(f"{response.status} {response.reason}, and no JSON") from e
-        if response.status != 200:
-            raise Error(str(code), str(message))
-        return answer  # type: ignore[no-any-return]
+        except ValueError:
+            answer = None
+        if isinstance(answer, dict):
+            if response.status == 200:
+                return answer
+            if isinstance(answer.get("code"), str):
+                raise Error(answer["code"], str(answer.get("message", "")))
+        if response.status in (408, 425, 429, 502, 503, 504):  # a proxy's
+            raise Error("unavailable", f"pawld does not answer: {response.status} {response.reason}")
+        raise _not_pawld(f"{response.status} {response.reason}, and no answer of pawld's")
 
     def _failure(self, e: Exception) -> Error:
         """What a call failed with: unavailable, unless a call again would fail, too."""
