@@ -71,7 +71,7 @@ var rules = ruleTable(
 
 	// apply/quota.go applies and then reports it; v3rpc/quota.go reports it before. The two are indistinguishable.
 	// The alarm is the cluster's, so every member answers alike.
-	entry{rpctypes.ErrGRPCNoSpace, Unknown, stop},
+	entry{rpctypes.ErrGRPCNoSpace, Answered, stop},
 
 	// apply/corrupt.go refuses to apply, on this member: what the others do is not known.
 	entry{rpctypes.ErrGRPCCorrupt, Unknown, stop},
@@ -112,6 +112,9 @@ func classify(err error) (Outcome, next) {
 	case s.Code() == codes.Unimplemented:
 		// gRPC's server returns it for a method that nobody has registered.
 		return NotApplied, elsewhere
+	case s.Code() == codes.ResourceExhausted && strings.HasPrefix(s.Message(), overLimit):
+		// Said by gRPC's server before it calls the handler, or on this side of a complete answer.
+		return Answered, elsewhere
 	}
 	return Unknown, elsewhere
 }

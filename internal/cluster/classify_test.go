@@ -35,7 +35,7 @@ var verdicts = map[string]struct {
 	"ErrGRPCInvalidSortOption":       {rpctypes.ErrGRPCInvalidSortOption, NotApplied, stop},
 	"ErrGRPCCompacted":               {rpctypes.ErrGRPCCompacted, NotApplied, stop},
 	"ErrGRPCFutureRev":               {rpctypes.ErrGRPCFutureRev, NotApplied, stop},
-	"ErrGRPCNoSpace":                 {rpctypes.ErrGRPCNoSpace, Unknown, stop},
+	"ErrGRPCNoSpace":                 {rpctypes.ErrGRPCNoSpace, Answered, stop},
 	"ErrGRPCLeaseNotFound":           {rpctypes.ErrGRPCLeaseNotFound, NotApplied, stop},
 	"ErrGRPCLeaseExist":              {rpctypes.ErrGRPCLeaseExist, NotApplied, stop},
 	"ErrGRPCLeaseTTLTooLarge":        {rpctypes.ErrGRPCLeaseTTLTooLarge, NotApplied, stop},
@@ -153,7 +153,7 @@ func TestOtherErrorsAreClassified(t *testing.T) {
 		{status.Error(codes.Unavailable, "connection reset"), Unknown},
 		{status.Error(codes.Unknown, "raft proposal dropped"), NotApplied},
 		{status.Error(codes.Unimplemented, "unknown service"), NotApplied},
-		{status.Error(codes.ResourceExhausted, "grpc: received message larger than max (5 vs. 4)"), Unknown},
+		{status.Error(codes.ResourceExhausted, "grpc: received message larger than max (5 vs. 4)"), Answered},
 	} {
 		outcome, _ := classify(tc.err)
 		assert.Equal(t, tc.want, outcome, "%v", tc.err)

@@ -29,7 +29,12 @@ type Outcome int
 const (
 	// NotApplied: it is certain that the request changed nothing, and never will.
 	NotApplied Outcome = iota
-	// Unknown: the request may have been applied, or may still be.
+	// Answered: the server executed or refused the request, and its answer does not say which. No
+	// copy of the request can be applied any more, so reading what it would have written, or
+	// deleting that, decides.
+	Answered
+	// Unknown: the request may have been applied, or may still be. Not finding what it would have
+	// written proves nothing.
 	Unknown
 )
 
@@ -41,8 +46,8 @@ func (o Outcome) String() string {
 	return "outcome unknown"
 }
 
-// Error is the error of a failed request. It matches ErrUnknown exactly when its Outcome is
-// Unknown. It matches the end of the caller's context (context.Canceled or DeadlineExceeded,
+// Error is the error of a failed request. It matches ErrUnknown unless its Outcome is
+// NotApplied. It matches the end of the caller's context (context.Canceled or DeadlineExceeded,
 // and its cause) when that ended the request. A time limit of this package that passed is not
 // the end of the caller's context.
 type Error struct {
@@ -105,7 +110,7 @@ func (e *Error) Error() string {
 	if e.Endpoint != "" {
 		fmt.Fprintf(&b, " at %s", e.Endpoint)
 	}
-	if e.Outcome == Unknown {
+	if e.Outcome != NotApplied {
 		fmt.Fprintf(&b, ": %s", ErrUnknown)
 	}
 	if e.ended != nil {
@@ -128,7 +133,7 @@ func (e *Error) Unwrap() []error {
 	if e.Err != nil {
 		errs = append(errs, e.Err)
 	}
-	if e.Outcome == Unknown {
+	if e.Outcome != NotApplied {
 		errs = append(errs, ErrUnknown)
 	}
 	if e.ended != nil {

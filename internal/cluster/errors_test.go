@@ -68,7 +68,7 @@ func TestAMemberThatEndsARequestAtItsDeadlineIsNotBlamed(t *testing.T) {
 		s := &sender{c: c, member: member(t, c, "m0:2379"), began: time.Now()}
 		ctx := late{context.Background(), time.Now()}
 		assert.False(t, s.mayRetry(ctx, Unknown, status.Error(codes.DeadlineExceeded, "context deadline exceeded")))
-		assert.True(t, s.unknown)
+		assert.Equal(t, Unknown, s.outcome)
 		assert.NotContains(t, ss.log.String(), "member failing")
 	})
 }

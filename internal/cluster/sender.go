@@ -44,7 +44,7 @@ type sender struct {
 
 	member  *Member // of the last try
 	last    error   // the error of the last try, unless it failed because ctx ended
-	unknown bool    // some try may have been applied
+	outcome Outcome // of all tries together
 }
 
 func (s *sender) run(ctx context.Context) error {
@@ -186,7 +186,7 @@ func (s *sender) mayRetry(ctx context.Context, outcome Outcome, err error) bool 
 	if s.harmless {
 		outcome = NotApplied
 	}
-	s.unknown = s.unknown || outcome == Unknown
+	s.outcome = max(s.outcome, outcome)
 	if s.last == nil || EndOf(ctx) == nil {
 		s.last = err
 	}
@@ -254,12 +254,9 @@ func (s *sender) wait(ctx context.Context) bool {
 
 // failed makes the error of a request that is given up.
 func (s *sender) failed(ctx context.Context) error {
-	e := &Error{Op: s.r.Op, Err: s.last, ended: EndOf(ctx)}
+	e := &Error{Op: s.r.Op, Outcome: s.outcome, Err: s.last, ended: EndOf(ctx)}
 	if s.member != nil {
 		e.Endpoint = s.member.Endpoint()
-	}
-	if s.unknown {
-		e.Outcome = Unknown
 	}
 	if s.c.shut.Load() {
 		e.Err = ErrClosed

@@ -35,6 +35,7 @@ type try struct {
 	seen    int       // requests that were sent
 	running int       // of those, the ones that have not ended
 	unclear int       // of those that have, the ones that may have been applied, or are known to
+	late    int       // of those, the ones that may still be applied
 	closed  bool      // no further request may be sent
 }
 
@@ -90,7 +91,7 @@ func (t *try) begin() *peer.Peer {
 func (t *try) end(p *peer.Peer, err error) {
 	outcome := NotApplied
 	if p.Addr != nil || p.LocalAddr != nil || p.AuthInfo != nil {
-		outcome = Unknown
+		outcome = Answered
 		if err != nil {
 			outcome, _ = classify(err)
 		}
@@ -98,8 +99,11 @@ func (t *try) end(p *peer.Peer, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.running--
-	if outcome == Unknown {
+	if outcome != NotApplied {
 		t.unclear++
+	}
+	if outcome == Unknown {
+		t.late++
 	}
 }
 
@@ -107,15 +111,18 @@ func (t *try) end(p *peer.Peer, err error) {
 //
 // copies counts the requests that were applied, or may have been, or still may be. failed is
 // the outcome if the try failed: NotApplied if some request was sent and copies is 0,
-// because for each there was no stream, or the server answered that nothing was applied.
-// Otherwise it is Unknown.
+// because for each there was no stream, or the server answered that nothing was applied;
+// Answered if the server has executed or refused each. Otherwise it is Unknown.
 func (t *try) close() (failed Outcome, copies int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.closed = true
 	copies = t.running + t.unclear
-	if t.seen == 0 || copies > 0 {
+	switch {
+	case t.seen == 0 || t.running+t.late > 0:
 		return Unknown, copies
+	case copies > 0:
+		return Answered, copies
 	}
 	return NotApplied, copies
 }

@@ -36,9 +36,9 @@ func (a *Acquisition) enter(ctx context.Context, r Request) error {
 	}
 }
 
-// enqueue sends one enqueue, with key names that were never used. A non-nil lost means that its
-// answer does not say whether it was applied, and why. If both are nil, either it was applied,
-// or it was not and may be sent again later.
+// enqueue sends one enqueue, with key names that were never used. A non-nil lost says why it is not
+// known whether it was applied. If both are nil, either it was applied, or it was not and may be
+// sent again later.
 func (a *Acquisition) enqueue(ctx context.Context, r Request) (lost, err error) {
 	if err := a.begins(); err != nil {
 		return nil, err
@@ -49,10 +49,7 @@ func (a *Acquisition) enqueue(ctx context.Context, r Request) (lost, err error) 
 	case err == nil && resp.Succeeded:
 		return nil, a.enqueued(resp, around)
 	case err == nil:
-		var refused bool
-		if refused, err = a.refused(ctx, r.Try); refused {
-			return nil, err
-		}
+		return a.refused(ctx, r.Try)
 	case cluster.IsLeaseNotFound(err):
 		return nil, a.s.Gone(err.Error())
 	case cluster.OutcomeOf(err) == cluster.NotApplied:
@@ -61,6 +58,8 @@ func (a *Acquisition) enqueue(ctx context.Context, r Request) (lost, err error) 
 			return nil, err
 		}
 		return nil, nil // a request's time limit does not end an acquisition
+	case cluster.OutcomeOf(err) == cluster.Answered:
+		a.s.Answered(a.n) // so no cancel key is needed, which could not be put on a full disk
 	}
 	a.apply(state.AnswerLost{}, nil)
 	return err, nil
@@ -153,16 +152,16 @@ func (a *Acquisition) enqueued(resp *pb.TxnResponse, around bool) error {
 	if a.permit != nil {
 		ev.Taken, ev.Whole = a.takenInTurn(resp)
 	}
-	a.s.Shown(a.n)
+	a.s.Answered(a.n)
 	a.apply(ev, nil)
 	return wrong
 }
 
 // refused finds out, by a separate read, why an enqueue was refused; the enqueue itself does
-// not carry these reads because they are seldom needed. false: its own key exists, put by
-// another copy of the request, or the reason cannot be known, so that the enqueue has to be
-// settled.
-func (a *Acquisition) refused(ctx context.Context, try bool) (bool, error) {
+// not carry these reads because they are seldom needed. The server has executed the only copy that
+// we sent, so none of its keys exists, whatever the reason, unless somebody else sent another copy:
+// then lost is not nil. Otherwise err is not nil.
+func (a *Acquisition) refused(ctx context.Context, try bool) (lost, err error) {
 	ops := []*pb.RequestOp{a.s.ReadKey(), txn.Stat(a.keys[0]), txn.Stat(a.s.CancelKey(a.n))}
 	if try {
 		ops = append(ops, a.firstInTheWay()...)
@@ -171,14 +170,17 @@ func (a *Acquisition) refused(ctx context.Context, try bool) (bool, error) {
 	ops = append(ops, a.ownKeys(txn.Stat)[1:]...)
 	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read why an enqueue was refused", Repeat: cluster.Always}, &pb.TxnRequest{Success: ops})
 	if err != nil {
-		return false, err
+		a.s.Answered(a.n)
+		a.s.Leave(a.n) // none of its keys should exist
+		return nil, err
 	}
 	if err := a.s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision); err != nil {
-		return true, err
+		return nil, err
 	}
 	switch {
 	case txn.KV(resp, 1) != nil, first(resp, restAt, len(a.keys)-1) != "":
-		return false, fmt.Errorf("another copy of the request put key %q", a.keys[0])
+		a.apply(state.AnswerLost{}, nil)
+		return fmt.Errorf("another copy of the request put key %q", a.keys[0]), nil
 	case txn.KV(resp, 2) != nil:
 		err = fmt.Errorf("key %q: somebody else wrote its cancel key", a.keys[0])
 	case try:
@@ -186,10 +188,10 @@ func (a *Acquisition) refused(ctx context.Context, try bool) (bool, error) {
 			err = &detail{ErrBusy, "held until a moment ago"}
 		}
 	default:
-		return false, fmt.Errorf("key %q was refused, and nothing shows why", a.keys[0])
+		err = fmt.Errorf("key %q was refused, and nothing shows why", a.keys[0])
 	}
 	a.s.Absent(a.n)
-	return true, err
+	return nil, err
 }
 
 // firstInTheWay reads the first-created keys in the way, in each queue.

@@ -12,6 +12,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/lease"
 )
@@ -40,6 +41,22 @@ func TestARefusedEnqueueSaysWhy(t *testing.T) {
 			assert.Empty(w, w.keys())
 			w.release(w.acquire(s))
 			assert.NoError(w, s.Err())
+		})
+	})
+	t.Run("nothing shows why", func(t *testing.T) {
+		inBubble(t, etcdfake.Options{}, func(w *fixture) {
+			var cancel string
+			w.before(isEnqueue, func(t *pb.TxnRequest) {
+				cancel = cancelKeyOf(t)
+				w.f.Put(cancel, "theirs", 0)
+			})
+			w.before(isWhy, func(*pb.TxnRequest) { w.f.Delete(cancel) })
+			s := w.session()
+			_, err := Acquire(w.Context(), s, w.queue(), Request{})
+			assert.ErrorContains(w, err, "nothing shows why")
+			assert.Empty(w, w.keys())
+			w.release(w.acquire(s))
+			assert.Empty(w, cancels(w, s), "a refusal is an answer")
 		})
 	})
 	t.Run("the session was taken over", func(t *testing.T) {
@@ -86,26 +103,7 @@ func TestARefusedEnqueueSaysWhy(t *testing.T) {
 	})
 }
 
-// An enqueue that was refused for a reason that is gone again is cancelled for good, and tried
-// under another name.
-func TestAnEnqueueThatWasRefusedForNothingIsTriedAgain(t *testing.T) {
-	inBubble(t, etcdfake.Options{}, func(w *fixture) {
-		var cancel string
-		w.before(isEnqueue, func(t *pb.TxnRequest) {
-			cancel = cancelKeyOf(t)
-			w.f.Put(cancel, "theirs", 0)
-		})
-		w.before(isWhy, func(*pb.TxnRequest) { w.f.Delete(cancel) })
-		s := w.session()
-		c := w.acquire(s)
-		assert.NotNil(w, w.f.Get(cancel), "no copy of the first can come after this")
-		w.release(c)
-		w.clear()
-	})
-}
-
-// If the reason cannot be known the enqueue is settled: the key exists and waits its turn, or
-// it never will exist.
+// A6: if the reason cannot be read the acquisition fails, and its keys, which should not exist, are deleted.
 func TestEveryFailureOfTheReadAfterARefusalLeavesNothing(t *testing.T) {
 	eachFaultInEachMode(t, isWhy, func(w *fixture, fa fault) {
 		w.before(isEnqueue, func(t *pb.TxnRequest) { w.f.Put(cancelKeyOf(t), "theirs", 0) })
@@ -129,9 +127,9 @@ func TestEveryFailureOfTheReadAfterARefusalLeavesNothing(t *testing.T) {
 			w.before(isEnqueue, func(t *pb.TxnRequest) { w.f.Put(cancelKeyOf(t), "theirs", 0) })
 			f := w.f.Inject(isWhy.rule(etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCPermissionDenied}))
 			s := w.session()
-			c := w.acquire(s)
+			_, err := Acquire(w.Context(), s, w.queue(), Request{})
+			assert.True(w, cluster.IsPermissionDenied(err), "%v", err)
 			f.Lift()
-			w.release(c)
 			w.clear()
 		})
 	})

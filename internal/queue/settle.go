@@ -12,19 +12,20 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// settle decides whether an enqueue whose answer was lost was applied: if its own key exists,
-// it was. An error means that it is undecided, or that it was not applied and that another
+// settle decides whether an enqueue was applied whose answer was lost, or does not say it: if its
+// own key exists, it was. An error means that it is undecided, or that it was not applied and that another
 // enqueue would not be either.
 func (a *Acquisition) settle(ctx context.Context, lost error) error {
+	late := cluster.OutcomeOf(lost) != cluster.Answered
 	if a.permit != nil {
-		a.permit.settled = true
+		a.permit.settled = late
 	}
-	resp, err := a.findOut(ctx)
+	resp, err := a.findOut(ctx, late)
 	if err != nil {
 		return fmt.Errorf("%w (settling it: %w)", lost, err)
 	}
 	if create := a.putAt(resp, 1); create != 0 {
-		a.s.Shown(a.n)
+		a.s.Answered(a.n)
 		first := a.settledFirst(resp, create)
 		a.apply(state.Settled{Own: state.Key{Name: a.Key(), Create: create}, Others: a.keys[1:], First: first}, nil)
 		if first {
@@ -37,8 +38,8 @@ func (a *Acquisition) settle(ctx context.Context, lost error) error {
 	if a.permit != nil {
 		a.permit.settled = false // the next enqueue has another cancel key
 	}
-	if cluster.IsTooLarge(lost) {
-		return lost
+	if !late {
+		return lost // the next one would be answered alike
 	}
 	return nil
 }
@@ -77,12 +78,15 @@ func (a *Acquisition) ownKeys(op func(key string) *pb.RequestOp) (ops []*pb.Requ
 }
 
 // findOut puts the cancel key and reads its own keys, in one transaction. After it no late copy
-// of the enqueue is applied, neither now nor after a release (rules A5, ML5). The transaction
-// also reads whether its own key is first, because most enqueues find nobody in their way.
-func (a *Acquisition) findOut(ctx context.Context) (*pb.TxnResponse, error) {
+// of the enqueue is applied, neither now nor after a release (rules A5, ML5). If the enqueue was
+// answered, there is no late copy (late is false), and it only reads. The transaction also reads whether its own key is first, because most enqueues find nobody in their way.
+func (a *Acquisition) findOut(ctx context.Context, late bool) (*pb.TxnResponse, error) {
 	for wait := newBackoff(); ; {
 		t := &pb.TxnRequest{
 			Success: append([]*pb.RequestOp{txn.Put(a.s.CancelKey(a.n), nil, a.s.ID())}, a.ownKeys(txn.Stat)...),
+		}
+		if !late {
+			t.Success[0] = a.s.ReadKey()
 		}
 		if a.isOrdinary() {
 			t.Success = append(t.Success, a.s.ReadKey(), txn.FirstUnder(a.queue.Prefix, 2))

@@ -47,9 +47,9 @@ func (s *Session) Name(n int64) {
 	s.ledger.name(n)
 }
 
-// Shown says that an answer showed the key of entry n: its enqueue was applied, and no other
-// copy can be applied any more.
-func (s *Session) Shown(n int64) { s.move(n, shown, nil) }
+// Answered says that no copy of the enqueue of entry n can be applied any more, because the server
+// has executed or refused it, or because it was settled. Its key may exist.
+func (s *Session) Answered(n int64) { s.move(n, answered, nil) }
 
 // Absent says that the key of entry n does not exist and never will.
 func (s *Session) Absent(n int64) { s.move(n, absent, nil) }

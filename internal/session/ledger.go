@@ -18,10 +18,10 @@ type state uint8
 const (
 	gone    state = iota // its key does not exist and never will; the state of every entry that is not in the ledger
 	open                 // its enqueue may be applied, now or later
-	there                // an answer showed its key: no other copy of its enqueue can be applied
+	there                // its enqueue was answered or settled, so that no copy of it can be applied any more: its key may exist
 	held                 // its key exists and its acquisition is held: the session's successor does not remove it
 	undoing              // to be removed, while its enqueue may still be applied: its cancel key is put (rule A5)
-	leaving              // to be removed, and no enqueue is under way: deleting it is enough
+	leaving              // to be removed, and no copy of its enqueue can be applied any more: deleting it is enough
 	forfeit              // to be removed without a release: the deletion also puts its mark
 	left                 // a predecessor's, which may have been held: nobody in this process has resumed it
 )
@@ -30,7 +30,7 @@ const (
 type evidence uint8
 
 const (
-	shown    evidence = iota // an answer showed its key
+	answered evidence = iota // no copy of its enqueue can be applied any more; its key may exist
 	won                      // it is held
 	resumed                  // the predecessor held it, and this process holds it now
 	unwanted                 // it has to be removed
@@ -41,7 +41,7 @@ const (
 // after is the state after ev; false: ev has no effect in state st.
 func (st state) after(ev evidence) (state, bool) {
 	switch ev {
-	case shown:
+	case answered:
 		switch st {
 		case open:
 			return there, true
@@ -137,8 +137,9 @@ func (l *ledger) begin(lease int64, specs ...keys.Spec) (n int64, own []string) 
 }
 
 // inherit adds the entries that a predecessor left: those below next. Those with keys in
-// unsettled have to be undone, because their enqueues may still be applied; but those in
-// forfeits had been held, and their removal is no release.
+// unsettled have to be removed, and a deletion is enough, because the takeover rewrote the session
+// key, which every enqueue compares (rule N6). Those in forfeits had been held, and their removal
+// is no release.
 func (l *ledger) inherit(lease, next int64, unsettled []string, forfeits []int64) error {
 	l.next, l.inherited = next, next
 	all := make(map[int64][]string)
@@ -150,11 +151,11 @@ func (l *ledger) inherit(lease, next int64, unsettled []string, forfeits []int64
 		all[k.N] = append(all[k.N], key)
 	}
 	for n, own := range all {
-		st := undoing
+		st := leaving
 		if slices.Contains(forfeits, n) {
 			st = forfeit
 		}
-		l.put(n, entry{state: st, keys: own}) // a Handle does not say whether it is named: an owner key ends with the lease
+		l.put(n, entry{state: st, keys: own, cancelled: slices.ContainsFunc(own, isSlot)}) // a Handle does not say whether it is named: an owner key ends with the lease
 	}
 	return nil
 }

@@ -23,16 +23,16 @@ import (
 // The whole table: whatever is not in it changes nothing.
 func TestEachPieceOfEvidenceMovesAnEntryAsTheTableSays(t *testing.T) {
 	table := map[state]map[evidence]state{
-		open:    {shown: there, won: held, unwanted: undoing, absent: gone},
+		open:    {answered: there, won: held, unwanted: undoing, absent: gone},
 		there:   {won: held, unwanted: leaving, absent: gone},
 		held:    {unwanted: leaving, overheld: forfeit, absent: gone},
-		undoing: {shown: leaving, absent: gone},
+		undoing: {answered: leaving, absent: gone},
 		leaving: {absent: gone},
 		forfeit: {absent: gone},
 		left:    {resumed: held},
 	}
 	for st := gone; st <= left; st++ {
-		for ev := shown; ev <= absent; ev++ {
+		for ev := answered; ev <= absent; ev++ {
 			want, moves := table[st][ev]
 			got, ok := st.after(ev)
 			assert.Equal(t, moves, ok, "%d after %d", st, ev)
@@ -50,8 +50,8 @@ func TestTheTableOfTheDecisionIsWhatTheLedgerDoes(t *testing.T) {
 	page, err := os.ReadFile("../../docs/decisions/session-ledger.md")
 	require.NoError(t, err)
 	states := map[string]state{"gone": gone, "open": open, "there": there, "held": held, "undoing": undoing, "leaving": leaving, "forfeit": forfeit, "left": left}
-	columns := []evidence{shown, won, unwanted, overheld, absent, resumed}
-	_, rows, found := strings.Cut(string(page), "| from | shown | won | unwanted | overheld | absent | resumed |\n|---|---|---|---|---|---|---|\n")
+	columns := []evidence{answered, won, unwanted, overheld, absent, resumed}
+	_, rows, found := strings.Cut(string(page), "| from | answered | won | unwanted | overheld | absent | resumed |\n|---|---|---|---|---|---|---|\n")
 	require.True(t, found)
 	listed := 0
 	for row := range strings.Lines(rows) {
@@ -79,7 +79,7 @@ func TestTheTableOfTheDecisionIsWhatTheLedgerDoes(t *testing.T) {
 func TestNoEvidenceBringsAnEntryBack(t *testing.T) {
 	rank := map[state]int{left: 0, open: 0, there: 1, held: 2, undoing: 3, leaving: 4, forfeit: 4, gone: 5}
 	for st, r := range rank {
-		for ev := shown; ev <= absent; ev++ {
+		for ev := answered; ev <= absent; ev++ {
 			after, ok := st.after(ev)
 			assert.Equal(t, ok, rank[after] > r, "%d after %d", st, ev)
 		}
@@ -149,7 +149,7 @@ func TestASetOfKeysIsOneEntry(t *testing.T) {
 	l := newLedger()
 	require.NoError(t, l.inherit(7, 5, []string{"a/7-2", "b/+7-2", "//pawl/sem/c/q7-3", "//pawl/sem/c/s1.4.7-3"}, nil))
 	assert.Len(t, l.entries, 2)
-	assert.Equal(t, 3, l.removalOps(2), "its cancel key, and two deletions")
+	assert.Equal(t, 2, l.removalOps(2), "two deletions: the session key refuses late copies")
 	assert.Equal(t, count{1, 3}, l.counts["//pawl/sem/c/"], "a turnstile and a slot are one entry of the name")
 	require.True(t, l.move(4, resumed, []string{"a/7-4", "b/7-4"}))
 	assert.Equal(t, count{2, 4}, l.counts["a/"])
@@ -190,7 +190,7 @@ func TestWhatWasHeldForTooLongIsForfeit(t *testing.T) {
 	other, _ := l.begin(7, keys.Spec{Prefix: "a/"})
 	require.NoError(t, next.inherit(7, l.next, l.unsettled(nil), l.forfeits()))
 	assert.Equal(t, forfeit, next.state(n))
-	assert.Equal(t, undoing, next.state(other))
+	assert.Equal(t, leaving, next.state(other))
 	assert.Equal(t, []int64{n}, next.forfeits(), "and by the successor's successor")
 	assert.True(t, l.move(n, absent, nil))
 	assert.Zero(t, l.removalOps(n))
@@ -204,7 +204,7 @@ func TestAnOwnerKeyIsCountedWithItsEntry(t *testing.T) {
 	l.name(n)
 	assert.True(t, l.move(n, unwanted, nil))
 	assert.Equal(t, 3, l.removalOps(n), "its cancel key, and two deletions")
-	assert.True(t, l.move(n, shown, nil))
+	assert.True(t, l.move(n, answered, nil))
 	assert.Equal(t, 2, l.removalOps(n))
 }
 
@@ -222,7 +222,7 @@ func TestTheListsOfAHandleAreInOrder(t *testing.T) {
 	for range 50 {
 		n, _ := l.begin(1, keys.Spec{Prefix: "a/"})
 		l.keep(n, now.Add(time.Second))
-		require.True(t, l.move(n, shown, nil))
+		require.True(t, l.move(n, answered, nil))
 		require.True(t, l.move(n, won, nil))
 		require.True(t, l.move(n, overheld, nil))
 	}

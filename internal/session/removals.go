@@ -20,20 +20,46 @@ type Removal interface {
 // requests, and of Removals. Its session guards it.
 type removals struct {
 	pending []*removal
+	failing pace // of entries that got no useful answer
+	full    pace // of entries whose keys are deleted, and whose cancel keys or marks wait for disk space
 	lanes   lanes
 	added   chan struct{} // wakes removeAll
 	idle    chan struct{} // closed when removeAll returns; nil: it is not running
 }
 
-// A removal is tried until it is done. Each waits on its own between tries, so that one that
-// fails delays no other.
+// A removal is tried until it is done. Entries that failed share a pace. A Removal, and an entry
+// that was refused for its content, wait on their own, because their failure says nothing about
+// others.
 type removal struct {
 	n     int64   // the entry's number; 0: not an entry
 	other Removal // nil: it is an entry
 	tries int
 	wait  backoff.Backoff
 	due   time.Time
-	alone bool // sent alone, because it was refused together with others
+	pace  *pace // nil: it waits on its own, or has not been tried
+	alone bool  // sent alone, because it was refused together with others
+}
+
+// A pace is the common backoff of entries that failed for the same reason. While it fails, one
+// request at a time is sent for all of them; once that succeeds, the others follow at once.
+type pace struct {
+	wait    backoff.Backoff
+	due     time.Time // of the next request; the zero Time: it does not fail
+	tries   int
+	running bool // a request is under way
+}
+
+// fail makes entries wait for the next try. Those that fail while others wait already wait with
+// them.
+func (p *pace) fail(now time.Time, first, most time.Duration) {
+	if now.Before(p.due) {
+		return
+	}
+	if p.due.IsZero() {
+		p.wait, p.tries = backoff.Backoff{First: first, Most: most}, 0
+	}
+	p.tries++
+	p.due = now.Add(p.wait.Next())
 }
 
 // lanes are how many requests of each kind are under way: of entries that have not been tried,
@@ -56,6 +82,12 @@ const (
 	removalLongTry = 4 * time.Second
 	longTryEvery   = 4
 	maxRemovalWait = 500 * time.Millisecond
+)
+
+// How long removals wait for disk space: what blocks others is deleted without it.
+const (
+	minSpaceWait = 2 * time.Second // half of it is random
+	maxSpaceWait = 30 * time.Second
 )
 
 func (r *removals) add(x *removal) {
@@ -81,11 +113,14 @@ func (r *removals) take(now time.Time, most int, ops func(n int64) int) (batch [
 			}
 		}
 		switch {
-		case len(batch) > 0 && (x.other != nil || x.alone || full+need > most || x.bound() != batch[0].bound()), !r.lanes.free(x, fills):
+		case len(batch) > 0 && (x.other != nil || x.alone || full+need > most || x.pace != batch[0].pace || x.bound() != batch[0].bound()), !r.lanes.free(x, fills):
 			return false
-		case x.due.After(now):
-			if next.IsZero() || x.due.Before(next) {
-				next = x.due
+		case x.pace != nil && x.pace.running && !x.pace.due.IsZero():
+			return false
+		}
+		if due := x.next(); due.After(now) {
+			if next.IsZero() || due.Before(next) {
+				next = due
 			}
 			return false
 		}
@@ -97,8 +132,19 @@ func (r *removals) take(now time.Time, most int, ops func(n int64) int) (batch [
 	})
 	if len(batch) > 0 {
 		r.lanes.use(batch[0], 1)
+		if p := batch[0].pace; p != nil {
+			p.running = true
+		}
 	}
 	return batch, next
+}
+
+// next is when x may be tried.
+func (x *removal) next() time.Time {
+	if x.pace != nil {
+		return x.pace.due
+	}
+	return x.due
 }
 
 // isNew reports whether it is an entry that has not been tried.
@@ -144,26 +190,51 @@ func (l lanes) busy() bool { return l != lanes{} }
 
 // bound is how long the next try may take.
 func (x *removal) bound() time.Duration {
-	if x.tries%longTryEvery == longTryEvery-1 {
+	tries := x.tries
+	if x.pace != nil {
+		tries = x.pace.tries
+	}
+	if tries%longTryEvery == longTryEvery-1 {
 		return removalLongTry
 	}
 	return removalTry
 }
 
-// again puts back a batch that was not removed because of err. A batch that was refused because
-// of its content is split and tried again at once: into smaller batches if it was too large,
-// and otherwise each alone from now on.
-func (r *removals) again(batch []*removal, now time.Time, err error) {
-	parts := len(batch) > 1
+// tried processes the result of a request for batch; a nil err: all of it is removed. What is left
+// is put back. A batch that was refused because of its content is split and tried again at once:
+// into smaller batches if it was too large, and otherwise each alone from now on.
+func (r *removals) tried(batch []*removal, now time.Time, err error) {
+	r.lanes.use(batch[0], -1)
+	content := cluster.IsTooManyOps(err) || cluster.IsPermissionDenied(err) || cluster.IsTooLarge(err)
+	if p := batch[0].pace; p != nil {
+		if p.running = false; err == nil || content {
+			*p = pace{} // the server does what it is asked
+		}
+	}
+	if err == nil {
+		return
+	}
+	p := &r.failing
+	switch {
+	case content || batch[0].other != nil:
+		p = nil
+	case cluster.IsNoSpace(err):
+		p = &r.full
+		p.fail(now, minSpaceWait, maxSpaceWait)
+	default:
+		p.fail(now, minWait, maxRemovalWait)
+	}
 	for _, x := range batch {
-		switch {
-		case parts && cluster.IsTooManyOps(err):
-			x.due = now
-		case parts && (cluster.IsPermissionDenied(err) || cluster.IsTooLarge(err)):
-			x.alone, x.due = true, now
-		default:
+		switch x.pace = p; {
+		case p != nil:
+			x.tries++
+		case len(batch) == 1:
 			x.tries++
 			x.due = now.Add(x.wait.Next())
+		case cluster.IsTooManyOps(err):
+			x.due = now
+		default:
+			x.alone, x.due = true, now
 		}
 	}
 	r.pending = append(r.pending, batch...)

@@ -98,7 +98,7 @@ func (r *rig) waiters(s *Session, n int) (ns []int64) {
 		n, key, err := begin(s, "queue/")
 		require.NoError(r.t, err)
 		r.Put(key, "", s.ID())
-		s.Shown(n)
+		s.Answered(n)
 		ns = append(ns, n)
 	}
 	return ns
@@ -277,7 +277,7 @@ func removesAll(t *testing.T, name string, fault func(r *rig, keys []string)) {
 			keys := r.open(s, 100)
 			for i := range keys {
 				if n := int64(i + 1); i%2 == 0 {
-					s.Shown(n)
+					s.Answered(n)
 				}
 			}
 			fault(r, keys)
@@ -306,7 +306,7 @@ func TestEntriesThatFailedHaveTwoLanesOfTheirOwn(t *testing.T) {
 			r.add(&removal{n: n + 1})
 		}
 		for _, x := range r.pending[c.fresh:] {
-			x.tries = longTryEvery - 1 // its next try takes longer: it shares no request with new ones
+			x.tries, x.pace = longTryEvery-1, &r.failing // its next try takes longer: it shares no request with new ones
 		}
 		under := 0
 		for {

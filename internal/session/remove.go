@@ -71,10 +71,7 @@ func (s *Session) removeAll(ctx context.Context, idle chan struct{}) {
 		select {
 		case t := <-results:
 			s.mu.Lock()
-			s.removals.lanes.use(t.batch[0], -1)
-			if t.err != nil {
-				s.removals.again(t.batch, time.Now(), t.err)
-			}
+			s.removals.tried(t.batch, time.Now(), t.err)
 			s.mu.Unlock()
 		case <-s.removals.added:
 		case <-timer.C:

@@ -17,11 +17,17 @@ func (w *walker) clientSteps(i int) {
 	case enqueuing:
 		if me.got.there {
 			w.enqueued(i)
+			if w.c.NoSpace {
+				w.try("learns that the disk is full", i, func(s *state, me *client) { me.pc, me.got = undoing, answer{} })
+			}
 		}
 		w.try("gives its enqueue up", i, func(s *state, me *client) {
 			me.pc, me.got = settling, answer{}
-			if w.c.Rules.ForgetEnqueue {
+			switch {
+			case w.c.Rules.ForgetEnqueue:
 				w.next(s, i)
+			case w.c.Rules.SilenceAnswers:
+				me.pc = undoing
 			}
 		})
 	case settling:

@@ -79,6 +79,7 @@ type Rules struct {
 	NoCancelKey      bool // an enqueue does not compare its cancel key (A5)
 	TrustEvent       bool // the predecessor is gone, so the own key is first (A2)
 	QueryOnce        bool // the own key is not compared when the queue is read (A2)
+	SilenceAnswers   bool // a server that timed out is taken to have executed or refused the enqueue (A5)
 	ForgetEnqueue    bool // a lost answer is an error, and nothing is removed (A6)
 	BlindDelete      bool // names are used again, and a release deletes by name (A1, R1)
 	HandoffAhead     bool // a handoff is put before the own key is deleted, not with it (A2)
@@ -121,6 +122,7 @@ type Config struct {
 	Deletes    int  // how many keys of waiting clients an operator deletes
 	Losses     int  // how many keys of holders an operator deletes
 	Takeovers  bool // a session may be handed over to another process once
+	NoSpace    bool // the answer to an enqueue may be that the disk is full, applied or not
 	Batches    bool // two writes may share a request, as G2 allows it
 	NoHandoffs bool // nobody hands off, as in an election
 	Storage    bool // holders use a storage that keeps registers for the first name

@@ -71,6 +71,17 @@ func fits(t *testing.T, states int) {
 	}
 }
 
+// A5: an enqueue that was answered needs no cancel key, even if the answer does not say whether it
+// was applied. The lockstep does not walk this answer, after which the code does nothing but
+// what it does after every failure.
+func TestWhatWasAnsweredIsUndoneByDeletions(t *testing.T) {
+	for _, c := range []Config{{Clients: alike(2, lock, lock)}, {Clients: alike(2, both)}, {Clients: limited(1, 2)}} {
+		c.NoSpace = true
+		_, bad := Explore(c)
+		assert.Nil(t, bad)
+	}
+}
+
 func TestEachRuleIsNeeded(t *testing.T) {
 	var (
 		two         = Config{Clients: alike(2, lock), Deletes: 1}
@@ -113,6 +124,7 @@ func TestEachRuleIsNeeded(t *testing.T) {
 		"no cancel key":                         {Rules{NoCancelKey: true}, two, deadlock},
 		"gone predecessor taken for ownership":  {Rules{TrustEvent: true}, two, keyless},
 		"own key not compared":                  {Rules{QueryOnce: true}, two, keyless},
+		"a timeout taken for an answer":         {Rules{SilenceAnswers: true}, two, deadlock},
 		"lost enqueue forgotten":                {Rules{ForgetEnqueue: true}, two, orphan},
 		"delete by name, of a name used again":  {Rules{BlindDelete: true}, twice, keyless},
 		"handoff before the own key is deleted": {Rules{HandoffAhead: true}, two, notFirst},

@@ -162,9 +162,10 @@ func (c Config) release(s *state, k key, rev uint8, h successors) {
 	}
 }
 
-// undo removes every key that k may have, now or later.
+// undo removes every key that k may have, now or later. Only an enqueue that was never answered
+// needs a cancel key.
 func (c Config) undo(s *state, k key, tried names) {
-	if s.sessions[c.session(k)].alive && s.inFlight[k] != 0 {
+	if s.sessions[c.session(k)].alive && s.inFlight[k] != 0 && !c.Rules.SilenceAnswers {
 		s.cancel[k] = true
 	}
 	var next successors

@@ -182,6 +182,7 @@ func TestNoSpaceIsUnknownAndADeleteStillWorks(t *testing.T) {
 	}
 	require.True(t, cluster.IsNoSpace(err), err)
 	require.ErrorIs(t, err, cluster.ErrUnknown)
+	assert.Equal(t, cluster.Answered, cluster.OutcomeOf(err), "no copy of it can come")
 	_, err = c.Txn(t.Context(), cluster.Request{Op: "txn"}, &pb.TxnRequest{Success: []*pb.RequestOp{{
 		Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: &pb.DeleteRangeRequest{Key: []byte("k")}}}}})
 	require.NoError(t, err)

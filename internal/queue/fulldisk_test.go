@@ -1,0 +1,99 @@
+package queue
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/session"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+)
+
+// failOnAFullDisk has n acquisitions fail, whose enqueues are answered or, by rule, not.
+func failOnAFullDisk(w *fixture, s *session.Session, n int, rule etcdfake.Rule) {
+	f := w.f.Inject(isEnqueue.rule(rule))
+	for range n {
+		ctx, cancel := context.WithTimeout(w.Context(), 50*time.Millisecond)
+		_, err := Acquire(ctx, s, w.queue(), Request{})
+		cancel()
+		require.Error(w, err)
+	}
+	f.Lift()
+}
+
+// A6: on a full disk, what an idle client has to undo costs at most two requests a second
+// together, and fewer as time goes by, although no cancel key can be put there.
+func TestAnIdleClientOnAFullDiskSendsLittle(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
+		s := w.session()
+		w.f.SetNoSpace(true)
+		undos := w.f.Inject(isUndo.rule(etcdfake.Rule{}))
+		failOnAFullDisk(w, s, 100, etcdfake.Rule{})
+		failOnAFullDisk(w, s, 100, etcdfake.Rule{Lose: true})
+		time.Sleep(5 * time.Second) // each was tried once
+		synctest.Wait()
+		assert.Empty(w, w.keys())
+		var sent []int
+		for range 4 {
+			before := undos.Hits()
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			sent = append(sent, undos.Hits()-before)
+		}
+		assert.LessOrEqual(w, sent[0], 2*60)
+		assert.Positive(w, sent[3], "it has not given up")
+		assert.LessOrEqual(w, sent[3], 2*60/15)
+		w.f.SetNoSpace(false)
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		assert.Len(w, cancels(w, s), 100, "of the enqueues that were never answered")
+		w.clear()
+	})
+}
+
+// A5: an enqueue that was answered leaves no cancel key, also if the answer was that the disk is
+// full: when there is space again, the lease holds as many keys as it has locks, and its session's.
+func TestAFullDiskLeavesNoKeysOnTheLease(t *testing.T) {
+	for name, rule := range map[string]etcdfake.Rule{
+		"refused":  {},
+		"executed": {Err: rpctypes.ErrGRPCNoSpace},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
+				s := w.session()
+				other, err := New("", "other", false)
+				require.NoError(w, err)
+				held, err := Acquire(w.Context(), s, other, Request{})
+				require.NoError(w, err)
+				if rule.Err == nil {
+					w.f.SetNoSpace(true)
+				}
+				f := w.f.Inject(isEnqueue.rule(rule))
+				for range 136 {
+					c, err := Acquire(w.Context(), s, w.queue(), Request{})
+					if rule.Err != nil {
+						require.NoError(w, err)
+						w.release(c)
+						continue
+					}
+					require.True(w, cluster.IsNoSpace(err), "%v", err)
+				}
+				f.Lift()
+				synctest.Wait()
+				assert.Empty(w, w.keys(), "also on a full disk")
+				w.f.SetNoSpace(false)
+				time.Sleep(time.Minute)
+				key, _ := s.Key()
+				assert.Equal(w, []string{key}, w.f.Keys(key))
+				assert.Equal(w, []string{held.Key()}, w.f.Keys("other/"))
+				require.NoError(w, held.Release(w.Context(), errGivenBack))
+			})
+		})
+	}
+}
