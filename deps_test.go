@@ -66,7 +66,7 @@ var beside = map[string][]string{
 	"internal/testkit/etcdfake/conformance": {},
 	"internal/testkit/faultproxy":           {"internal/testkit/loopback"},
 	"internal/testkit/fleet":                {"fencing", "fencing/fencetest"},
-	"internal/testkit/inmemory":             {"*", "internal/testkit/etcdfake"},
+	"internal/testkit/inmemory":             {"*", "internal/testkit/etcdfake", "internal/testkit/named"},
 	"internal/testkit/metricspage":          {},
 	"internal/testkit/named":                {"*", "internal/testkit/etcdfake"},
 	"internal/testkit/paired":               {},

@@ -65,9 +65,9 @@ func (r *reader) evict(ctx context.Context, p Position, by string) error {
 		case err == nil:
 			return ErrGone
 		case mark != nil && (cluster.IsNoSpace(err) || cluster.IsPermissionDenied(err) || cluster.IsLeaseNotFound(err)):
-			doubt = doubt || cluster.OutcomeOf(err) == cluster.Unknown
+			doubt = doubt || cluster.OutcomeOf(err) != cluster.NotApplied
 			mark = nil
-		case cluster.OutcomeOf(err) != cluster.Unknown || doubt || ctx.Err() != nil:
+		case cluster.OutcomeOf(err) == cluster.NotApplied || doubt || ctx.Err() != nil:
 			return r.explainWrite(err, p)
 		default:
 			doubt = true

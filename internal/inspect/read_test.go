@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/internal/inspect"
@@ -181,6 +182,18 @@ func TestEvictWorksOnAFullDiskWithoutAMark(t *testing.T) {
 		p := w.read(inspect.Scope{}).Queues[0].Queue[0]
 		w.Cluster.SetNoSpace(true)
 		require.NoError(w, inspect.Evict(w.Context(), w.Client(), p, "carol"))
+		assert.Nil(w, w.Cluster.Get(h.Key()))
+	})
+}
+
+// The first request may have been executed although the answer is that the disk is full.
+func TestAnEvictionThatWasExecutedOnAFullDiskIsASuccess(t *testing.T) {
+	inBubble(t, func(w *fixture) {
+		h := w.Holds(w.Session("ann"), "backup")
+		p := w.read(inspect.Scope{}).Queues[0].Queue[0]
+		f := w.Cluster.Inject(etcdfake.Rule{Op: "evict", Times: 1, Err: rpctypes.ErrGRPCNoSpace})
+		require.NoError(w, inspect.Evict(w.Context(), w.Client(), p, "carol"))
+		assert.Equal(w, 1, f.Hits())
 		assert.Nil(w, w.Cluster.Get(h.Key()))
 	})
 }

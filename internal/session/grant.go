@@ -78,7 +78,7 @@ func (s *Session) grant(ctx context.Context, ttl time.Duration) error {
 			return nil
 		case cluster.IsLeaseExists(err) && try < grants: // somebody else's lease: choose another ID
 			continue
-		case cluster.OutcomeOf(err) == cluster.Unknown:
+		case cluster.OutcomeOf(err) != cluster.NotApplied:
 			revokeInBackground(s.host, id, ttl)
 			if try < grants && !cluster.IsNoSpace(err) && ctx.Err() == nil && s.host.Cluster.Err() == nil {
 				continue

@@ -231,6 +231,17 @@ func TestAFullDiskIsNotQueriedThreeTimes(t *testing.T) {
 	})
 }
 
+// A grant may have been executed although the answer is that the disk is full.
+func TestAGrantThatWasExecutedOnAFullDiskIsRevoked(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		r.Inject(etcdfake.Rule{Method: "LeaseGrant", Err: rpctypes.ErrGRPCNoSpace})
+		_, err := Grant(context.Background(), r.host, lease.Options{})
+		assert.True(t, cluster.IsNoSpace(err), "%v", err)
+		sleep(time.Second)
+		assert.Empty(t, r.Leases())
+	})
+}
+
 // The session key is another's: nothing of it is changed.
 func TestASessionKeyThatIsAnothersIsLeftAlone(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {

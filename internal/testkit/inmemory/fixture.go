@@ -9,6 +9,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/named"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 )
@@ -31,7 +32,7 @@ func New(t *testing.T, o etcdfake.Options) *Fixture {
 func (f *Fixture) Client() *pawl.Client {
 	f.Helper()
 	c, err := pawl.Dial(f.Context(), pawl.Config{
-		Endpoints: f.Cluster.Endpoints(), Namespace: f.Namespace, DialOptions: []grpc.DialOption{f.Cluster.DialOption()},
+		Endpoints: f.Cluster.Endpoints(), Namespace: f.Namespace, DialOptions: []grpc.DialOption{f.Cluster.DialOption(), named.Requests()},
 	})
 	if err != nil {
 		f.Fatal(err)
