@@ -2,13 +2,17 @@ package queue
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/session"
@@ -96,4 +100,36 @@ func TestAFullDiskLeavesNoKeysOnTheLease(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A6: a key that exists is deleted as soon as it can be, also on a full disk where cancel keys have
+// waited for long: a deletion that fails does not wait with them.
+func TestADeletionThatFailsDoesNotWaitForDiskSpace(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
+		s := w.session()
+		w.f.SetNoSpace(true)
+		failOnAFullDisk(w, s, 1, etcdfake.Rule{Lose: true})
+		time.Sleep(3 * time.Minute)
+		w.f.SetNoSpace(false)
+		go func() { // ends before the wait for the key
+			time.Sleep(20 * time.Millisecond)
+			w.f.SetNoSpace(true)
+		}()
+		onlyDeletes := func(q etcdfake.Request) bool {
+			t := isUndo.of(q)
+			return t != nil && !slices.ContainsFunc(t.Success, func(o *pb.RequestOp) bool { return o.GetRequestPut() != nil })
+		}
+		f := w.f.Inject(etcdfake.Rule{Match: onlyDeletes, Lose: true, Err: status.Error(codes.Unavailable, "cut")})
+		failOnAFullDisk(w, s, 1, etcdfake.Rule{Late: 10 * time.Millisecond, Hang: true})
+		time.Sleep(time.Second)
+		assert.Len(w, w.keys(), 1)
+		f.Lift()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Empty(w, w.keys())
+		w.f.SetNoSpace(false)
+		time.Sleep(time.Minute)
+		assert.Len(w, cancels(w, s), 2)
+		w.clear()
+	})
 }

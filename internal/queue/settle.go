@@ -13,8 +13,8 @@ import (
 )
 
 // settle decides whether an enqueue was applied whose answer was lost, or does not say it: if its
-// own key exists, it was. An error means that it is undecided, or that it was not applied and that another
-// enqueue would not be either.
+// own key exists, it was. An error means that it is undecided, or that it was not applied and that
+// another enqueue would not be either.
 func (a *Acquisition) settle(ctx context.Context, lost error) error {
 	late := cluster.OutcomeOf(lost) != cluster.Answered
 	if a.permit != nil {
@@ -79,7 +79,8 @@ func (a *Acquisition) ownKeys(op func(key string) *pb.RequestOp) (ops []*pb.Requ
 
 // findOut puts the cancel key and reads its own keys, in one transaction. After it no late copy
 // of the enqueue is applied, neither now nor after a release (rules A5, ML5). If the enqueue was
-// answered, there is no late copy (late is false), and it only reads. The transaction also reads whether its own key is first, because most enqueues find nobody in their way.
+// answered, there is no late copy (late is false), and it only reads. The transaction also reads
+// whether its own key is first, because most enqueues find nobody in their way.
 func (a *Acquisition) findOut(ctx context.Context, late bool) (*pb.TxnResponse, error) {
 	for wait := newBackoff(); ; {
 		t := &pb.TxnRequest{

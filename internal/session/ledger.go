@@ -273,6 +273,8 @@ func (l *ledger) keeps(now clock.Instant) (all []detached.Kept) {
 	return all
 }
 
+func (l *ledger) isForfeit(n int64) bool { return l.state(n) == forfeit }
+
 // forfeits returns the numbers of the entries of unsettled whose removal is no release, in order.
 func (l *ledger) forfeits() (all []int64) {
 	for n, e := range l.entries {

@@ -20,8 +20,9 @@ type Removal interface {
 // requests, and of Removals. Its session guards it.
 type removals struct {
 	pending []*removal
-	failing pace // of entries that got no useful answer
-	full    pace // of entries whose keys are deleted, and whose cancel keys or marks wait for disk space
+	failing pace // of entries whose keys may exist
+	full    pace // of entries whose keys are deleted, and whose cancel keys wait for disk space
+	marking pace // of entries whose keys exist until there is disk space for their marks
 	lanes   lanes
 	added   chan struct{} // wakes removeAll
 	idle    chan struct{} // closed when removeAll returns; nil: it is not running
@@ -40,26 +41,38 @@ type removal struct {
 	alone bool  // sent alone, because it was refused together with others
 }
 
-// A pace is the common backoff of entries that failed for the same reason. While it fails, one
-// request at a time is sent for all of them; once that succeeds, the others follow at once.
+// A pace is the common backoff of entries that failed. While it fails, one request at a time is
+// sent for them; once that succeeds, the others follow at once. Each is for half as many as the
+// one before, except those that may take long, so that one entry that makes every request fail
+// does not hold up the others.
 type pace struct {
 	wait    backoff.Backoff
 	due     time.Time // of the next request; the zero Time: it does not fail
 	tries   int
+	size    int  // the most entries of the next request
 	running bool // a request is under way
 }
 
-// fail makes entries wait for the next try. Those that fail while others wait already wait with
-// them.
-func (p *pace) fail(now time.Time, first, most time.Duration) {
-	if now.Before(p.due) {
-		return
+// fail makes batch, which has failed, wait for the next try of p: if others wait already, with them.
+func (p *pace) fail(batch []*removal, now time.Time, first, most time.Duration) {
+	for _, x := range batch {
+		x.tries++
+		x.pace = p
 	}
-	if p.due.IsZero() {
-		p.wait, p.tries = backoff.Backoff{First: first, Most: most}, 0
+	switch {
+	case len(batch) == 0 || now.Before(p.due):
+		return
+	case p.due.IsZero():
+		p.wait, p.tries, p.size = backoff.Backoff{First: first, Most: most}, 0, len(batch)
 	}
 	p.tries++
+	p.size = max(min(p.size, len(batch)/2), 1)
 	p.due = now.Add(p.wait.Next())
+}
+
+// full reports whether p's next request takes no more than the n entries that it has.
+func (p *pace) full(n int) bool {
+	return p != nil && !p.due.IsZero() && n >= p.size && !isLong(p.tries)
 }
 
 // lanes are how many requests of each kind are under way: of entries that have not been tried,
@@ -84,10 +97,10 @@ const (
 	maxRemovalWait = 500 * time.Millisecond
 )
 
-// How long removals wait for disk space: what blocks others is deleted without it.
+// How long removals wait for disk space. What can be deleted without it is deleted.
 const (
-	minSpaceWait = 2 * time.Second // half of it is random
-	maxSpaceWait = 30 * time.Second
+	minSpaceWait = 2 * time.Second  // half of it is random; for what waits for its mark also the longest
+	maxSpaceWait = 30 * time.Second // for cancel keys
 )
 
 func (r *removals) add(x *removal) {
@@ -125,8 +138,8 @@ func (r *removals) take(now time.Time, most int, ops func(n int64) int) (batch [
 			return false
 		}
 		batch = append(batch, x)
-		if full += need; x.other != nil || x.alone {
-			full = most // it is the only one of its request
+		if full += need; x.other != nil || x.alone || x.pace.full(len(batch)) {
+			full = most // no more
 		}
 		return true
 	})
@@ -194,16 +207,20 @@ func (x *removal) bound() time.Duration {
 	if x.pace != nil {
 		tries = x.pace.tries
 	}
-	if tries%longTryEvery == longTryEvery-1 {
+	if isLong(tries) {
 		return removalLongTry
 	}
 	return removalTry
 }
 
+// isLong reports whether the next try may take long, after so many.
+func isLong(tries int) bool { return tries%longTryEvery == longTryEvery-1 }
+
 // tried processes the result of a request for batch; a nil err: all of it is removed. What is left
 // is put back. A batch that was refused because of its content is split and tried again at once:
-// into smaller batches if it was too large, and otherwise each alone from now on.
-func (r *removals) tried(batch []*removal, now time.Time, err error) {
+// into smaller batches if it was too large, and otherwise each alone from now on. forfeit reports
+// whether an entry's key can only be deleted together with its mark.
+func (r *removals) tried(batch []*removal, now time.Time, err error, forfeit func(n int64) bool) {
 	r.lanes.use(batch[0], -1)
 	content := cluster.IsTooManyOps(err) || cluster.IsPermissionDenied(err) || cluster.IsTooLarge(err)
 	if p := batch[0].pace; p != nil {
@@ -214,28 +231,34 @@ func (r *removals) tried(batch []*removal, now time.Time, err error) {
 	if err == nil {
 		return
 	}
-	p := &r.failing
-	switch {
-	case content || batch[0].other != nil:
-		p = nil
-	case cluster.IsNoSpace(err):
-		p = &r.full
-		p.fail(now, minSpaceWait, maxSpaceWait)
-	default:
-		p.fail(now, minWait, maxRemovalWait)
-	}
-	for _, x := range batch {
-		switch x.pace = p; {
-		case p != nil:
-			x.tries++
-		case len(batch) == 1:
-			x.tries++
-			x.due = now.Add(x.wait.Next())
-		case cluster.IsTooManyOps(err):
-			x.due = now
-		default:
-			x.alone, x.due = true, now
+	for _, p := range []*pace{&r.failing, &r.full, &r.marking} {
+		if p != batch[0].pace && !p.running && !slices.ContainsFunc(r.pending, func(x *removal) bool { return x.pace == p }) {
+			*p = pace{} // nothing waits with it
 		}
+	}
+	switch {
+	case batch[0].other != nil, content && len(batch) == 1:
+		x := batch[0]
+		x.tries++
+		x.pace, x.due = nil, now.Add(x.wait.Next())
+	case content:
+		for _, x := range batch {
+			x.pace, x.due = nil, now
+			x.alone = x.alone || !cluster.IsTooManyOps(err)
+		}
+	case !cluster.IsNoSpace(err):
+		r.failing.fail(batch, now, minWait, maxRemovalWait)
+	default:
+		var stay, deleted []*removal
+		for _, x := range batch {
+			if forfeit(x.n) {
+				stay = append(stay, x)
+			} else {
+				deleted = append(deleted, x)
+			}
+		}
+		r.marking.fail(stay, now, minSpaceWait, minSpaceWait)
+		r.full.fail(deleted, now, minSpaceWait, maxSpaceWait)
 	}
 	r.pending = append(r.pending, batch...)
 }

@@ -15,6 +15,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/keys"
@@ -219,15 +220,20 @@ func TestAServerThatAllowsFewOperationsIsBelieved(t *testing.T) {
 	})
 }
 
+// deletes reports whether q is a transaction that deletes key.
+func deletes(q etcdfake.Request, key string) bool {
+	return slices.ContainsFunc(q.Message.(*pb.TxnRequest).Success, func(op *pb.RequestOp) bool {
+		return string(op.GetRequestDeleteRange().GetKey()) == key
+	})
+}
+
 func TestOnePartThatIsForbiddenKeepsNoOther(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 60 * time.Second})
 		ns := r.waiters(s, 50)
 		forbidden := keys.QueueKey{Lease: s.ID(), N: ns[7]}.In("queue/")
 		f := r.Inject(etcdfake.Rule{Op: "leave the queue", Lose: true, Err: rpctypes.ErrGRPCPermissionDenied, Match: func(q etcdfake.Request) bool {
-			return slices.ContainsFunc(q.Message.(*pb.TxnRequest).Success, func(op *pb.RequestOp) bool {
-				return string(op.GetRequestDeleteRange().GetKey()) == forbidden
-			})
+			return deletes(q, forbidden)
 		}})
 		for _, n := range ns {
 			s.Leave(n)
@@ -268,6 +274,33 @@ func TestNothingIsDeletedBeforeItsCancelKeyIsPut(t *testing.T) {
 	})
 }
 
+// A6: on a full disk, of an entry of several names each key is deleted that may be.
+func TestOnAFullDiskOneForbiddenNameKeepsNoOther(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 60 * time.Second})
+		n, own, err := s.Begin(keys.Spec{Prefix: "a/"}, keys.Spec{Prefix: "b/"}, keys.Spec{Prefix: "c/"})
+		require.NoError(t, err)
+		for _, key := range own {
+			r.Put(key, "", s.ID())
+		}
+		r.SetNoSpace(true)
+		f := r.Inject(etcdfake.Rule{Op: "leave the queue", Lose: true, Err: rpctypes.ErrGRPCPermissionDenied, Match: func(q etcdfake.Request) bool {
+			return deletes(q, own[1]) && string(q.Message.(*pb.TxnRequest).Success[0].GetRequestPut().GetKey()) != string(s.CancelKey(n))
+		}})
+		s.Leave(n)
+		sleep(time.Second)
+		assert.Nil(t, r.Get(own[0]))
+		assert.NotNil(t, r.Get(own[1]))
+		assert.Nil(t, r.Get(own[2]))
+		f.Lift()
+		sleep(2 * time.Second)
+		assert.Nil(t, r.Get(own[1]))
+		r.SetNoSpace(false)
+		sleep(maxSpaceWait)
+		assert.NotNil(t, r.Get(string(s.CancelKey(n))))
+	})
+}
+
 // removesAll has 100 entries, every other of them not known to be there, removed
 // while there are faults.
 func removesAll(t *testing.T, name string, fault func(r *rig, keys []string)) {
@@ -292,6 +325,91 @@ func removesAll(t *testing.T, name string, fault func(r *rig, keys []string)) {
 			assert.Empty(t, unsettled(s.Detach()))
 		})
 	})
+}
+
+// A6: an entry that makes every request fail that it is part of, for whatever reason, holds up the
+// others for a few seconds only.
+func TestAnEntryThatMakesEachRequestFailHoldsUpNoOther(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 60 * time.Second})
+		ns := r.waiters(s, 50)
+		bad := keys.QueueKey{Lease: s.ID(), N: ns[0]}.In("queue/")
+		f := r.Inject(etcdfake.Rule{Op: "leave the queue", Lose: true, Err: status.Error(codes.Internal, "this name"), Match: func(q etcdfake.Request) bool {
+			return deletes(q, bad)
+		}})
+		for _, n := range ns {
+			s.Leave(n)
+		}
+		sleep(15 * time.Second)
+		assert.Equal(t, []string{bad}, r.Keys("queue/"))
+		f.Lift()
+		sleep(5 * time.Second)
+		assert.Empty(t, r.Keys("queue/"))
+	})
+}
+
+// A6: a key that has to stay on a full disk, because a mark goes with its deletion, blocks others
+// no longer than a moment when there is space again. Until then it costs a request a second at most.
+func TestAKeyThatStaysOnAFullDiskGoesSoonAfterIt(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{})
+		n, key, err := begin(s, "queue/")
+		require.NoError(t, err)
+		r.Put(key, "", s.ID())
+		s.move(n, won, nil)
+		s.Forfeit(n)
+		r.SetNoSpace(true)
+		undos := r.Inject(etcdfake.Rule{Op: "leave the queue"})
+		s.Leave(n)
+		sleep(3 * time.Minute)
+		assert.NotNil(t, r.Get(key))
+		assert.LessOrEqual(t, undos.Hits(), 3*60+1)
+		r.SetNoSpace(false)
+		sleep(minSpaceWait)
+		assert.Nil(t, r.Get(key))
+	})
+}
+
+// A backoff that nothing waits with any more begins again with its first wait.
+func TestAPaceThatNothingWaitsWithBeginsAgain(t *testing.T) {
+	noForfeits := func(int64) bool { return false }
+	for name, last := range map[string]error{"removed": nil, "waits with another": status.Error(codes.Unavailable, "cut")} {
+		t.Run(name, func(t *testing.T) {
+			now := time.Now()
+			r := removals{added: make(chan struct{}, 1)}
+			try := func(err error) {
+				batch, _ := r.take(now, 10, func(int64) int { return 1 })
+				require.Len(t, batch, 1)
+				r.tried(batch, now, err, noForfeits)
+			}
+			r.add(&removal{n: 1})
+			for range 8 {
+				try(rpctypes.ErrGRPCNoSpace)
+				now = now.Add(time.Minute)
+			}
+			try(last)
+			now = now.Add(time.Minute)
+			if last != nil {
+				try(nil)
+			}
+			r.add(&removal{n: 2})
+			try(rpctypes.ErrGRPCNoSpace)
+			assert.LessOrEqual(t, r.pending[0].next().Sub(now), minSpaceWait)
+		})
+	}
+}
+
+// What waits for its mark does not take the faster pace of what failed for another reason.
+func TestWhatWaitsForDiskSpaceDoesNotWaitWithWhatWasCut(t *testing.T) {
+	now := time.Now()
+	r := removals{added: make(chan struct{}, 1)}
+	for n, err := range map[int64]error{1: status.Error(codes.Unavailable, "cut"), 2: rpctypes.ErrGRPCNoSpace, 3: rpctypes.ErrGRPCNoSpace} {
+		r.tried([]*removal{{n: n}}, now, err, func(n int64) bool { return n == 2 })
+	}
+	for _, x := range r.pending {
+		wait := x.next().Sub(now)
+		assert.Equal(t, x.n != 1, wait >= minSpaceWait/2, "entry %d: %v", x.n, wait)
+	}
 }
 
 // Only new entries that fill a request may use more than two lanes, so that a slow cluster is

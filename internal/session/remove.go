@@ -54,7 +54,7 @@ type tried struct {
 	err   error // nil: nothing is left
 }
 
-// errLeft makes again try a Removal again.
+// errLeft makes tried try a Removal again.
 var errLeft = errors.New("something is left")
 
 // removeAll carries out the removals until none is left, or ctx or the session ends.
@@ -71,7 +71,7 @@ func (s *Session) removeAll(ctx context.Context, idle chan struct{}) {
 		select {
 		case t := <-results:
 			s.mu.Lock()
-			s.removals.tried(t.batch, time.Now(), t.err)
+			s.removals.tried(t.batch, time.Now(), t.err, s.ledger.isForfeit)
 			s.mu.Unlock()
 		case <-s.removals.added:
 		case <-timer.C:

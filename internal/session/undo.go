@@ -92,18 +92,22 @@ func (s *Session) touch(w *together.Write, name string) {
 }
 
 // removeEntries removes entries for good, whether their enqueues were applied, were not, or may
-// be later. It can be repeated. Without disk space (NOSPACE) it at least deletes what exists,
-// and fails if a cancel key has to be put as well.
+// be later. It can be repeated. Without disk space (NOSPACE) it deletes what may be deleted; then
+// the error is that of the disk, or of the deletion if that fails.
 func (s *Session) removeEntries(ctx context.Context, ns []int64) error {
-	w, _ := s.undoTxn(ns, false)
-	err := s.sendUndo(ctx, w)
-	if len(ns) == 1 && len(w.Txn.Success) > 1 && (cluster.IsPermissionDenied(err) || cluster.IsTooManyOps(err)) {
-		err = s.undoEach(ctx, w)
+	undo := func(w together.Write) error {
+		err := s.sendUndo(ctx, w)
+		if len(ns) == 1 && len(w.Txn.Success) > 1 && (cluster.IsPermissionDenied(err) || cluster.IsTooManyOps(err)) {
+			err = s.undoEach(ctx, w)
+		}
+		return err
 	}
+	w, _ := s.undoTxn(ns, false)
+	err := undo(w)
 	if cluster.IsNoSpace(err) {
-		var left []int64
-		if w, left = s.undoTxn(ns, true); s.sendUndo(ctx, w) != nil {
-			return err
+		w, left := s.undoTxn(ns, true)
+		if err := undo(w); err != nil {
+			return err // the keys may exist: they do not wait for disk space
 		}
 		ns = slices.DeleteFunc(slices.Clone(ns), func(n int64) bool { return slices.Contains(left, n) })
 	}

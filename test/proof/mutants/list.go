@@ -20,6 +20,7 @@ const (
 	inCluster  = "./internal/cluster"
 	inTLSFiles = "./internal/tlsfiles"
 	inClock    = "./internal/clock"
+	inInspect  = "./internal/inspect"
 	inFencing  = "./fencing"
 	inLock     = "./lock"
 	inWatch    = "./internal/watcher"
@@ -145,7 +146,21 @@ var mutants = []mutant{
 	{"a copy under way is not counted as one that may come", "A5", []edit{{"internal/cluster/try.go",
 		"t.running+t.late > 0", "t.late > 0"}}, []string{inCluster}},
 	{"removals on a full disk are tried as if it were a lost answer", "A6", []edit{{"internal/session/removals.go",
-		"		p.fail(now, minSpaceWait, maxSpaceWait)\n", "		p.fail(now, minWait, maxRemovalWait)\n"}}, []string{inQueue}},
+		"r.full.fail(deleted, now, minSpaceWait, maxSpaceWait)", "r.full.fail(deleted, now, minWait, maxRemovalWait)"}}, []string{inQueue}},
+	{"a deletion that failed on a full disk waits for space", "A6", []edit{{"internal/session/undo.go",
+		"		if err := undo(w); err != nil {\n", "		if undo(w) != nil {\n"}}, []string{inQueue}},
+	{"a key that waits for its mark waits as long as cancel keys", "A6", []edit{{"internal/session/removals.go",
+		"r.marking.fail(stay, now, minSpaceWait, minSpaceWait)", "r.marking.fail(stay, now, minSpaceWait, maxSpaceWait)"}}, []string{inSession}},
+	{"a backoff of removals never begins again", "A6", []edit{{"internal/session/removals.go",
+		"			*p = pace{} // nothing waits with it\n", "			_ = p\n"}}, []string{inSession}},
+	{"an entry that fails holds up those that it is sent with", "A6", []edit{{"internal/session/removals.go",
+		"max(min(p.size, len(batch)/2), 1)", "max(p.size, len(batch))"}}, []string{inSession}},
+	{"on a full disk one forbidden name keeps a set's other keys", "A6", []edit{{"internal/session/undo.go",
+		"		if err := undo(w); err != nil {", "		if err := s.sendUndo(ctx, w); err != nil {"}}, []string{inSession}},
+	{"a grant that was answered \"no space\" is not revoked", "contract", []edit{{"internal/session/grant.go",
+		"		case cluster.OutcomeOf(err) != cluster.NotApplied:", "		case cluster.OutcomeOf(err) == cluster.Unknown:"}}, []string{inSession}},
+	{"an eviction that was answered \"no space\" counts as another's", "contract", []edit{{"internal/inspect/evict.go",
+		"doubt = doubt || cluster.OutcomeOf(err) != cluster.NotApplied", "doubt = doubt || cluster.OutcomeOf(err) == cluster.Unknown"}}, []string{inInspect}},
 	{"a found enqueue may come again after its release", "A5", []edit{{"internal/queue/settle.go",
 		"			Success: append([]*pb.RequestOp{txn.Put(a.s.CancelKey(a.n), nil, a.s.ID())}, a.ownKeys(txn.Stat)...),", "			Compare: []*pb.Compare{txn.CreateIs(a.keys[0], 0)},\n			Success: append([]*pb.RequestOp{txn.Put(a.s.CancelKey(a.n), nil, a.s.ID())}, a.ownKeys(txn.Stat)...),\n			Failure: []*pb.RequestOp{txn.Stat(a.keys[0]), txn.Stat(a.keys[0])},"}}, []string{inQueue}},
 	{"an acquisition that failed leaves its key", "A6", []edit{{"internal/queue/acquisition.go",
