@@ -56,6 +56,9 @@ func (m *Member) writeConfig() error {
 		"log-level":                   cmp.Or(o.LogLevel, "warn"),
 		"log-outputs":                 []string{"stderr"},
 	}
+	if o.QuotaBytes > 0 {
+		cfg["backend-batch-limit"] = 1 // so that the size in use is known after each write
+	}
 	if m.cluster.certs != nil {
 		cfg["client-transport-security"] = map[string]any{
 			"cert-file":        m.cluster.certs.path("server.pem"),
