@@ -10,6 +10,7 @@ import (
 
 	"github.com/pawl-locks/pawl/internal/cleanup"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/gate"
 	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/internal/kvinside"
 	"github.com/pawl-locks/pawl/internal/session"
@@ -31,7 +32,7 @@ type Client struct {
 	deferral session.Deferral // defers the revocation of ended sessions' leases
 	layouts  session.Layouts
 
-	own chan struct{} // holds one element: the right to replace session
+	own gate.Gate // entered to use or replace session
 	// session is the client's own session; guarded by own.
 	session *Session
 
@@ -67,9 +68,8 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	}
 	c := &Client{
 		cfg: cfg, cluster: conn, writes: together.New(conn), watches: watcher.New(conn), cleanup: &cleanup.Group{}, kv: kvinside.Client(conn).(*kv.Client),
-		own: make(chan struct{}, 1), sessions: make(map[*session.Session]struct{}),
+		own: gate.New(1), sessions: make(map[*session.Session]struct{}),
 	}
-	c.own <- struct{}{}
 	c.life, c.end = context.WithCancel(context.Background())
 	return c, nil
 }
@@ -90,12 +90,10 @@ func (c *Client) Session(ctx context.Context) (*Session, error) {
 	if err := c.usable(ctx); err != nil {
 		return nil, fmt.Errorf("pawl: session: %w", err)
 	}
-	select {
-	case <-c.own:
-		defer func() { c.own <- struct{}{} }()
-	case <-ctx.Done():
+	if !c.own.Enter(ctx) {
 		return nil, fmt.Errorf("pawl: session: %w", cluster.EndOf(ctx))
 	}
+	defer c.own.Leave()
 	if c.session != nil && c.session.Err() == nil {
 		return c.session, nil
 	}

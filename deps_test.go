@@ -24,7 +24,7 @@ const module = "github.com/pawl-locks/pawl"
 // layers are the packages of the lock itself, "." being this one. A package may
 // import those of the lines above its own, and none of its own line or below.
 var layers = [][]string{
-	{"fencing", "internal/backoff", "internal/cleanup", "internal/clock", "internal/detached", "internal/keys", "internal/tlsfiles", "internal/txn"},
+	{"fencing", "internal/backoff", "internal/cleanup", "internal/clock", "internal/detached", "internal/gate", "internal/keys", "internal/tlsfiles", "internal/txn"},
 	{"observe", "internal/handle", "internal/queue/state"},
 	{"internal/notify"},
 	{"internal/cluster"},
@@ -59,7 +59,7 @@ var beside = map[string][]string{
 	"fencing/sqlfence":                      {"fencing", "fencing/internal/sqltable"},
 	"internal/cause":                        {"*"},
 	"internal/version":                      {},
-	"internal/testkit/bufdial":              {},
+	"internal/testkit/bufdial":              {"internal/gate"},
 	"internal/testkit/etcdfake":             {"internal/testkit/etcdfake/..."},
 	"internal/testkit/etcdfake/etcd":        {},
 	"internal/testkit/etcdfake/wire":        {},

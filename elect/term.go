@@ -7,6 +7,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/gate"
 	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/internal/queue"
 	"github.com/pawl-locks/pawl/kv"
@@ -15,16 +16,13 @@ import (
 // A Term is one period of leading, from a won campaign to its end. It is used once; its methods
 // are safe for concurrent use. A nil or zero Term has ended, and was never led.
 type Term struct {
-	a       *queue.Acquisition
-	session *pawl.Session
-	// turn holds one element: the right to proclaim.
-	turn chan struct{}
+	a           *queue.Acquisition
+	session     *pawl.Session
+	proclaiming gate.Gate // one Proclaim at a time
 }
 
 func newTerm(a *queue.Acquisition, session *pawl.Session) *Term {
-	t := &Term{a: a, session: session, turn: make(chan struct{}, 1)}
-	t.turn <- struct{}{}
-	return t
+	return &Term{a: a, session: session, proclaiming: gate.New(1)}
 }
 
 // acquisition is t's acquisition; for a nil or zero Term, one that has ended.
@@ -111,12 +109,10 @@ func (t *Term) Proclaim(ctx context.Context, value []byte) error {
 
 // proclaim writes value when it is its turn.
 func (t *Term) proclaim(ctx context.Context, value []byte) error {
-	select {
-	case <-t.turn:
-		defer func() { t.turn <- struct{}{} }()
-	case <-ctx.Done():
+	if !t.proclaiming.Enter(ctx) {
 		return context.Cause(ctx)
 	}
+	defer t.proclaiming.Leave()
 	return t.a.Rewrite(ctx, value)
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/pawl-locks/pawl/internal/gate"
 	"github.com/pawl-locks/pawl/internal/notify"
 	"github.com/pawl-locks/pawl/observe"
 )
@@ -74,7 +75,7 @@ type Cluster struct {
 	raftTerm atomic.Uint64
 
 	creds    *credentials
-	reaching chan struct{} // holds one element while a first call reaches the cluster
+	reaching gate.Gate // one first call at a time reaches the cluster
 
 	life  context.Context // ends with Close
 	die   context.CancelCauseFunc
@@ -114,7 +115,7 @@ func newCluster(cfg Config) (*Cluster, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	c := &Cluster{cfg: cfg, log: cfg.Logger, began: time.Now(), wake: make(chan struct{}, 1), ended: make(chan struct{}), reaching: make(chan struct{}, 1)}
+	c := &Cluster{cfg: cfg, log: cfg.Logger, began: time.Now(), wake: make(chan struct{}, 1), ended: make(chan struct{}), reaching: gate.New(1)}
 	c.notifier = notify.New(cfg.Observer, c.log, c.spawn)
 	c.events = c.notifier.NewSource()
 	c.life, c.die = context.WithCancelCause(context.Background())

@@ -121,6 +121,8 @@ func (s *credentials) For(ctx context.Context, m *Member, until time.Time) (*log
 			return nil, err
 		}
 		return f.login, f.err
+	case <-s.c.ended:
+		return nil, s.c.Err()
 	case <-ctx.Done():
 		return nil, fmt.Errorf("waiting for an auth token: %w", EndOf(ctx))
 	case <-late.C:

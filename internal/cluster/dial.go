@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,18 +57,12 @@ func (c *Cluster) reachUntil(ctx context.Context, until time.Time) error {
 	if c.id.Load() != 0 {
 		return nil
 	}
-	late := time.NewTimer(time.Until(until))
-	defer late.Stop()
-	select {
-	case c.reaching <- struct{}{}:
-		defer func() { <-c.reaching }()
-	case <-late.C:
-		return errNotReached
-	case <-ctx.Done():
-		return EndOf(ctx)
-	case <-c.ended:
-		return c.Err()
+	wait, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	if !c.reaching.Enter(wait) {
+		return cmp.Or(EndOf(ctx), errNotReached)
 	}
+	defer c.reaching.Leave()
 	if c.id.Load() != 0 {
 		return nil
 	}

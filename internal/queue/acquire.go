@@ -8,6 +8,7 @@ import (
 
 	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/gate"
 	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/lease"
@@ -40,7 +41,7 @@ func Acquire(ctx context.Context, s *session.Session, q Queue, r Request) (*Acqu
 // each, all in one transaction, and the acquisition is held once it is first in all of them.
 // r.Handoffs and r.Delay may be set for a single name only.
 func AcquireAll(ctx context.Context, s *session.Session, r Request, q Queue, more ...Queue) (*Acquisition, error) {
-	a := &Acquisition{s: s, queue: q, more: more, parent: ctx, named: r.Owner != nil, deleting: newTurn()}
+	a := &Acquisition{s: s, queue: q, more: more, parent: ctx, named: r.Owner != nil, deleting: gate.New(1)}
 	a.makeSet()
 	a.makePermit()
 	a.state = state.Begin(state.Options{Handoffs: r.Handoffs, Delay: r.Delay > 0, Shared: q.Shared, Limit: q.Limit})

@@ -14,6 +14,7 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/gate"
 	"github.com/pawl-locks/pawl/internal/kvinside"
 	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/session"
@@ -44,7 +45,7 @@ type Acquisition struct {
 	ended    atomic.Pointer[ending]
 	callers  callers                // what tells callers of the end
 	bounds   atomic.Pointer[bounds] // set once it is held; nil: Limits has none
-	deleting turn                   // the right to send a release
+	deleting gate.Gate              // one release at a time is sent
 	pending  atomic.Bool            // a release continues in the background
 
 	mixedChecked atomic.Bool // it has checked whether it waits for a lock or a candidate: see mixed.go

@@ -87,10 +87,10 @@ func (a *Acquisition) outcome() (decided bool, err error) {
 // deleted for now, or ctx ends. Only one goroutine at a time sends. Therefore a bare delete that
 // finds no key means a loss, unless an earlier delete was sent whose answer was lost.
 func (a *Acquisition) free(ctx context.Context) error {
-	if err := a.deleting.take(ctx); err != nil {
-		return err
+	if !a.deleting.Enter(ctx) {
+		return cluster.EndOf(ctx)
 	}
-	defer a.deleting.end()
+	defer a.deleting.Leave()
 	if decided, _ := a.outcome(); decided {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package watcher
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,12 +15,12 @@ import (
 // is woken for from then on comes too late for that link.
 func (c *call) whileItEnds(f func()) {
 	s := c.hub.streams[0]
-	s.busy <- struct{}{}
+	s.turns.Enter(context.Background())
 	c.end <- status.Error(codes.Unavailable, "gone")
 	synctest.Wait()
 	f()
 	synctest.Wait()
-	<-s.busy
+	s.turns.Leave()
 }
 
 func TestAWatchThatComesWhileItsLinkEndsIsCreatedOnTheNext(t *testing.T) {

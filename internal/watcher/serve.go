@@ -1,13 +1,16 @@
 package watcher
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // turn lets one goroutine at a time, the loop or the reader of its link, work on the loop's
 // state. Unless the link has ended it runs work, and then does all that became due. The first
 // error ends the link, and every later turn returns it.
 func (s *stream) turn(work func(now time.Time) error) error {
-	s.busy <- struct{}{}
-	defer func() { <-s.busy }()
+	s.turns.Enter(context.Background()) // it waits for nothing but the other's work
+	defer s.turns.Leave()
 	l, now := s.link, time.Now()
 	if l.end == nil {
 		l.end = work(now)

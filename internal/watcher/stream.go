@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/gate"
 )
 
 // stream has up to perStream watches and keeps a link for them, one after the other. Its loop,
@@ -21,8 +22,8 @@ type stream struct {
 	token  string // of the link, or of the last link
 	avoid  *cluster.Member
 
-	// Used by the loop or the link's reader, whichever has filled busy.
-	busy  chan struct{}
+	// Used by the loop or the link's reader, whichever is inside of turns.
+	turns gate.Gate
 	link  *link // nil: there was none yet
 	pulse pulse
 	empty time.Time // since when it has no watch; zero: it has one
@@ -33,7 +34,7 @@ type stream struct {
 }
 
 func newStream(h *Hub) *stream {
-	s := &stream{hub: h, wake: make(chan struct{}, 1), table: newTable(), busy: make(chan struct{}, 1)}
+	s := &stream{hub: h, wake: make(chan struct{}, 1), table: newTable(), turns: gate.New(1)}
 	s.sweep = time.AfterFunc(sweepAfter, s.nudge)
 	s.sweep.Stop()
 	return s

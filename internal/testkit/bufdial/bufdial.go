@@ -12,21 +12,21 @@ import (
 	"net"
 
 	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/pawl-locks/pawl/internal/gate"
 )
 
 // Turn lets one dial at a time proceed. One Turn serves all connections of a bubble.
-type Turn chan struct{}
+type Turn struct{ gate.Gate }
 
 // New makes a Turn, in the bubble that it is for.
-func New() Turn { return make(Turn, 1) }
+func New() Turn { return Turn{gate.New(1)} }
 
 // Dial is l.DialContext, when it is its turn.
 func (t Turn) Dial(ctx context.Context, l *bufconn.Listener) (net.Conn, error) {
-	select {
-	case t <- struct{}{}:
-		defer func() { <-t }()
-		return l.DialContext(ctx)
-	case <-ctx.Done():
+	if !t.Enter(ctx) {
 		return nil, ctx.Err()
 	}
+	defer t.Leave()
+	return l.DialContext(ctx)
 }

@@ -128,12 +128,10 @@ func (c *calls) read(ctx context.Context, scopes []inspect.Scope) ([]inspect.Nam
 
 // readOne reads one scope, when there are not too many being read.
 func (c *calls) readOne(ctx context.Context, scope inspect.Scope) ([]inspect.NamedQueue, error) {
-	select {
-	case c.s.reads <- struct{}{}:
-		defer func() { <-c.s.reads }()
-	case <-ctx.Done():
+	if !c.s.reads.Enter(ctx) {
 		return nil, context.Cause(ctx)
 	}
+	defer c.s.reads.Leave()
 	found, err := inspect.Read(ctx, c.s.Client, scope)
 	if err != nil {
 		return nil, err

@@ -33,6 +33,7 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawld/pawlv1/pawlv1connect"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/gate"
 )
 
 // A Server serves the API.
@@ -44,8 +45,8 @@ type Server struct {
 	Calls  *peer.Limit // on calls under way, but for those of Upkeep
 	Upkeep *peer.Limit // on renewals and releases under way, of each identity
 
-	reads    chan struct{} // holds an element for each scope that List reads
-	requests sync.Map      // counters, *atomic.Int64, by outcome
+	reads    gate.Gate // entered to read a scope for List
+	requests sync.Map  // counters, *atomic.Int64, by outcome
 	calls    underway
 }
 
@@ -98,7 +99,7 @@ const ReadWait = 10 * time.Second
 
 // Handler is the API, with gRPC's health and reflection.
 func (s *Server) Handler() http.Handler {
-	s.reads = make(chan struct{}, readsOfAll)
+	s.reads = gate.New(readsOfAll)
 	mux := http.NewServeMux()
 	limits := []connect.HandlerOption{
 		connect.WithReadMaxBytes(MaxBody), connect.WithInterceptors(connect.UnaryInterceptorFunc(s.counted)), connect.WithCodec(strict{"json"}), connect.WithCodec(strict{"json; charset=utf-8"}),

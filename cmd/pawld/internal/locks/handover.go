@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/clock"
@@ -173,9 +174,7 @@ func (s *Service) Detach(write func(Saved) error) error {
 	if err := write(saved); err != nil {
 		return err
 	}
-	<-s.own
-	own := s.session
-	s.own <- struct{}{}
+	own := s.current()
 	if own != nil {
 		saved.Handle = inside.SessionOf(own).DetachKeeping(func() map[string]bool { return s.keptFor(saved.Sessions) })
 	}
@@ -187,9 +186,7 @@ func (s *Service) Detach(write func(Saved) error) error {
 // passed, and has the lease revoked.
 func (s *Service) Close(ctx context.Context) error {
 	s.Drain()
-	<-s.own
-	own := s.session
-	s.own <- struct{}{}
+	own := s.current()
 	defer s.stop()
 	if own == nil {
 		return nil
@@ -203,6 +200,13 @@ func (s *Service) Close(ctx context.Context) error {
 		pause.Sleep(ctx)
 	}
 	return err
+}
+
+// current is pawld's own session, once none is being made; nil: there is none.
+func (s *Service) current() *pawl.Session {
+	s.own.Enter(context.Background())
+	defer s.own.Leave()
+	return s.session
 }
 
 func (s *Service) stop() {

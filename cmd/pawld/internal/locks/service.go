@@ -14,6 +14,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/gate"
 	"github.com/pawl-locks/pawl/lease"
 )
 
@@ -41,11 +42,12 @@ type Service struct {
 
 	bindings map[string]*binding // by session
 
-	own     chan struct{} // holds one element: the right to use and replace session
+	own     gate.Gate // entered to use or replace session
 	session *pawl.Session
 	lost    atomic.Int64 // how many of its own sessions were lost
 
-	probes chan probe // holds the last probe of etcd, except while one is under way
+	probing gate.Gate // entered to probe etcd, or to use probed
+	probed  probe     // the last probe
 
 	leaving clock.Instant   // when AwaitRenewals was called
 	awaited map[string]bool // the sessions that it waits for
@@ -77,12 +79,10 @@ func New(client *pawl.Client, cfg Config) *Service {
 		cfg: cfg, client: client, table: table.New(cfg.Table, clock.Now()),
 		parts: make(map[table.Ref]*part), rests: make(map[table.Ref]rest), news: make(map[string]*news),
 		bindings: make(map[string]*binding),
-		own:      make(chan struct{}, 1), renewed: make(chan struct{}), probes: make(chan probe, 1), poked: make(chan struct{}, 1),
+		own:      gate.New(1), probing: gate.New(1), renewed: make(chan struct{}), poked: make(chan struct{}, 1),
 	}
 	s.serving, s.drain = context.WithCancel(context.Background())
 	s.draining = s.serving.Done()
-	s.own <- struct{}{}
-	s.probes <- probe{}
 	s.hurried, s.Hurry = context.WithCancel(context.Background())
 	s.life, s.end = context.WithCancel(context.Background())
 	s.running.Add(1)
@@ -169,12 +169,10 @@ func (s *Service) back(h *held) {
 // Session implements pawl.Sessions: it returns pawld's own session, and grants a new one after
 // that has ended.
 func (s *Service) Session(ctx context.Context) (*pawl.Session, error) {
-	select {
-	case <-s.own:
-		defer func() { s.own <- struct{}{} }()
-	case <-ctx.Done():
+	if !s.own.Enter(ctx) {
 		return nil, context.Cause(ctx)
 	}
+	defer s.own.Leave()
 	if s.session != nil {
 		err := s.session.Err()
 		if err == nil {
@@ -268,17 +266,15 @@ func (s *Service) Ready(ctx context.Context) error {
 	if s.stopping() {
 		return ErrStopping
 	}
-	select {
-	case last := <-s.probes:
-		if last.at.IsZero() || clock.Now().Sub(last.at) >= probeKept {
-			err := s.probe() // for others, too: the end of ctx does not end it
-			last = probe{clock.Now(), err}
-		}
-		s.probes <- last
-		return last.err
-	case <-ctx.Done():
+	if !s.probing.Enter(ctx) {
 		return s.silent()
 	}
+	defer s.probing.Leave()
+	if s.probed.at.IsZero() || clock.Now().Sub(s.probed.at) >= probeKept {
+		err := s.probe() // for others, too: the end of ctx does not end it
+		s.probed = probe{clock.Now(), err}
+	}
+	return s.probed.err
 }
 
 func (s *Service) probe() error {

@@ -36,13 +36,11 @@ func (s *Service) AwaitSpace(ctx context.Context, full func()) bool {
 // rehearse returns why no successor could take the session over now; nil: one could, or there is
 // none.
 func (s *Service) rehearse(ctx context.Context) error {
-	select {
-	case <-s.own:
-	case <-ctx.Done():
+	if !s.own.Enter(ctx) {
 		return nil // one is being made, and nothing is held on it
 	}
 	own := s.session
-	s.own <- struct{}{}
+	s.own.Leave()
 	if own == nil || own.Err() != nil {
 		return nil
 	}

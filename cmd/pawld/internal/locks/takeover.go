@@ -126,9 +126,9 @@ func (s *Service) takeOver(ctx context.Context, saved Saved) (*pawl.Session, err
 	for pause := newPause(); ; {
 		own, err := s.client.NewSession(within, lease.Options{Resume: h, Owner: s.cfg.Owner})
 		if err == nil {
-			<-s.own
+			s.own.Enter(context.Background())
 			s.session = own
-			s.own <- struct{}{}
+			s.own.Leave()
 			return own, nil
 		}
 		if errors.Is(err, lease.ErrTakenOver) || errors.Is(err, lease.ErrRevoked) || within.Err() != nil {
