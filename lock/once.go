@@ -154,7 +154,7 @@ func (r *record) write(ctx context.Context, h *Held, at time.Time) error {
 		cond = kv.ModRevision(r.key, r.mod)
 	}
 	began := time.Now()
-	for wait := (backoff.Backoff{First: 50 * time.Millisecond, Most: time.Second}); ; {
+	for wait := backoff.Request(); ; {
 		res, err := r.kv.Txn(grace, kv.Txn{
 			Guards: []kv.Guard{h.Guard()}, If: []kv.Cond{cond}, Then: []kv.Op{kv.Put(r.key, keys.OnceValue(at))},
 		})

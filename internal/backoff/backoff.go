@@ -20,6 +20,16 @@ type Backoff struct {
 	next time.Duration // the wait before jitter; 0: First
 }
 
+// Request is the backoff of a request that a caller waits for, and of a stream that is opened again.
+func Request() Backoff { return Backoff{First: 50 * time.Millisecond, Most: time.Second} }
+
+// Quick is the backoff of what others depend on, so that its waits stay short: logins, and all
+// that pawld does for its clients.
+func Quick() Backoff { return Backoff{First: 50 * time.Millisecond, Most: 500 * time.Millisecond} }
+
+// Background is the backoff of work that no caller waits for.
+func Background() Backoff { return Backoff{First: 100 * time.Millisecond, Most: 2 * time.Second} }
+
 // Next returns the next wait: half to all of it, at random. The one after it is
 // twice as long, up to Most.
 func (b *Backoff) Next() time.Duration {

@@ -19,9 +19,8 @@ const (
 	// failurePause is how long a refused user and password are not tried again, because
 	// checking them is expensive for the server.
 	failurePause = time.Second
-	// Logins within calmAfter of each other are paced by pauses that double up to maxLoginPause.
-	calmAfter     = time.Second
-	maxLoginPause = 500 * time.Millisecond
+	// Logins within calmAfter of each other are paced by a backoff.
+	calmAfter = time.Second
 	// Logins at one member in use, for the requests to it alone, are at least half of minOwnPause apart, and
 	// then ever more, up to maxOwnPause.
 	minOwnPause = 2 * coolDown
@@ -84,7 +83,7 @@ type fetch struct {
 
 func newCredentials(c *Cluster, user, password string) *credentials {
 	s := &credentials{c: c, user: user, password: password, bare: newLogin("", nil),
-		backoff: backoff.Backoff{First: minBackoff, Most: maxLoginPause}}
+		backoff: backoff.Quick()}
 	if user == "" {
 		s.current.Store(s.bare)
 	}

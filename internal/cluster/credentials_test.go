@@ -17,6 +17,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/pawl-locks/pawl/internal/backoff"
 )
 
 // guarded makes the stubs demand a token, which counts how often it was given out; only the latest
@@ -307,7 +309,7 @@ func TestWaitingForATokenEndsWithTheContextAndTheFetchGoesOn(t *testing.T) {
 		assert.Equal(t, time.Second, time.Since(began))
 		_, err = c.Txn(t.Context(), Request{Op: "txn"}, writing())
 		require.NoError(t, err)
-		within(t, 2*time.Second, 2*time.Second+2*minBackoff, time.Since(began))
+		within(t, 2*time.Second, 2*time.Second+2*backoff.Request().First, time.Since(began))
 		assert.EqualValues(t, 2, g.n.Load())
 	})
 }

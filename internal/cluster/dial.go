@@ -122,7 +122,7 @@ func (c *Cluster) reach(ctx context.Context, until time.Time, waitOut func(error
 // probeUntilGood probes l's member until it gives a good answer, fails in a way that waiting
 // does not help, or is no longer needed.
 func (c *Cluster) probeUntilGood(l *firstProbe, decided <-chan struct{}, waitOut func(error) bool) {
-	for wait := newBackoff(); ; {
+	for wait := backoff.Request(); ; {
 		err := c.probe(c.life, l.member)
 		l.last.Store(&err)
 		if err == nil || !waitOut(err) || !backoff.Wait(wait.Next(), decided, c.life.Done()) {

@@ -55,7 +55,7 @@ type loginResult struct {
 func (r *loginRound) run() (*login, time.Duration, error) {
 	ctx, cancel := context.WithCancel(r.s.c.life)
 	defer cancel() // ends what is still under way
-	r.ctx, r.results, r.backoff = ctx, make(chan loginResult, maxLogins), newBackoff()
+	r.ctx, r.results, r.backoff = ctx, make(chan loginResult, maxLogins), backoff.Request()
 	late := time.NewTimer(fetchTotal)
 	defer late.Stop()
 	last := errNoToken

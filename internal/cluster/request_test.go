@@ -19,6 +19,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/pawl-locks/pawl/internal/backoff"
 )
 
 // bubble runs f on n stubs in a synctest bubble; the returned Cluster is closed before f's stubs.
@@ -188,7 +190,7 @@ func TestAllTriesTogetherAreBoundWithoutADeadline(t *testing.T) {
 			began := time.Now()
 			_, err := c.Txn(context.Background(), Request{Op: "txn", Repeat: Always, Total: total}, writing())
 			require.ErrorIs(t, err, ErrUnknown)
-			within(t, want-maxBackoff, want, time.Since(began))
+			within(t, want-backoff.Request().Most, want, time.Since(began))
 		})
 	}
 }
@@ -277,15 +279,15 @@ func TestPausesGrowWhenEveryMemberWasTried(t *testing.T) {
 		})
 		_, err := c.Txn(t.Context(), Request{Op: "txn"}, writing())
 		require.True(t, isNoLeader(err))
-		pause := minBackoff
+		pause := backoff.Request().First
 		for i := 2; i < len(at); i += 2 {
 			within(t, pause/2, pause, at[i].Sub(at[i-1]))
 			if i+1 < len(at) {
 				assert.Zero(t, at[i+1].Sub(at[i]), "the other member is tried at once")
 			}
-			pause = min(2*pause, maxBackoff)
+			pause = min(2*pause, backoff.Request().Most)
 		}
-		assert.Equal(t, maxBackoff, pause)
+		assert.Equal(t, backoff.Request().Most, pause)
 	})
 }
 

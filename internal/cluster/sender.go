@@ -16,14 +16,9 @@ import (
 )
 
 const (
-	minBackoff  = 50 * time.Millisecond
-	maxBackoff  = time.Second
 	maxRefusals = 2           // token refusals after which a request gives up, if a new token may help
 	slow        = time.Second // a try that a caller gives up after this long grades the member down
 )
-
-// newBackoff is the backoff of a request, a login or a first contact.
-func newBackoff() backoff.Backoff { return backoff.Backoff{First: minBackoff, Most: maxBackoff} }
 
 // sender makes the tries of one request.
 type sender struct {
@@ -54,7 +49,7 @@ func (s *sender) run(ctx context.Context) error {
 	if s.r.Total == 0 {
 		s.r.Total = defaultTotal
 	}
-	s.until, s.backoff = time.Now().Add(s.r.Total), newBackoff()
+	s.until, s.backoff = time.Now().Add(s.r.Total), backoff.Request()
 	for {
 		if EndOf(ctx) != nil {
 			return s.failed(ctx)

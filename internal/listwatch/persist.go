@@ -2,21 +2,14 @@ package listwatch
 
 import (
 	"context"
-	"time"
 
 	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
-// The pauses between two reads, before jitter.
-const (
-	minPause = 50 * time.Millisecond
-	maxPause = 2 * time.Second
-)
-
 // Persist repeats read until it succeeds, permission is denied, or ctx or the cluster ends.
 func Persist(ctx context.Context, c *cluster.Cluster, read func() error) error {
-	for pace := (backoff.Backoff{First: minPause, Most: maxPause}); ; {
+	for pace := backoff.Background(); ; {
 		err := read()
 		if err == nil || cluster.IsPermissionDenied(err) {
 			return err

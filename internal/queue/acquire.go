@@ -80,7 +80,7 @@ func (a *Acquisition) acquire(ctx context.Context, r Request) error {
 	if err := aboveFloor(a.Token(), a.s.Host().Floor); err != nil {
 		return err
 	}
-	for wait := newBackoff(); ; {
+	for wait := backoff.Request(); ; {
 		var err error
 		switch next := read(a, (*state.Machine).Next); next {
 		case state.Sleep:
@@ -173,11 +173,3 @@ func (a *Acquisition) pause(ctx context.Context, d time.Duration) error {
 		return a.interrupted(ctx)
 	}
 }
-
-// The bounds of the pause before a request is repeated.
-const (
-	minPause = 25 * time.Millisecond
-	maxPause = time.Second
-)
-
-func newBackoff() backoff.Backoff { return backoff.Backoff{First: minPause, Most: maxPause} }

@@ -7,6 +7,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
+	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/queue/state"
@@ -17,7 +18,7 @@ import (
 // enter puts a queue key at the end of each queue, and returns when the keys are known to
 // exist.
 func (a *Acquisition) enter(ctx context.Context, r Request) error {
-	for wait := newBackoff(); ; {
+	for wait := backoff.Request(); ; {
 		lost, err := a.enqueue(ctx, r)
 		if err == nil && lost != nil {
 			err = a.settle(ctx, lost)

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
@@ -31,7 +30,7 @@ func (a *Acquisition) removeOverwritten(ctx context.Context, own state.Key) {
 
 // tryUntil calls try until it succeeds; false: ctx, or the cluster's client, has ended.
 func (a *Acquisition) tryUntil(ctx context.Context, try func() bool) bool {
-	wait := backoff.Backoff{First: 100 * time.Millisecond, Most: 2 * time.Second}
+	wait := backoff.Background()
 	for !try() {
 		if !backoff.Wait(wait.Next(), ctx.Done(), a.s.Host().Cluster.Ended()) {
 			return false

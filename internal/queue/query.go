@@ -10,6 +10,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
+	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/queue/state"
@@ -34,7 +35,7 @@ func queryOf(s *state.Machine) query {
 // query reads who owns. It repeats that while the cluster cannot be reached, the session is
 // valid and ctx has not ended. It waits for delay if the answer calls for it.
 func (a *Acquisition) query(ctx context.Context, delay time.Duration) error {
-	for wait := newBackoff(); ; {
+	for wait := backoff.Request(); ; {
 		q := read(a, queryOf)
 		t := a.queryTxn(q)
 		if a.permit != nil {

@@ -6,6 +6,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
+	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/together"
@@ -82,7 +83,7 @@ func (a *Acquisition) ownKeys(op func(key string) *pb.RequestOp) (ops []*pb.Requ
 // answered, there is no late copy (late is false), and it only reads. The transaction also reads
 // whether its own key is first, because most enqueues find nobody in their way.
 func (a *Acquisition) findOut(ctx context.Context, late bool) (*pb.TxnResponse, error) {
-	for wait := newBackoff(); ; {
+	for wait := backoff.Request(); ; {
 		t := &pb.TxnRequest{
 			Success: append([]*pb.RequestOp{txn.Put(a.s.CancelKey(a.n), nil, a.s.ID())}, a.ownKeys(txn.Stat)...),
 		}

@@ -54,7 +54,7 @@ type pace struct {
 }
 
 // fail makes batch, which has failed, wait for the next try of p: if others wait already, with them.
-func (p *pace) fail(batch []*removal, now time.Time, first, most time.Duration) {
+func (p *pace) fail(batch []*removal, now time.Time, b backoff.Backoff) {
 	for _, x := range batch {
 		x.tries++
 		x.pace = p
@@ -63,7 +63,7 @@ func (p *pace) fail(batch []*removal, now time.Time, first, most time.Duration) 
 	case len(batch) == 0 || now.Before(p.due):
 		return
 	case p.due.IsZero():
-		p.wait, p.tries, p.size = backoff.Backoff{First: first, Most: most}, 0, len(batch)
+		p.wait, p.tries, p.size = b, 0, len(batch)
 	}
 	p.tries++
 	p.size = max(min(p.size, len(batch)/2), 1)
@@ -94,7 +94,6 @@ const (
 	removalTry     = 400 * time.Millisecond
 	removalLongTry = 4 * time.Second
 	longTryEvery   = 4
-	maxRemovalWait = 500 * time.Millisecond
 )
 
 // How long removals wait for disk space. What can be deleted without it is deleted.
@@ -104,7 +103,7 @@ const (
 )
 
 func (r *removals) add(x *removal) {
-	x.wait = backoff.Backoff{First: minWait, Most: maxRemovalWait}
+	x.wait = backoff.Quick()
 	r.pending = append(r.pending, x)
 	select {
 	case r.added <- struct{}{}:
@@ -247,7 +246,7 @@ func (r *removals) tried(batch []*removal, now time.Time, err error, forfeit fun
 			x.alone = x.alone || !cluster.IsTooManyOps(err)
 		}
 	case !cluster.IsNoSpace(err):
-		r.failing.fail(batch, now, minWait, maxRemovalWait)
+		r.failing.fail(batch, now, backoff.Quick())
 	default:
 		var stay, deleted []*removal
 		for _, x := range batch {
@@ -257,8 +256,8 @@ func (r *removals) tried(batch []*removal, now time.Time, err error, forfeit fun
 				deleted = append(deleted, x)
 			}
 		}
-		r.marking.fail(stay, now, minSpaceWait, minSpaceWait)
-		r.full.fail(deleted, now, minSpaceWait, maxSpaceWait)
+		r.marking.fail(stay, now, backoff.Backoff{First: minSpaceWait})
+		r.full.fail(deleted, now, backoff.Backoff{First: minSpaceWait, Most: maxSpaceWait})
 	}
 	r.pending = append(r.pending, batch...)
 }

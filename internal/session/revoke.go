@@ -85,7 +85,7 @@ func (s *Session) revoke() {
 // refused for good, for lack of permission on one of the lease's keys.
 func revokeUntilGone(ctx context.Context, c *cluster.Cluster, id int64, ttl time.Duration) error {
 	began := clock.Now()
-	for wait := (backoff.Backoff{First: minWait, Most: maxWait}); ; {
+	for wait := backoff.Background(); ; {
 		err := revokeOnce(ctx, c, id)
 		if err == nil || cluster.IsLeaseNotFound(err) {
 			return nil
@@ -118,7 +118,7 @@ const lateGrant = 8 * time.Second
 func revokeInBackground(host Host, id int64, ttl time.Duration) {
 	host.Cleanup.Go(fmt.Sprintf("lease %x", id), func(ctx context.Context) {
 		sent := clock.Now()
-		for wait := (backoff.Backoff{First: minWait, Most: time.Second}); ; {
+		for wait := backoff.Background(); ; {
 			err := revokeOnce(ctx, host.Cluster, id)
 			if err == nil || cluster.IsLeaseNotFound(err) && clock.Now().Sub(sent) > lateGrant {
 				return
@@ -129,9 +129,3 @@ func revokeInBackground(host Host, id int64, ttl time.Duration) {
 		}
 	})
 }
-
-// The bounds of the wait between two tries of a revocation.
-const (
-	minWait = 100 * time.Millisecond
-	maxWait = 2 * time.Second
-)

@@ -175,7 +175,7 @@ func (s *Session) Rehearse(ctx context.Context) error {
 func (s *Session) firstRenewal(ctx context.Context) error {
 	var last *cluster.Member
 	began := clock.Now()
-	for wait := (backoff.Backoff{First: minWait, Most: maxWait}); ; {
+	for wait := backoff.Background(); ; {
 		last = s.host.Cluster.Pick(last)
 		r := s.renew(ctx, last)
 		if e := s.ended.Load(); e != nil {

@@ -212,7 +212,7 @@ func (h *Hub) isFresh(token string, now time.Time) bool {
 // refused counts a refusal of w at now. It returns how many there were close together. Caller holds mu.
 func (w *Watch) refused(now time.Time) int {
 	if w.refusals == nil || now.Sub(w.refusals.last) > fresh {
-		w.refusals = &refusals{backoff: newBackoff()}
+		w.refusals = &refusals{backoff: backoff.Request()}
 	}
 	w.refusals.count++
 	w.refusals.last = now

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/pawl-locks/pawl/internal/backoff"
 )
 
 func TestWhatIsDueIsDueAtTheNanosecond(t *testing.T) {
@@ -45,16 +47,17 @@ func TestHearingAnythingAnswersAQuestionButNotACreation(t *testing.T) {
 }
 
 func TestTheFirstReopeningIsAtOnceAndTheOthersWithinBounds(t *testing.T) {
+	w := backoff.Request()
 	for range 1000 {
 		r := newRetry()
 		assert.Zero(t, r.ended(0))
 		for n := range 20 {
 			d := r.ended(steady - 1)
-			assert.GreaterOrEqual(t, d, min(minDelay<<n, maxDelay)/2)
-			assert.LessOrEqual(t, d, min(minDelay<<n, maxDelay))
+			assert.GreaterOrEqual(t, d, min(w.First<<n, w.Most)/2)
+			assert.LessOrEqual(t, d, min(w.First<<n, w.Most))
 		}
 		assert.Zero(t, r.ended(steady), "it lived")
-		assert.GreaterOrEqual(t, r.ended(0), minDelay/2)
+		assert.GreaterOrEqual(t, r.ended(0), w.First/2)
 	}
 }
 

@@ -6,18 +6,9 @@ import (
 	"github.com/pawl-locks/pawl/internal/backoff"
 )
 
-const (
-	minDelay = 100 * time.Millisecond // before jitter
-	maxDelay = 1 * time.Second
-	// steady is how long a stream must have lived for its end not to count as another failure
-	// in a row. Without it, a server that accepts streams and ends them would be queried
-	// without a pause.
-	steady = 2 * time.Second
-)
-
-// newBackoff is the backoff before a stream is opened again, or a refused watch is created
-// again.
-func newBackoff() backoff.Backoff { return backoff.Backoff{First: minDelay, Most: maxDelay} }
+// steady is how long a stream must have lived for its end not to count as another failure in a
+// row. Without it, a server that accepts streams and ends them would be queried without a pause.
+const steady = 2 * time.Second
 
 // retry paces the reopening of one stream.
 type retry struct {
@@ -25,10 +16,10 @@ type retry struct {
 	backoff backoff.Backoff
 }
 
-func newRetry() retry { return retry{backoff: newBackoff()} }
+func newRetry() retry { return retry{backoff: backoff.Request()} }
 
 // ended counts an end of a stream that gave answers for lived, and returns how long to wait
-// before the next one: not at all after the first, then between 50 ms and 1 s.
+// before the next one: not at all after the first.
 func (r *retry) ended(lived time.Duration) time.Duration {
 	if lived >= steady || !r.failed {
 		r.failed = true

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
@@ -836,7 +837,7 @@ func TestReopeningIsPacedAndTakesTurns(t *testing.T) { // hazard W11
 		for i := 1; i < len(opened); i++ {
 			assert.NotEqual(t, opened[i-1].member, opened[i].member)
 			if d := opened[i].at.Sub(opened[i-1].at); i > 1 {
-				assert.GreaterOrEqual(t, d, 50*time.Millisecond)
+				assert.GreaterOrEqual(t, d, backoff.Request().First/2)
 				assert.Less(t, d, time.Second)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
 	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/internal/session"
@@ -192,7 +193,7 @@ func (s *Service) Close(ctx context.Context) error {
 		return nil
 	}
 	var err error
-	pause := newPause()
+	pause := backoff.Quick()
 	for ctx.Err() == nil { // each call is bounded, and returns at once if it is decided
 		if err = own.Close(ctx); err == nil {
 			return nil

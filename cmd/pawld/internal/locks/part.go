@@ -7,6 +7,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/lock"
@@ -74,7 +75,7 @@ func (s *Service) wins(ctx context.Context, ref table.Ref, p *part) bool {
 
 // queue acquires until the lock is held; nil: it was refused, or is no longer wanted.
 func (s *Service) queue(ctx context.Context, ref table.Ref, p *part) *held {
-	for pause := newPause(); ; {
+	for pause := backoff.Quick(); ; {
 		own, err := s.Session(ctx)
 		if err == nil {
 			var h *held

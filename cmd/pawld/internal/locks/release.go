@@ -8,6 +8,7 @@ import (
 
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
 	"github.com/pawl-locks/pawl/elect"
+	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/lock"
@@ -76,7 +77,7 @@ func (s *Service) release(ref table.Ref) {
 	s.work.Add(1)
 	go func() { // returns when it is decided, or life ends
 		defer s.work.Done()
-		pause := newPause()
+		pause := backoff.Quick()
 		for s.life.Err() == nil { // the engine tries, too: what is refused is not requested again without a pause
 			ctx, cancel := context.WithTimeout(s.life, 5*time.Second)
 			err := p.held.back(ctx)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
-	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/gate"
@@ -197,11 +196,6 @@ var (
 	// ErrStopping: pawld stops, or a successor takes over.
 	ErrStopping = errors.New("pawld is stopping")
 )
-
-// newPause is the series of waits between two tries of what etcd refused or did not answer.
-func newPause() backoff.Backoff {
-	return backoff.Backoff{First: 50 * time.Millisecond, Most: 500 * time.Millisecond}
-}
 
 // Serving returns a context for a call that parks: it ends with ctx, and when pawld stops.
 // An error: pawld stops already.

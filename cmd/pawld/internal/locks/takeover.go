@@ -11,6 +11,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
 	"github.com/pawl-locks/pawl/elect"
+	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/inside"
@@ -123,7 +124,7 @@ func (s *Service) takeOver(ctx context.Context, saved Saved) (*pawl.Session, err
 	}
 	within, cancel := context.WithTimeout(ctx, s.cfg.TTL())
 	defer cancel()
-	for pause := newPause(); ; {
+	for pause := backoff.Quick(); ; {
 		own, err := s.client.NewSession(within, lease.Options{Resume: h, Owner: s.cfg.Owner})
 		if err == nil {
 			s.own.Enter(context.Background())
@@ -170,7 +171,7 @@ func (s *Service) takeOne(ctx context.Context, own *pawl.Session, from SavedRow,
 		discard()
 		return
 	}
-	for pause := newPause(); own.Err() == nil && ctx.Err() == nil; {
+	for pause := backoff.Quick(); own.Err() == nil && ctx.Err() == nil; {
 		within, cancel := context.WithTimeout(ctx, 5*time.Second)
 		h, err := w.resume(within, own, from.Keys, from.Token)
 		cancel()
