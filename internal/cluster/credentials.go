@@ -67,7 +67,7 @@ type credentials struct {
 	mu       sync.Mutex
 	fetching *fetch
 	shun     []*Member       // for the next fetch: the members that refused the last login, and the one that issued it
-	usual    time.Duration   // how long a login usually takes
+	usual    Usual           // how long a login takes
 	began    time.Duration   // when the last fetch began; 0: there was none
 	backoff  backoff.Backoff // between that and the next fetch
 	failure  error           // of the last fetch, if user and password were refused
@@ -153,8 +153,7 @@ func (s *credentials) after(ctx context.Context, m *Member, l *login, err error,
 func (s *credentials) loginAt(ctx context.Context, m *Member, until time.Time) (*login, error) {
 	bound, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	r := loginRound{s: s, ctx: bound}
-	return r.login(r.authenticate(loginTry{m, time.Now()}))
+	return s.authenticate(bound, m)
 }
 
 // logInAt begins a login at m for the requests to m alone, unless the last one was lately.
@@ -280,7 +279,7 @@ func (s *credentials) join(first *Member) (*fetch, error) {
 		return nil, s.failure
 	}
 	f, wait := &fetch{done: make(chan struct{})}, s.pace(now)
-	round := &loginRound{s: s, first: first, shun: s.shun, hedgeAfter: hedgeAfter(s.usual)}
+	round := &loginRound{s: s, first: first, shun: s.shun, after: s.usual.HedgeAfter(maxLoginHedge)}
 	if !s.c.spawn(func() { s.run(f, round, wait) }) { // ends within fetchTotal and wait, or with the Cluster
 		return nil, s.c.Err()
 	}
@@ -309,20 +308,13 @@ func (s *credentials) run(f *fetch, round *loginRound, wait time.Duration) {
 	s.failure, s.failedAt = nil, s.c.now()
 	if f.err == nil {
 		s.current.Store(f.login)
-		s.noteTrip(trip)
+		s.usual.Note(trip)
 	} else if _, next := classify(f.err); next == stop {
 		s.failure = f.err
 	}
 	s.fetching = nil
 	s.mu.Unlock()
 	close(f.done)
-}
-
-func (s *credentials) noteTrip(trip time.Duration) {
-	if s.usual == 0 {
-		s.usual = trip
-	}
-	s.usual += (trip - s.usual) / 4
 }
 
 // Outgoing returns ctx with the metadata of everything that is sent to m, instead of its own,

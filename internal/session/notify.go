@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/observe"
 )
@@ -35,23 +36,23 @@ func (s *Session) validFor() time.Duration {
 	return max(s.validity.window().remaining(clock.Now()), 0)
 }
 
-// notifyRenewed reports a renewal that was confirmed when the remaining validity was was.
-func (s *Session) notifyRenewed(f finished, now time.Time, was time.Duration) {
+// notifyRenewed reports a confirmed renewal.
+func (s *Session) notifyRenewed(c confirmation) {
 	if s.events == nil {
 		return
 	}
 	s.events.Later(context.Background(), observe.SessionRenewed{
-		Lease: s.id, Member: f.member.Endpoint(), RoundTrip: now.Sub(f.began), Was: was, Left: s.validFor(),
+		Lease: s.id, Member: c.Member.Endpoint(), RoundTrip: c.Took, Was: c.Result.left, Left: s.validFor(),
 	})
 }
 
-// notifyHedged reports that renewal t joins slow.
-func (s *Session) notifyHedged(slow, t *renewing) {
+// notifyHedged reports that a renewal on m joins one on slow that has not been answered for so long.
+func (s *Session) notifyHedged(slow, m *cluster.Member, after time.Duration) {
 	if s.events == nil {
 		return
 	}
 	s.events.Later(context.Background(), observe.SessionHedged{
-		Lease: s.id, Slow: slow.member.Endpoint(), Member: t.member.Endpoint(), After: t.began.Sub(slow.began),
+		Lease: s.id, Slow: slow.Endpoint(), Member: m.Endpoint(), After: after,
 	})
 }
 

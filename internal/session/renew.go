@@ -3,23 +3,20 @@ package session
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
+	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
-// maxUnderWay bounds the renewals of one round that are under way at once.
-const maxUnderWay = 3
-
-// loop renews the session until it ends. It owns the renewer and its renewals, arms dependents,
-// ends holds that reach their limit, and compares the clock at the deadline.
+// loop renews the session until it ends. It owns the renewer, arms dependents, ends holds that
+// reach their limit, and compares the clock at the deadline.
 func (s *Session) loop() {
 	defer close(s.looped)
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &renewer{s: s, ctx: ctx, results: make(chan finished, maxUnderWay)}
-	r.round.begin = time.Now().Add(s.validity.window().sent.Sub(clock.Now()) + s.TTL()/4)
+	r := &renewer{s: s, ctx: ctx, results: make(chan confirmation)}
+	r.begin = time.Now().Add(s.validity.window().sent.Sub(clock.Now()) + s.TTL()/4)
 	defer r.stop()
 	defer cancel()
 	timer := time.NewTimer(0)
@@ -31,8 +28,8 @@ func (s *Session) loop() {
 		case <-s.host.Cluster.Ended():
 			_ = s.Err()
 			return
-		case f := <-r.results:
-			r.finish(f)
+		case c := <-r.results:
+			r.finish(c)
 		case <-s.poked:
 		case <-timer.C:
 		}
@@ -53,137 +50,118 @@ func (s *Session) loop() {
 	}
 }
 
-// A renewer makes the renewals of one session's rounds.
+// A renewer makes the rounds of one session. A round ends with a confirmed renewal. It consists of
+// one, unless that is slow or fails.
 type renewer struct {
 	s        *Session
 	ctx      context.Context
-	results  chan finished     // has room for all renewals under way
-	underWay []*renewing       // in order
-	queried  []*cluster.Member // in this round, in order
-	last     *cluster.Member   // the member that confirmed last
-	usual    time.Duration     // the usual round trip
-	round    round
-	warned   bool          // jeopardy was reported since the last renewal
-	reading  chan struct{} // closed when readRest has returned; nil: it was never started
+	begin    time.Time         // when the next round begins
+	underWay bool              // a round is
+	results  chan confirmation // of the round
+	warned   bool              // jeopardy was reported since the last renewal
+	reading  chan struct{}     // closed when readRest has returned; nil: it was never started
+
+	// Used by the round while one is under way.
+	last     *cluster.Member // the member that confirmed last
+	usual    cluster.Usual   // the round trip
+	failures int             // in this round
 }
 
-// renewing is a confirmed renewal under way.
-type renewing struct {
-	member *cluster.Member
-	began  time.Time
-	cancel context.CancelFunc
+// A confirmation is the end of a round.
+type confirmation struct {
+	cluster.Answer[result]
+	err error // the session has ended
 }
 
-// finished is a renewal with its result.
-type finished struct {
-	*renewing
-	result
+// step begins a round if one is due, and returns when it has to be called next.
+func (r *renewer) step(now time.Time) time.Time {
+	switch {
+	case r.underWay:
+		return now.Add(time.Hour) // its end comes first
+	case r.s.urgent.Swap(false):
+		r.begin = now
+	case now.Before(r.begin):
+		return r.begin
+	}
+	r.underWay, r.failures = true, 0
+	round := cluster.Hedge[result]{
+		Cluster: r.s.host.Cluster, After: r.hedgeAfter(), Twice: true,
+		Pick: r.pick, Query: r.renew, Failed: r.failed, Joined: r.s.notifyHedged,
+	}
+	go func() { // ends with the session, or a confirmed renewal; stop waits for it
+		c := confirmation{}
+		c.Answer, c.err = round.Run(r.ctx)
+		r.results <- c
+	}()
+	return now.Add(time.Hour)
 }
 
 // hedgeAfter is how long a renewal may take before another joins it (rule N3): three round trips,
 // at least 300 ms, and at most a quarter of the TTL, so that three renewals begin before the
 // deadline: at the latest at a quarter of the TTL, at half of it, and at three quarters.
 // docs/decisions/own-renewals.md has the table.
-func (r *renewer) hedgeAfter() time.Duration {
-	return min(max(300*time.Millisecond, 3*r.usual), r.s.TTL()/4)
-}
+func (r *renewer) hedgeAfter() time.Duration { return r.usual.HedgeAfter(r.s.TTL() / 4) }
 
-// step begins what is due and returns when it has to be called next.
-func (r *renewer) step(now time.Time) time.Time {
-	if len(r.underWay) == 0 && r.s.urgent.Swap(false) {
-		r.round.begin = now
-	}
-	for r.round.due(now, len(r.underWay)) {
-		r.begin(now)
-		r.round.hedge = now.Add(r.hedgeAfter())
-	}
-	return r.round.next(len(r.underWay))
-}
-
-// member chooses the member to query. The first renewal of a round uses another member than the one
-// that confirmed last (rule N1), later renewals one that was not queried in this round. If all
-// were, it is one that has no renewal under way.
-func (r *renewer) member() *cluster.Member {
+// pick chooses the member to query. The first renewal of a round uses another member than the one
+// that confirmed last (rule N1).
+func (r *renewer) pick(queried []*cluster.Member) *cluster.Member {
 	c := r.s.host.Cluster
-	if len(r.queried) == 0 {
+	if len(queried) == 0 {
 		return c.Pick(r.last)
 	}
-	m := c.Pick(r.queried...)
-	if slices.Contains(r.queried, m) {
-		r.queried = r.queried[:0]
-		for _, t := range r.underWay {
-			r.queried = append(r.queried, t.member)
-		}
-		m = c.Pick(r.queried...)
-	}
-	return m
+	return c.Pick(queried...)
 }
 
-// begin starts a renewal.
-func (r *renewer) begin(now time.Time) {
-	m := r.member()
-	r.queried = append(r.queried, m)
-	ctx, cancel := context.WithCancel(r.ctx)
-	t := &renewing{member: m, began: now, cancel: cancel}
-	if len(r.underWay) > 0 {
-		r.s.notifyHedged(r.underWay[0], t)
-	}
-	r.underWay = append(r.underWay, t)
-	go func() { // bounded by renewalBound; stop waits for it through results
-		res := r.s.renew(ctx, m)
-		cancel()
-		r.results <- finished{t, res}
-	}()
-}
+// errOver ends a round because the session has ended.
+var errOver = errors.New("the session has ended")
 
-// finish processes the result of a renewal.
-func (r *renewer) finish(f finished) {
-	i := slices.Index(r.underWay, f.renewing)
-	if i < 0 {
-		return
-	}
-	r.underWay = slices.Delete(r.underWay, i, i+1)
-	now, left := time.Now(), r.s.validity.window().remaining(clock.Now())
+// renew makes a renewal on m and moves the deadline.
+func (r *renewer) renew(ctx context.Context, m *cluster.Member) (result, error) {
+	res := r.s.renew(ctx, m)
+	res.left = r.s.validity.window().remaining(clock.Now())
 	switch {
-	case f.ended: // the loop finds the session ended
-	case f.err != nil:
-		r.s.failed(f.err)
-		r.round.fail(now, r.s.TTL(), left)
-	case r.s.extend(f.sent, f.ttl) == nil:
-		r.confirmed(f, now)
-		r.s.notifyRenewed(f, now, left)
+	case res.err != nil:
+		return res, res.err
+	case res.ended || r.s.extend(res.sent, res.ttl) != nil:
+		return res, errOver
 	}
+	return res, nil
 }
 
-// errSlow is why a member is graded down after another one confirmed first.
-var errSlow = errors.New("no answer to a renewal until another member had confirmed one")
+// failed records a failure. The first one is followed by another renewal at once, later ones after
+// a wait. The wait doubles, and shrinks again as the deadline approaches, so that the session
+// survives a failure that ends before the deadline.
+func (r *renewer) failed(err error) (wait time.Duration, final bool) {
+	if err == errOver {
+		return 0, true
+	}
+	r.s.failed(err)
+	if r.failures++; r.failures == 1 {
+		return 0, false
+	}
+	ttl, left := r.s.TTL(), r.s.validity.window().remaining(clock.Now())
+	wait = min(ttl/40<<min(r.failures-2, 8), ttl/8)
+	return backoff.Jitter(max(min(wait, left/4), min(ttl/40, 100*time.Millisecond))), false
+}
 
-// confirmed ends the round and cancels its other renewals.
-func (r *renewer) confirmed(f finished, now time.Time) {
-	late := r.hedgeAfter()
-	trip := now.Sub(f.began) / 2 // it is two round trips: one renews, one reads
-	if r.usual == 0 {
-		r.usual = trip
+// finish processes the end of a round.
+func (r *renewer) finish(c confirmation) {
+	r.underWay = false
+	if c.err != nil {
+		return // the loop finds the session ended
 	}
-	r.usual += (trip - r.usual) / 4
-	r.last, r.warned = f.member, false
-	for _, t := range r.underWay {
-		if t.member != f.member && now.Sub(t.began) >= late {
-			r.s.host.Cluster.Failed(t.member, errSlow)
-		}
-		t.cancel()
-	}
-	r.drain()
-	r.queried = r.queried[:0]
-	r.round = round{begin: f.began.Add(f.ttl / 4)}
-	r.s.keepWatching(f.rev)
-	r.readRest(f)
+	r.usual.Note(c.Took / 2) // it is two round trips: one renews, one reads
+	r.last, r.warned = c.Member, false
+	r.begin = c.Began.Add(c.Result.ttl / 4)
+	r.s.keepWatching(c.Result.rev)
+	r.readRest(c)
+	r.s.notifyRenewed(c)
 }
 
 // readRest reads what did not fit into the round's first read, in a goroutine, because the
 // renewal counts already and the loop must not wait. At most one such read is under way.
-func (r *renewer) readRest(f finished) {
-	if len(f.more) == 0 || r.reading != nil && !isClosed(r.reading) {
+func (r *renewer) readRest(c confirmation) {
+	if len(c.Result.more) == 0 || r.reading != nil && !isClosed(r.reading) {
 		return
 	}
 	done := make(chan struct{})
@@ -192,7 +170,7 @@ func (r *renewer) readRest(f finished) {
 		defer close(done)
 		ctx, cancel := context.WithTimeout(r.ctx, r.s.renewalBound())
 		defer cancel()
-		r.s.readRest(ctx, f.member, f.more)
+		r.s.readRest(ctx, c.Member, c.Result.more)
 	}()
 }
 
@@ -205,17 +183,11 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// drain waits for the renewals that were cancelled.
-func (r *renewer) drain() {
-	for len(r.underWay) > 0 {
-		f := <-r.results
-		r.underWay = slices.DeleteFunc(r.underWay, func(t *renewing) bool { return t == f.renewing })
-	}
-}
-
-// stop waits for every renewal and read; r.ctx is cancelled.
+// stop waits for the round and the read; r.ctx is cancelled.
 func (r *renewer) stop() {
-	r.drain()
+	if r.underWay {
+		<-r.results
+	}
 	if r.reading != nil {
 		<-r.reading
 	}

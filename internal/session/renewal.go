@@ -21,6 +21,7 @@ type result struct {
 	ttl   time.Duration // as the server answered
 	rev   int64         // the revision at which the confirming read showed the session key
 	more  []keyRead     // the reads that did not fit beside the session key
+	left  time.Duration // how long the session was still valid before
 	ended bool          // the server's answer ended the session
 	err   error         // why it does not count; a failure is not a loss
 }
