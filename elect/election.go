@@ -28,9 +28,6 @@ type Options struct {
 	Owner string
 }
 
-// maxOwner bounds Options.Owner, as lease.Options bounds the owner of a session.
-const maxOwner = 1024
-
 // An Election is a name and a source of sessions. It never changes state: each campaign is a
 // candidacy of its own, and any number of goroutines may use one Election.
 type Election struct {
@@ -152,10 +149,9 @@ func (e *Election) check(ctx context.Context) error {
 		return errors.New("nil context")
 	case e.sessions == nil:
 		return errors.New("nil session")
-	case len(e.opts.Owner) > maxOwner:
-		return fmt.Errorf("Options.Owner has %d bytes, want at most %d", len(e.opts.Owner), maxOwner)
 	}
-	if err := keys.CheckName(e.name, e.opts.EtcdLayout); err != nil {
+	opts := queue.Options{EtcdLayout: e.opts.EtcdLayout, Owner: e.opts.Owner}
+	if err := opts.Check([]queue.Want{{Name: e.name}}); err != nil {
 		return err
 	}
 	if err := inside.Carry(e.sessions, e.name, nil); err != nil {

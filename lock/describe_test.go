@@ -2,11 +2,13 @@ package lock_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl/lock"
 )
@@ -40,6 +42,37 @@ func TestAHeldSaysWhatItHoldsAndWhether(t *testing.T) {
 		for _, none := range []*lock.Held{nil, {}} {
 			assert.Equal(w, `lock "" (key "", token 0): not held: nil handle`, none.String())
 			assert.Contains(w, logged(none), "held=false")
+		}
+	})
+}
+
+func TestAHeldSaysInWhichModeItIsHeld(t *testing.T) {
+	inBubble(t, func(w *fixture) {
+		s := w.session()
+		m := mutex(s)
+		readers := lock.NewMulti(s, lock.Options{}, lock.Shared("a"), lock.Shared("b"))
+		mixed := lock.NewMulti(s, lock.Options{}, lock.Shared("a"), lock.Exclusive("b"))
+		for _, c := range []struct {
+			acquire func(context.Context) (*lock.Held, error)
+			mode    lock.Mode
+			names   []string
+			slot    int
+		}{
+			{m.Acquire, lock.ModeExclusive, []string{"name"}, -1},
+			{m.AcquireShared, lock.ModeShared, []string{"name"}, -1},
+			{readers.Acquire, lock.ModeShared, []string{"a", "b"}, -1},
+			{mixed.Acquire, lock.ModeExclusive, []string{"a", "b"}, -1},
+			{semaphore(s, 2).Acquire, lock.ModeSlot, []string{"name"}, 0},
+		} {
+			h, err := c.acquire(w.Context())
+			require.NoError(w, err)
+			for range 2 {
+				assert.Equal(w, []any{c.mode, c.mode == lock.ModeShared, c.names, c.names[0], c.slot}, []any{h.Mode(), h.Shared(), h.Names(), h.Name(), h.Slot()})
+				assert.Equal(w, h.Key(), h.Keys()[0])
+				require.Len(w, h.Keys(), len(c.names))
+				require.Len(w, h.Guards(), len(c.names))
+				require.NoError(w, h.Release(w.Context()))
+			}
 		}
 	})
 }

@@ -21,7 +21,7 @@
 //     that waiter. A Semaphore's slots are also taken in order, one at a time.
 //  3. Tokens: Held.Token is the create revision of Held.Key, and strictly greater
 //     than that of every earlier exclusive holder of the name. Each of several shared holders
-//     has its own. A Permit's is greater than that of every earlier holder of its slot.
+//     has its own. A Semaphore's is greater than that of every earlier holder of its slot.
 //  4. Loss is reported: when the session has ended, when the key was deleted, or
 //     overwritten by somebody else, or the lock was held for longer than Options.MaxHold, Err
 //     returns that, with one final cause, the Context is cancelled with it, and Done is

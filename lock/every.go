@@ -82,7 +82,7 @@ func (m *Mutex) Every(ctx context.Context, s Schedule, fn func(ctx context.Conte
 			return nil
 		}
 	}
-	return fmt.Errorf("lock: every %s: %w", keys.Quote(m.Name()), err)
+	return m.all().failed("every", err)
 }
 
 // every is one call of Every. Only the goroutine that called Every uses it.
@@ -153,7 +153,7 @@ func (e *every) round(ctx context.Context) (ran bool, err error) {
 		return ran, err
 	}
 	if ran {
-		e.record.ran(ctx, observe.JobRan{Name: e.m.name, At: f.At, Late: f.Late, Took: f.Took, Skipped: f.Skipped, Err: err})
+		e.record.ran(ctx, observe.JobRan{Name: e.m.Name(), At: f.At, Late: f.Late, Took: f.Took, Skipped: f.Skipped, Err: err})
 	}
 	if e.opts.Notify != nil {
 		e.opts.Notify(f)

@@ -21,7 +21,7 @@ func ExampleNewMulti() {
 
 	transfer := lock.NewMulti(client, lock.Options{},
 		lock.Exclusive("account/7"), lock.Exclusive("account/3"), lock.Shared("rates"))
-	err := transfer.Do(context.Background(), func(ctx context.Context, h *lock.HeldMulti) error {
+	err := transfer.Do(context.Background(), func(ctx context.Context, h *lock.Held) error {
 		fmt.Println(h.Names())
 		resource, token, ok := fencing.FromContext(h.ContextFor(ctx, "account/3"))
 		fmt.Println(resource, token == h.Token(), ok)

@@ -27,8 +27,8 @@ func ExampleSemaphore_Do() {
 	ctx := context.Background()
 
 	gpus := lock.NewSemaphore(client, "gpus", 4, lock.Options{})
-	err := gpus.Do(ctx, func(ctx context.Context, p *lock.Permit) error {
-		return train(ctx, p.Slot()) // 0 to 3, and nobody else has it
+	err := gpus.Do(ctx, func(ctx context.Context, h *lock.Held) error {
+		return train(ctx, h.Slot()) // 0 to 3, and nobody else has it
 	})
 	fmt.Println(err)
 	// Output:

@@ -4,17 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/queue"
 	"github.com/pawl-locks/pawl/kv"
 )
 
-// A Held is one acquisition of a lock. It is used once; its methods are safe for concurrent
-// use.
+// A Held is one acquisition: of a lock, of several names, or of a slot of a semaphore. It is used
+// once; its methods are safe for concurrent use. What they return about what was acquired stays
+// the same after the end.
+//
+// Several names are held as a whole: if one of them is lost, all of them are. The other names stay
+// taken until Release, or until the function of Do has returned, because that may still work with
+// them; without either, they stay taken for one TTL.
 type Held struct {
 	a       *queue.Acquisition
 	session *pawl.Session
@@ -28,27 +35,52 @@ func (h *Held) acquisition() *queue.Acquisition {
 	return h.a
 }
 
-// Name is the lock's name, as it was given to New.
+// Name is the name, as it was given; of several, the first.
 func (h *Held) Name() string { return h.acquisition().Name() }
 
-// Key is the lock's key in etcd, whole, namespace included. It stays the same
-// after the end.
+// Names are the names, in the order in which they were given.
+func (h *Held) Names() []string {
+	if h == nil || h.a == nil {
+		return nil
+	}
+	return h.a.Names()
+}
+
+// Key is the key in etcd, whole, namespace included; of several, the first.
 func (h *Held) Key() string { return h.acquisition().Key() }
 
-// Token is the fencing token: the create revision of Key. It stays the same
-// after the end.
+// Keys are the keys in etcd, one for each of Names.
+func (h *Held) Keys() []string { return h.acquisition().AllKeys() }
+
+// Token is the fencing token: the create revision of Key, and of all Keys. It is strictly greater
+// than that of the previous holder of each name; of a semaphore, than those of all earlier
+// holders of the same slot, and unrelated to those of other slots, so that storage keeps a
+// register for each slot: see Context.
 func (h *Held) Token() fencing.Token { return h.acquisition().Token() }
 
 // Guard is the comparison "Key still has Token as its create revision", for a caller's own
-// transaction through kv.Client.Txn. It stays the same after the end; such a transaction is
-// then refused with kv.ErrFenced.
+// transaction through kv.Client.Txn. After the end such a transaction is refused with
+// kv.ErrFenced. Several names have the zero Guard, which is refused, too: see Guards.
 func (h *Held) Guard() kv.Guard { return h.acquisition().Guard() }
 
-// Shared reports whether it was acquired in shared mode. It stays the same after the end.
-func (h *Held) Shared() bool { return h.acquisition().Shared() }
+// Guards are the comparisons for each of Keys. A transaction that concerns only some of the names
+// needs only their guards.
+func (h *Held) Guards() []kv.Guard { return h.acquisition().Guards() }
 
-// Session is the session on which the lock is held, and with which it is lost. It stays the
-// same after the end; nil for a nil or zero Held.
+// Mode is the mode in which it is held: ModeExclusive, ModeShared or ModeSlot; of several names,
+// ModeShared if all of them are shared.
+func (h *Held) Mode() Mode { return Mode(h.acquisition().Mode()) }
+
+// Shared reports whether Mode is ModeShared.
+func (h *Held) Shared() bool { return h.Mode() == ModeShared }
+
+// Slot is the number of a semaphore's slot, from 0 to the limit less one; otherwise -1. No two
+// holders of a semaphore have the same number, so it can serve as the number of a worker, a shard
+// or a device.
+func (h *Held) Slot() int { return h.acquisition().Slot() }
+
+// Session is the session on which it is held, and with which it is lost; nil for a nil or zero
+// Held.
 func (h *Held) Session() *pawl.Session {
 	if h == nil {
 		return nil
@@ -59,31 +91,43 @@ func (h *Held) Session() *pawl.Session {
 // Context has the values of Acquire's ctx, but does not end with it, and carries the token:
 // fencing.FromContext, or fencing.FromSharedContext for a shared one. It is cancelled at loss,
 // with the error that Err returns as its cause, but not at Release.
+//
+// The resource of a slot's token consists of the semaphore's name and the slot, and differs from
+// every lock's name. Storage that checks it lets at most as many writers through as there are
+// slots, one for each slot. The Context of several names carries no token, and hides an outer
+// one, because a token belongs to one name: see ContextFor.
 func (h *Held) Context() context.Context { return h.acquisition().Context() }
 
-// Done is closed when the lock is no longer held, also by Release; Err returns why. It only
+// ContextFor returns a child of ctx that carries the token for one of Names, in the mode in which
+// that is held. For any other name the child carries no token.
+func (h *Held) ContextFor(ctx context.Context, name string) context.Context {
+	return h.acquisition().ContextFor(ctx, name)
+}
+
+// Done is closed when it is no longer held, also by Release; Err returns why. It only
 // notifies; Err decides.
 func (h *Held) Done() <-chan struct{} { return h.acquisition().Done() }
 
-// Err is nil while the lock is held. After a loss it matches ErrLost and exactly one cause;
-// after Release it matches ErrReleased. It compares the clock with the deadline at the call, so
-// it is right at the first call after a pause. It does no I/O and does not block.
+// Err is nil while it is held, all the names if there are several. After a loss it matches ErrLost
+// and exactly one cause, and of several names its text contains the one that was lost; after
+// Release it matches ErrReleased. It compares the clock with the deadline at the call, so it is
+// right at the first call after a pause. It does no I/O and does not block.
 func (h *Held) Err() error { return h.acquisition().Err() }
 
-// Deadline is until when the lock is held unless its session is renewed, or the end of
+// Deadline is until when it is held unless its session is renewed, or the end of
 // Options.MaxHold if that is earlier. It is computed at the call, for comparison with time.Now.
-// A stored one is wrong after a suspend. It is the zero Time once the lock is no longer held.
+// A stored one is wrong after a suspend. It is the zero Time once it is no longer held.
 func (h *Held) Deadline() time.Time { return h.acquisition().Deadline() }
 
-// Confirm reads from the cluster, linearizably, whether the lock is still held. nil: it was, at
-// some moment during the call. An error that matches ErrLost: it is not. Another error: no
+// Confirm reads from the cluster, linearizably, whether it is still held. nil: it was, at some
+// moment during the call. An error that matches ErrLost: it is not. Another error: no
 // answer came, and nothing has changed.
 func (h *Held) Confirm(ctx context.Context) error {
 	return h.wrap("confirm", ctx, h.acquisition().Confirm)
 }
 
-// Do runs fn while the lock is held, and then releases it. fn's context is a child of ctx that
-// carries the token; it is cancelled at loss, with the cause. Do waits for fn to return before
+// Do runs fn while it is held, and then releases it. fn's context is a child of ctx that carries
+// the token as Context does; it is cancelled at loss, with the cause. Do waits for fn to return before
 // it releases: an fn that ignores its context keeps the lock, on purpose. fn is not called if
 // the lock is not held or ctx has ended.
 //
@@ -99,7 +143,10 @@ func (h *Held) Do(ctx context.Context, fn func(ctx context.Context) error) error
 	})
 }
 
-// Release releases the lock; from the call on it is not held here. nil: it was held until now.
+// Release releases it, several names in one request; from the call on it is not held here. nil: it
+// was held until now. After the loss of one of several names it releases the others, in the
+// background, and returns what Err does.
+//
 // An error that matches ErrLost: it was not. One that matches kv.ErrUnknown: the release is not
 // confirmed, and continues in the background; another call tries again, and once it is decided
 // every call returns the same. If ctx is done, Release still sends, and waits for at most 100
@@ -111,17 +158,24 @@ func (h *Held) Release(ctx context.Context) error {
 
 // wrap runs call and names it in its error.
 func (h *Held) wrap(op string, ctx context.Context, call func(context.Context) error) error {
-	if ctx == nil {
-		return fmt.Errorf("lock: %s %q: nil context", op, h.acquisition().Name())
+	err := errors.New("nil context")
+	if ctx != nil {
+		err = call(ctx)
 	}
-	if err := call(ctx); err != nil {
-		return fmt.Errorf("lock: %s %q: %w", op, h.acquisition().Name(), err)
+	if err != nil {
+		return fmt.Errorf("lock: %s %s: %w", op, keys.Quote(h.acquisition().Names()...), err)
 	}
 	return nil
 }
 
+// String returns the names, the keys, the token, a semaphore's slot, and whether it is held at the
+// call, for people to read. Like Err, it compares the clock and does no I/O.
+func (h *Held) String() string { return h.acquisition().Describe("lock") }
+
+// LogValue returns what String does, as a group of attributes: slot, name and key, or names and
+// keys; token, held, and the cause once it is not held.
+func (h *Held) LogValue() slog.Value { return h.acquisition().LogValue() }
+
 func init() {
-	inside.KeeperOfHeld = func(v any) inside.Keeper {
-		return v.(interface{ acquisition() *queue.Acquisition }).acquisition()
-	}
+	inside.KeeperOfHeld = func(v any) inside.Keeper { return v.(*Held).acquisition() }
 }

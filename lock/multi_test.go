@@ -35,7 +35,7 @@ func wants(n int) (all []lock.Want) {
 	return all
 }
 
-func (w *fixture) acquireAll(s *pawl.Session, all ...lock.Want) *lock.HeldMulti {
+func (w *fixture) acquireAll(s *pawl.Session, all ...lock.Want) *lock.Held {
 	w.Helper()
 	h, err := lock.NewMulti(s, lock.Options{}, all...).Acquire(w.Context())
 	require.NoError(w, err)
@@ -48,16 +48,16 @@ func (w *fixture) acquireAll(s *pawl.Session, all ...lock.Want) *lock.HeldMulti 
 }
 
 // collecting starts an acquisition of several names, and returns when it waits.
-func (w *fixture) collecting(ctx context.Context, m *lock.Multi) (h func() (*lock.HeldMulti, error), waits func() bool) {
+func (w *fixture) collecting(ctx context.Context, m *lock.Multi) (h func() (*lock.Held, error), waits func() bool) {
 	done := make(chan struct{})
-	var held *lock.HeldMulti
+	var held *lock.Held
 	var err error
 	go func() {
 		defer close(done)
 		held, err = m.Acquire(ctx)
 	}()
 	synctest.Wait()
-	return func() (*lock.HeldMulti, error) { <-done; return held, err }, func() bool { synctest.Wait(); return !isClosed(done) }
+	return func() (*lock.Held, error) { <-done; return held, err }, func() bool { synctest.Wait(); return !isClosed(done) }
 }
 
 // Budget: a set of any size that nobody else wants costs two requests, and no watch where it
@@ -100,7 +100,7 @@ func testOneForeignWatch(t *testing.T, reverse bool) {
 		for i := range names {
 			all = append(all, lock.Exclusive(fmt.Sprintf("set/%d", i)))
 		}
-		var got func() (*lock.HeldMulti, error)
+		var got func() (*lock.Held, error)
 		n := w.counted(func() { got, _ = w.collecting(w.Context(), lock.NewMulti(s, lock.Options{}, all...)) })
 		assert.Equal(w, map[string]int{"Txn": 1, "Watch": names + 1}, n.Received, "its own keys, and one")
 		if reverse {
@@ -162,7 +162,7 @@ func TestBadSetsAreClearErrors(t *testing.T) {
 			"within the other":   lock.NewMulti(s, etcd, lock.Exclusive("a/b"), a),
 			"sessions' own keys": lock.NewMulti(s, etcd, a, lock.Exclusive("//pawl")),
 			"nil session":        lock.NewMulti(nil, lock.Options{}, a),
-			"nil Multi":          nil,
+			"or Semaphore":       nil,
 		} {
 			_, err := m.Acquire(w.Context())
 			assert.ErrorContains(w, err, want)
@@ -170,7 +170,7 @@ func TestBadSetsAreClearErrors(t *testing.T) {
 			assert.ErrorContains(w, err, want)
 			_, err = m.Resume(w.Context(), []string{"k"}, 1)
 			assert.ErrorContains(w, err, want)
-			assert.ErrorContains(w, m.Do(w.Context(), func(context.Context, *lock.HeldMulti) error { return nil }), want)
+			assert.ErrorContains(w, m.Do(w.Context(), func(context.Context, *lock.Held) error { return nil }), want)
 		}
 		good := lock.NewMulti(s, lock.Options{}, a, b)
 		assert.ErrorContains(w, good.Do(w.Context(), nil), "nil function")
@@ -184,9 +184,6 @@ func TestBadSetsAreClearErrors(t *testing.T) {
 			assert.Error(w, err)
 		}
 		assert.Empty(w, w.f.Counts().Since(before).Received)
-		assert.Empty(w, (*lock.HeldMulti)(nil).Names())
-		assert.Empty(w, (*lock.HeldMulti)(nil).Keys())
-		assert.Error(w, (&lock.HeldMulti{}).Err())
 	})
 }
 
@@ -219,7 +216,7 @@ func TestASetOfTwoClustersIsRefused(t *testing.T) {
 			require.ErrorContains(w, err, want)
 			_, err = m.Resume(w.Context(), []string{"k", "l"}, 1)
 			require.ErrorContains(w, err, want)
-			require.ErrorContains(w, m.Do(w.Context(), func(context.Context, *lock.HeldMulti) error { return nil }), want)
+			require.ErrorContains(w, m.Do(w.Context(), func(context.Context, *lock.Held) error { return nil }), want)
 		}
 		assert.Empty(w, w.f.Counts().Since(before).Received)
 
@@ -266,7 +263,7 @@ func TestSetsInOppositeOrdersDoNotDeadlock(t *testing.T) {
 		for _, m := range []*lock.Multi{one, two} {
 			go func() {
 				for range 50 {
-					if err := m.Do(w.Context(), func(context.Context, *lock.HeldMulti) error { return nil }); err != nil {
+					if err := m.Do(w.Context(), func(context.Context, *lock.Held) error { return nil }); err != nil {
 						done <- err
 						return
 					}
@@ -292,9 +289,10 @@ func TestTheContextsOfASetCarryNoToken(t *testing.T) {
 			assert.False(w, ok || shared)
 		}
 		bare(h.Context())
-		one, err := lock.NewMulti(w.session(), lock.Options{}, lock.Exclusive("one")).Acquire(outer)
+		one, err := lock.NewMulti(w.session(), lock.Options{}, lock.Shared("one")).Acquire(outer)
 		require.NoError(w, err)
-		bare(one.Context())
+		name, token, ok := fencing.FromSharedContext(one.Context())
+		assert.Equal(w, []any{"one", one.Token(), true}, []any{name, token, ok}, "as that of a Mutex")
 		require.NoError(w, one.Release(w.Context()))
 		require.NoError(w, h.Do(outer, func(ctx context.Context) error {
 			bare(ctx)
@@ -310,7 +308,7 @@ func TestTheContextsOfASetCarryNoToken(t *testing.T) {
 	})
 }
 
-// Each of Guards holds for as long as its name is held.
+// Each of Guards holds for as long as its name is held. Guard would leave names out, and is refused.
 func TestTheGuardsOfASet(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		h := w.acquireAll(w.session(), lock.Exclusive("a"), lock.Exclusive("b"))
@@ -320,6 +318,8 @@ func TestTheGuardsOfASet(t *testing.T) {
 			return err
 		}
 		require.NoError(w, write())
+		_, err := w.spare.KV().Txn(w.Context(), kv.Txn{Guards: []kv.Guard{h.Guard()}, Then: []kv.Op{kv.Put("guarded", nil)}})
+		require.ErrorContains(w, err, "zero Guard")
 		require.NoError(w, h.Confirm(w.Context()))
 		require.NoError(w, h.Release(w.Context()))
 		require.ErrorIs(w, write(), kv.ErrFenced)

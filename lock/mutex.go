@@ -2,17 +2,12 @@ package lock
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
-	"github.com/pawl-locks/pawl/internal/cluster"
-	"github.com/pawl-locks/pawl/internal/inside"
-	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/queue"
-	"github.com/pawl-locks/pawl/internal/session"
+	"github.com/pawl-locks/pawl/observe"
 )
 
 // Options say how a name is locked. The zero value is the default.
@@ -55,20 +50,13 @@ type Options struct {
 	Owner string
 }
 
-// maxOwner bounds Options.Owner, as lease.Options bounds the owner of a session.
-const maxOwner = 1024
-
 // A Mutex is a name and a source of sessions. It never changes state: each acquisition is a
 // Held of its own, and any number of goroutines may use one Mutex.
 //
 // It has two modes, like std::shared_mutex. Acquire, TryAcquire and Do hold the lock
 // exclusively; AcquireShared, TryAcquireShared and DoShared hold it together with other shared
 // holders. Both modes wait in one queue, so that neither can starve the other.
-type Mutex struct {
-	sessions pawl.Sessions
-	name     string
-	opts     Options
-}
+type Mutex struct{ target }
 
 // New makes a Mutex; it does no I/O. With a *pawl.Client, each call uses the client's current
 // session, so that the Mutex is usable again after a session was lost; with a *pawl.Session,
@@ -76,8 +64,27 @@ type Mutex struct {
 // name or one of more than 1 KiB, a negative Delay, MaxHold or AtLeast, an Owner of more than 1
 // KiB, an EtcdLayout name that would contain the sessions' own keys.
 func New(s pawl.Sessions, name string, opts Options) *Mutex {
-	return &Mutex{sessions: s, name: name, opts: opts}
+	return &Mutex{target{s, opts, []queue.Want{{Name: name, Mode: observe.Exclusive}}}}
 }
+
+// all is m's target; nil for a nil Mutex.
+func (m *Mutex) all() *target {
+	if m == nil {
+		return nil
+	}
+	return &m.target
+}
+
+// shared is m's target in shared mode.
+func (m *Mutex) shared() *target {
+	if m == nil {
+		return nil
+	}
+	return &target{m.sessions, m.opts, []queue.Want{{Name: m.Name(), Mode: observe.Shared}}}
+}
+
+// Name is the lock's name, as it was given.
+func (m *Mutex) Name() string { return m.all().name() }
 
 // Acquire waits until the lock is held. It returns an error when ctx ends, even in the instant
 // of success; when the session has ended, with the session's cause and no other; and when its
@@ -85,13 +92,13 @@ func New(s pawl.Sessions, name string, opts Options) *Mutex {
 // session lasts. A client that has no valid session gets one first, as Client.Session does; if
 // that fails, so does Acquire.
 func (m *Mutex) Acquire(ctx context.Context) (*Held, error) {
-	return m.acquire(ctx, "acquire", false, queue.Request{})
+	return m.all().acquire(ctx, "acquire", false)
 }
 
 // TryAcquire is Acquire without waiting: if another holds the lock or waits for it, it fails
 // with ErrBusy at once and writes nothing.
 func (m *Mutex) TryAcquire(ctx context.Context) (*Held, error) {
-	return m.acquire(ctx, "try to acquire", false, queue.Request{Try: true})
+	return m.all().acquire(ctx, "try to acquire", true)
 }
 
 // AcquireShared is Acquire in shared mode: the lock is held together with others that hold it
@@ -102,162 +109,33 @@ func (m *Mutex) TryAcquire(ctx context.Context) (*Held, error) {
 // Its token excludes late writers only where the storage keeps two registers: see package
 // fencing.
 func (m *Mutex) AcquireShared(ctx context.Context) (*Held, error) {
-	return m.acquire(ctx, "acquire shared", true, queue.Request{})
+	return m.shared().acquire(ctx, "acquire shared", false)
 }
 
 // TryAcquireShared is AcquireShared without waiting: if an exclusive acquisition holds the lock
 // or waits for it, it fails with ErrBusy at once and writes nothing.
 func (m *Mutex) TryAcquireShared(ctx context.Context) (*Held, error) {
-	return m.acquire(ctx, "try to acquire shared", true, queue.Request{Try: true})
-}
-
-func (m *Mutex) acquire(ctx context.Context, op string, shared bool, r queue.Request) (*Held, error) {
-	err := m.checkShared(shared)
-	var session *pawl.Session
-	var q queue.Queue
-	if err == nil {
-		session, q, err = m.resolve(ctx)
-	}
-	if err == nil {
-		var a *queue.Acquisition
-		s := inside.SessionOf(session)
-		q.Shared = shared
-		r.Delay, r.Handoffs, r.Limits = m.opts.Delay, !m.opts.EtcdLayout && !shared, m.limits()
-		r.Value = m.label(s)
-		if a, err = queue.Acquire(ctx, s, q, r); err == nil {
-			return &Held{a, session}, nil
-		}
-	}
-	return nil, fmt.Errorf("lock: %s %s: %w", op, keys.Quote(m.Name()), err)
-}
-
-// label is the value of the acquisition's own key: it says who holds, for people to read.
-func (m *Mutex) label(s *session.Session) []byte {
-	switch {
-	case m.opts.Owner != "":
-		return s.LabelOf(m.opts.Owner, m.opts.EtcdLayout)
-	case m.opts.EtcdLayout:
-		return s.EtcdLabel()
-	}
-	return s.Label()
+	return m.shared().acquire(ctx, "try to acquire shared", true)
 }
 
 // Do acquires the lock, runs fn and releases it: see Held.Do. fn is not called
 // unless the lock is held.
 func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context, h *Held) error) error {
-	return m.do(ctx, "do", m.Acquire, fn)
+	return m.all().do(ctx, "do", m.Acquire, fn)
 }
 
 // DoShared is Do in shared mode: see AcquireShared. fn's context carries the shared
 // token: fencing.FromSharedContext finds it, and fencing.FromContext does not.
 func (m *Mutex) DoShared(ctx context.Context, fn func(ctx context.Context, h *Held) error) error {
-	return m.do(ctx, "do shared", m.AcquireShared, fn)
-}
-
-func (m *Mutex) do(ctx context.Context, op string, acquire func(context.Context) (*Held, error), fn func(ctx context.Context, h *Held) error) error {
-	if fn == nil {
-		return fmt.Errorf("lock: %s %s: nil function", op, keys.Quote(m.Name()))
-	}
-	h, err := acquire(ctx)
-	if err != nil {
-		return err
-	}
-	return h.Do(ctx, func(ctx context.Context) error { return fn(ctx, h) })
+	return m.shared().do(ctx, "do shared", m.AcquireShared, fn)
 }
 
 // Resume makes the Held of a key that this session's predecessor held, if the session was made
 // with lease.Options.Resume. key and t are the predecessor's Held.Key and Held.Token. Whether
 // the lock is held exclusively or shared follows from the key. It queries the cluster, in one
 // transaction. The error matches ErrLost if the key no longer exists. A key that
-// belongs to a permit, an election, or a Multi is refused and stays as it is. The token stays the
+// belongs to a semaphore, an election, or a Multi is refused and stays as it is. The token stays the
 // same.
 func (m *Mutex) Resume(ctx context.Context, key string, t fencing.Token) (*Held, error) {
-	session, q, err := m.resolve(ctx)
-	if err == nil {
-		var a *queue.Acquisition
-		if a, err = queue.Resume(ctx, inside.SessionOf(session), q, key, t, m.limits()); err == nil {
-			return &Held{a, session}, nil
-		}
-	}
-	return nil, fmt.Errorf("lock: resume %s: %w", keys.Quote(m.Name()), err)
-}
-
-// checkShared reports which of the Options cannot be used in shared mode.
-func (m *Mutex) checkShared(shared bool) error {
-	switch {
-	case !shared || m == nil:
-		return nil
-	case m.opts.EtcdLayout:
-		return errors.New("shared mode cannot be combined with Options.EtcdLayout: etcd's own clients know no shared keys")
-	case m.opts.Delay != 0:
-		return errors.New("shared mode cannot be combined with Options.Delay")
-	}
-	return nil
-}
-
-// limits returns the bounds on how long the lock is held.
-func (m *Mutex) limits() queue.Limits {
-	return queue.Limits{Max: m.opts.MaxHold, AtLeast: m.opts.AtLeast}
-}
-
-// Name is the lock's name, as it was given.
-func (m *Mutex) Name() string {
-	if m == nil {
-		return ""
-	}
-	return m.name
-}
-
-// resolve checks New's arguments and ctx, and returns the current session.
-func (m *Mutex) resolve(ctx context.Context) (*pawl.Session, queue.Queue, error) {
-	if err := m.check(ctx); err != nil {
-		return nil, queue.Queue{}, err
-	}
-	session, namespace, err := current(ctx, m.sessions)
-	if err != nil {
-		return nil, queue.Queue{}, err
-	}
-	q, err := queue.New(namespace, m.name, m.opts.EtcdLayout)
-	return session, q, err
-}
-
-// current returns the session that from has for this call, and its client's namespace.
-func current(ctx context.Context, from pawl.Sessions) (session *pawl.Session, namespace string, err error) {
-	if session, err = from.Session(ctx); err != nil {
-		return nil, "", err
-	}
-	s := inside.SessionOf(session)
-	if s == nil {
-		return nil, "", errors.New("nil session")
-	}
-	return session, s.Host().Namespace, nil
-}
-
-// check reports what is wrong before anything is sent to the cluster.
-func (m *Mutex) check(ctx context.Context) error {
-	switch {
-	case m == nil:
-		return errors.New("nil Mutex")
-	case ctx == nil:
-		return errors.New("nil context")
-	case m.sessions == nil:
-		return errors.New("nil session")
-	case m.opts.Delay < 0:
-		return fmt.Errorf("Options.Delay is %v, want 0 or more", m.opts.Delay)
-	case len(m.opts.Owner) > maxOwner:
-		return fmt.Errorf("Options.Owner has %d bytes, want at most %d", len(m.opts.Owner), maxOwner)
-	}
-	if err := m.limits().Check(); err != nil {
-		return err
-	}
-	if err := keys.CheckName(m.name, m.opts.EtcdLayout); err != nil {
-		return err
-	}
-	if err := inside.Carry(m.sessions, m.name, nil); err != nil {
-		return err
-	}
-	if ctx.Err() != nil {
-		return cluster.EndOf(ctx)
-	}
-	return nil
+	return m.all().resume(ctx, []string{key}, t)
 }

@@ -45,7 +45,7 @@ func (m *Mutex) Once(ctx context.Context, at time.Time, fn func(ctx context.Cont
 			return at, !recorded || last.Before(at)
 		}, func(ctx context.Context, h *Held, _ time.Time) error { return fn(ctx, h) })
 	}
-	return false, fmt.Errorf("lock: once %s: %w", keys.Quote(m.Name()), err)
+	return false, m.all().failed("once", err)
 }
 
 // once runs fn under the lock for the time that due chooses, and records it. due gets the time of
@@ -61,7 +61,7 @@ func (m *Mutex) once(ctx context.Context, r *record, due func(last time.Time, re
 		return at, ok, nil
 	}
 	if _, ok, err := look(ctx); err != nil {
-		return false, fmt.Errorf("lock: once %s: %w", keys.Quote(m.Name()), err)
+		return false, m.all().failed("once", err)
 	} else if !ok {
 		return false, nil
 	}
@@ -105,14 +105,14 @@ type record struct {
 }
 
 func (m *Mutex) record(ctx context.Context) (*record, error) {
-	if err := m.check(ctx); err != nil {
+	if err := m.all().check(ctx); err != nil {
 		return nil, err
 	}
 	host, err := inside.HostFor(ctx, m.sessions)
 	if err != nil {
 		return nil, err
 	}
-	return &record{cluster: host.Cluster, kv: kvinside.Client(host.Cluster).(*kv.Client), key: keys.OnceKey(host.Namespace, m.name)}, nil
+	return &record{cluster: host.Cluster, kv: kvinside.Client(host.Cluster).(*kv.Client), key: keys.OnceKey(host.Namespace, m.Name())}, nil
 }
 
 // read returns the time that is recorded, if one is.

@@ -21,7 +21,7 @@ func semaphore(s pawl.Sessions, limit int) *lock.Semaphore {
 	return lock.NewSemaphore(s, "name", limit, lock.Options{})
 }
 
-func (w *fixture) permit(s *pawl.Session, limit int) *lock.Permit {
+func (w *fixture) permit(s *pawl.Session, limit int) *lock.Held {
 	w.Helper()
 	p, err := semaphore(s, limit).Acquire(w.Context())
 	require.NoError(w, err)
@@ -32,7 +32,7 @@ func (w *fixture) permit(s *pawl.Session, limit int) *lock.Permit {
 // permitCall is an Acquire of a permit under way.
 type permitCall struct {
 	w    *fixture
-	p    *lock.Permit
+	p    *lock.Held
 	err  error
 	done chan struct{}
 }
@@ -47,7 +47,7 @@ func (w *fixture) permitting(ctx context.Context, s *pawl.Session, limit int) *p
 	return a
 }
 
-func (a *permitCall) won() *lock.Permit {
+func (a *permitCall) won() *lock.Held {
 	a.w.Helper()
 	<-a.done
 	require.NoError(a.w, a.err)
@@ -71,7 +71,7 @@ func TestBadArgumentsOfASemaphoreAreClearErrors(t *testing.T) {
 			"AtLeast":        lock.NewSemaphore(s, "name", 1, lock.Options{AtLeast: -1}),
 			"at most 1024":   lock.NewSemaphore(s, "name", 1, lock.Options{Owner: strings.Repeat("x", 1025)}),
 			"//pawl/slot/":   lock.NewSemaphore(s, "//pawl/slot/1/a", 1, lock.Options{}),
-			"nil Semaphore":  nil,
+			"or Semaphore":   nil,
 		} {
 			_, err := m.Acquire(w.Context())
 			assert.ErrorContains(w, err, want)
@@ -81,15 +81,10 @@ func TestBadArgumentsOfASemaphoreAreClearErrors(t *testing.T) {
 			assert.ErrorContains(w, err, want)
 			_, err = m.Queue(w.Context())
 			assert.ErrorContains(w, err, want)
-			assert.ErrorContains(w, m.Do(w.Context(), func(context.Context, *lock.Permit) error { return nil }), want)
+			assert.ErrorContains(w, m.Do(w.Context(), func(context.Context, *lock.Held) error { return nil }), want)
 		}
 		assert.ErrorContains(w, semaphore(s, 1).Do(w.Context(), nil), "nil function")
 		assert.Empty(w, w.f.Counts().Since(before).Received)
-		var none *lock.Permit
-		assert.Equal(w, []any{-1, "", fencing.Token(0)}, []any{none.Slot(), none.Key(), none.Token()})
-		assert.Error(w, none.Err())
-		assert.Nil(w, none.Session())
-		assert.Error(w, none.Release(w.Context()))
 	})
 }
 
@@ -98,7 +93,7 @@ func TestAPermitSaysWhatItHolds(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()
 		m := semaphore(s, 3)
-		require.NoError(w, m.Do(w.Context(), func(ctx context.Context, p *lock.Permit) error {
+		require.NoError(w, m.Do(w.Context(), func(ctx context.Context, p *lock.Held) error {
 			assert.Equal(w, []any{0, "name", s}, []any{p.Slot(), p.Name(), p.Session()})
 			assert.Equal(w, int64(p.Token()), w.f.Get(p.Key()).CreateRevision)
 			resource, token, ok := fencing.FromContext(ctx)
@@ -110,7 +105,7 @@ func TestAPermitSaysWhatItHolds(t *testing.T) {
 			q, err := m.Queue(ctx)
 			assert.NoError(w, err)
 			if assert.Len(w, q, 1) {
-				assert.Equal(w, []any{lock.ModeSemaphore, 0}, []any{q[0].Mode, q[0].Slot})
+				assert.Equal(w, []any{lock.ModeSlot, 0}, []any{q[0].Mode, q[0].Slot})
 			}
 			return nil
 		}))

@@ -34,6 +34,5 @@ type Keeper interface {
 	Forfeit(cause error)
 }
 
-// KeeperOfHeld returns the acquisition of a *lock.Held, a *lock.HeldMulti or a *lock.Permit,
-// and KeeperOfTerm that of a *elect.Term.
+// KeeperOfHeld returns the acquisition of a *lock.Held, and KeeperOfTerm that of a *elect.Term.
 var KeeperOfHeld, KeeperOfTerm func(v any) Keeper

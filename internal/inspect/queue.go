@@ -46,6 +46,9 @@ const (
 	ModeForeign Mode = "foreign"
 )
 
+// String is the mode's name.
+func (m Mode) String() string { return string(m) }
+
 // QueueOf reads the queue of one name, linearizably, through s; scope.Only says of which. With a
 // *pawl.Client it needs no session.
 func QueueOf(ctx context.Context, s pawl.Sessions, scope Scope) (Queue, error) {

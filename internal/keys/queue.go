@@ -120,13 +120,16 @@ func ParseQueue(namespace, prefix string) (q Queue, ok bool) {
 // with begin and contain a slash.
 func EscapePrefix(begin string) string { return "/" + slashes.Replace(begin) }
 
-// Quote is a name for an error's text, in quotes, and shortened if it is longer than a name may
+// Quote is names for an error's text, in quotes, each shortened if it is longer than a name may
 // be.
-func Quote(name string) string {
-	if len(name) > MaxName {
-		return strconv.Quote(name[:64]) + "…"
+func Quote(names ...string) string {
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		if quoted[i] = strconv.Quote(name); len(name) > MaxName {
+			quoted[i] = strconv.Quote(name[:64]) + "…"
+		}
 	}
-	return strconv.Quote(name)
+	return strings.Join(quoted, ", ")
 }
 
 var (

@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/gate"
@@ -19,6 +18,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/kv"
+	"github.com/pawl-locks/pawl/observe"
 )
 
 // An Acquisition is the life of one queue key, from its enqueue to its end: first it waits,
@@ -193,22 +193,48 @@ func (a *Acquisition) of(i int) string {
 	return fmt.Sprintf("of %q, %q", a.nameOf(i), a.owned()[i])
 }
 
-// Shared reports whether it is held in shared mode.
-func (a *Acquisition) Shared() bool { return a.queue.Shared }
+// Mode is the mode in which it is acquired; that of a set is shared if all its names are.
+func (a *Acquisition) Mode() observe.Mode {
+	mode := a.queue.mode()
+	for _, q := range a.more {
+		if !q.Shared {
+			mode = observe.Exclusive
+		}
+	}
+	return mode
+}
 
-// Name is the queue's name as it was given.
+// Name is the queue's name as it was given; for a set, the first of its names.
 func (a *Acquisition) Name() string { return a.queue.Name }
 
-// Guard is a comparison of Key's create revision with Token. A transaction with
-// it is refused here once Err is not nil, and by the server in any case.
-func (a *Acquisition) Guard() kv.Guard { return kvinside.Guard(a.Key(), a.Token(), a).(kv.Guard) }
-
-// Guards are Guard for each of AllKeys.
-func (a *Acquisition) Guards() (all []kv.Guard) {
-	for _, key := range a.owned() {
-		all = append(all, kvinside.Guard(key, a.Token(), a).(kv.Guard))
+// Names returns its names as they were given.
+func (a *Acquisition) Names() (all []string) {
+	for _, q := range a.queues() {
+		all = append(all, q.Name)
 	}
 	return all
+}
+
+// Guard is a comparison of Key's create revision with Token. A transaction with it is refused
+// here once Err is not nil, and by the server in any case. That of a set is the zero Guard, which
+// is always refused, because it would say nothing of the other names.
+func (a *Acquisition) Guard() kv.Guard {
+	if a.isSet() {
+		return kv.Guard{}
+	}
+	return a.guard(a.Key())
+}
+
+// Guards are the guards of AllKeys.
+func (a *Acquisition) Guards() (all []kv.Guard) {
+	for _, key := range a.owned() {
+		all = append(all, a.guard(key))
+	}
+	return all
+}
+
+func (a *Acquisition) guard(key string) kv.Guard {
+	return kvinside.Guard(key, a.Token(), a).(kv.Guard)
 }
 
 // Err is nil while it is held, and then returns why it no longer is. It compares the clock at
@@ -250,17 +276,6 @@ func (a *Acquisition) Deadline() time.Time {
 		}
 	}
 	return until
-}
-
-// ContextFor returns a child of ctx that carries the token of name, in the mode in which name
-// is held; if name is not one of its names, the child carries no token.
-func (a *Acquisition) ContextFor(ctx context.Context, name string) context.Context {
-	for _, q := range a.queues() {
-		if q.Name == name {
-			return a.withToken(ctx, q, a.Token())
-		}
-	}
-	return fencing.NewContext(ctx, "", 0)
 }
 
 // Keys implements session.Dependent.

@@ -50,12 +50,11 @@ func (a *Acquisition) Done() <-chan struct{} {
 // cancel it.
 func (a *Acquisition) Context() context.Context {
 	_ = a.Err()
-	token := a.Token()
 	c := &a.callers
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ctx == nil {
-		c.ctx, c.cancel = context.WithCancelCause(a.withToken(context.WithoutCancel(a.parent), a.queue, token))
+		c.ctx, c.cancel = context.WithCancelCause(a.withToken(context.WithoutCancel(a.parent)))
 		if e := a.ended.Load(); e != nil && !e.released {
 			c.cancel(e.err)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
+	"github.com/pawl-locks/pawl/observe"
 )
 
 // A crowd is many acquisitions of few sessions on one queue, whose requests are late, or
@@ -135,13 +136,13 @@ func (c *crowd) holds(a *Acquisition) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, other := range c.holders {
-		if !a.Shared() || !other.Shared() {
+		if a.Mode() != observe.Shared || other.Mode() != observe.Shared {
 			assert.Fail(c, "both hold", "%v and %v", other, a)
 		}
 	}
 	assert.NoError(c, a.Err())
 	c.holders = append(c.holders, a)
-	if a.Shared() {
+	if a.Mode() == observe.Shared {
 		c.wins[1]++
 	} else {
 		c.wins[0]++

@@ -11,7 +11,7 @@ import (
 // ended. nil: fn returned nil, and it was held until then. If fn panics, Do releases and the
 // panic continues.
 func (a *Acquisition) Do(ctx context.Context, as error, fn func(ctx context.Context) error) (err error) {
-	child, cancel := context.WithCancelCause(a.withToken(ctx, a.queue, a.Token()))
+	child, cancel := context.WithCancelCause(a.withToken(ctx))
 	defer cancel(nil)
 	w := &work{cancel}
 	if others, err := a.begin(w); err != nil {

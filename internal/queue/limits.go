@@ -16,17 +16,6 @@ type Limits struct {
 	AtLeast time.Duration // an earlier release leaves the key until then; 0: none
 }
 
-// Check reports what is wrong with l.
-func (l Limits) Check() error {
-	if l.Max < 0 {
-		return fmt.Errorf("Options.MaxHold is %v, want 0 or more", l.Max)
-	}
-	if l.AtLeast < 0 {
-		return fmt.Errorf("Options.AtLeast is %v, want 0 or more", l.AtLeast)
-	}
-	return nil
-}
-
 // bounds are when Limits end a hold, and until when they keep its keys.
 type bounds struct {
 	Limits

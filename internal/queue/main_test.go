@@ -23,6 +23,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/named"
 	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/observe"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -94,9 +95,9 @@ func (w *fixture) sessionWith(cfg pawl.Config) *session.Session {
 // queue is the one that most tests queue in.
 func (w *fixture) queue() Queue {
 	if w.limit > 0 {
-		l, err := NewSemaphore("", "name", w.limit)
+		all, err := Options{}.Queues("", []Want{{Name: "name", Mode: observe.Semaphore, Limit: w.limit}})
 		require.NoError(w, err)
-		return l
+		return all[0]
 	}
 	l, err := New("", "name", w.etcd)
 	require.NoError(w, err)

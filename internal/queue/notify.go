@@ -44,27 +44,17 @@ func (a *Acquisition) beginNotices(ctx context.Context) {
 
 // which identifies the acquisition in events.
 func (a *Acquisition) which() observe.Acquisition {
-	c := observe.Acquisition{ID: a.notice.id, Name: a.queue.Name, Key: a.Key(), Token: a.Token(), Lease: a.s.ID(), Mode: a.queue.mode(), Slot: -1}
-	if a.permit != nil {
-		if slot, ok := a.Slot(); ok {
-			c.Slot = slot
-		} else {
-			c.Token = 0 // the token of a key in the turnstile is not a token
-		}
+	c := observe.Acquisition{ID: a.notice.id, Name: a.queue.Name, Key: a.Key(), Token: a.Token(), Lease: a.s.ID(), Mode: a.Mode(), Slot: a.Slot()}
+	if a.permit != nil && c.Slot < 0 {
+		c.Token = 0 // the token of a key in the turnstile is not a token
 	}
-	if !a.isSet() {
-		return c
-	}
-	for _, q := range a.queues() {
-		c.Names = append(c.Names, q.Name)
-		if !q.Shared {
-			c.Mode = observe.Exclusive
-		}
+	if a.isSet() {
+		c.Names = a.Names()
 	}
 	return c
 }
 
-// mode is the mode in which the name is acquired, in events.
+// mode is the mode in which the name is acquired.
 func (q Queue) mode() observe.Mode {
 	switch {
 	case q.Shared:

@@ -41,14 +41,29 @@ func (q Queue) owner(key string) (lease int64, ok bool) {
 	return k.Lease, ok
 }
 
-// withToken returns a child of ctx that carries t as the token of q's name, in q's mode, or of the
-// slot that it holds.
-func (a *Acquisition) withToken(ctx context.Context, q Queue, t fencing.Token) context.Context {
-	switch slot, ok := a.Slot(); {
-	case ok:
-		return fencing.NewContext(ctx, keys.SlotResource(q.Name, slot), t)
-	case q.Shared:
-		return fencing.NewSharedContext(ctx, q.Name, t)
+// withToken returns a child of ctx that carries the token. That of a set carries none, and hides
+// an outer one, because a token belongs to one name.
+func (a *Acquisition) withToken(ctx context.Context) context.Context {
+	if a.isSet() {
+		return fencing.NewContext(ctx, "", 0)
 	}
-	return fencing.NewContext(ctx, q.Name, t)
+	return a.ContextFor(ctx, a.queue.Name)
+}
+
+// ContextFor returns a child of ctx that carries the token of name, or of the slot of that
+// semaphore, in the mode in which it is held; if name is not one of its names, the child carries
+// no token.
+func (a *Acquisition) ContextFor(ctx context.Context, name string) context.Context {
+	for _, q := range a.queues() {
+		switch {
+		case q.Name != name:
+		case a.Slot() >= 0:
+			return fencing.NewContext(ctx, keys.SlotResource(name, a.Slot()), a.Token())
+		case q.Shared:
+			return fencing.NewSharedContext(ctx, name, a.Token())
+		default:
+			return fencing.NewContext(ctx, name, a.Token())
+		}
+	}
+	return fencing.NewContext(ctx, "", 0)
 }

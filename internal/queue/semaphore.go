@@ -20,23 +20,6 @@ import (
 // What only a semaphore needs (rules SM1 to SM4). Its acquisitions queue at a turnstile, which
 // is a queue like any other, and the first one there takes a slot: see state/slots.go.
 
-// NewSemaphore checks name and limit and makes the queue of the semaphore.
-func NewSemaphore(namespace, name string, limit int) (Queue, error) {
-	if err := CheckSemaphore(name, limit); err != nil {
-		return Queue{}, err
-	}
-	q, err := keys.NewSemaphore(namespace, name)
-	return Queue{Queue: q, Limit: limit}, err
-}
-
-// CheckSemaphore reports what is wrong with a semaphore's name or limit.
-func CheckSemaphore(name string, limit int) error {
-	if limit < 1 || limit > keys.MaxLimit {
-		return fmt.Errorf("the limit is %d, want 1 to %d", limit, keys.MaxLimit)
-	}
-	return keys.CheckSemaphore(name)
-}
-
 // A permit is what only an acquisition of a semaphore has.
 type permit struct {
 	slot atomic.Pointer[[]string] // the key of the slot that it holds, then its only key; nil: it waits, or was resumed
@@ -55,13 +38,14 @@ func (a *Acquisition) makePermit() {
 // setSlot records the key of the slot that it holds.
 func (p *permit) setSlot(key string) { p.slot.Store(&[]string{key}) }
 
-// Slot is the semaphore's slot that it holds, from 0; false: it holds none.
-func (a *Acquisition) Slot() (slot int, ok bool) {
-	if a.permit == nil {
-		return 0, false
+// Slot is the semaphore's slot that it holds, from 0; -1: it holds none.
+func (a *Acquisition) Slot() int {
+	if a.permit != nil {
+		if k, ok := keys.ParseQueueKey(a.Key()); ok && k.Form == keys.Slot {
+			return k.Slot
+		}
 	}
-	k, ok := keys.ParseQueueKey(a.Key())
-	return k.Slot, ok && k.Form == keys.Slot
+	return -1
 }
 
 // isHeldAs reports whether a key of this form can hold the name.

@@ -185,16 +185,22 @@ func randomID() int64 {
 // read.
 func (s *Session) Label() []byte { return s.label.Lock(time.Now()) }
 
-// EtcdLabel is Label for a key in etcd's layout.
-func (s *Session) EtcdLabel() []byte { return s.label.EtcdLock(time.Now()) }
-
-// LabelOf is Label, or with etcd EtcdLabel, for a holder that is not the session's owner.
-func (s *Session) LabelOf(owner string, etcd bool) []byte {
-	label := keys.NewLabel(identity(owner))
-	if etcd {
-		return label.EtcdLock(time.Now())
+// LabelOf is Label for the keys of an acquisition of one name or more, in either layout; owner "":
+// the session's.
+func (s *Session) LabelOf(owner string, etcdLayout bool, name string, more []string) []byte {
+	label, now := s.label, time.Now()
+	if owner != "" {
+		label = keys.NewLabel(identity(owner))
 	}
-	return label.Lock(time.Now())
+	switch {
+	case len(more) > 0 && etcdLayout:
+		return label.EtcdMulti(now, append([]string{name}, more...))
+	case len(more) > 0:
+		return label.Multi(now, append([]string{name}, more...))
+	case etcdLayout:
+		return label.EtcdLock(now)
+	}
+	return label.Lock(now)
 }
 
 // OwnerValue is the value of an owner key that is put now.
@@ -202,19 +208,6 @@ func (s *Session) OwnerValue(owner string) []byte {
 	id := identity(owner)
 	id.Since = time.Now().UTC()
 	return id.Value()
-}
-
-// MultiLabel is Label for the keys of an acquisition of several names, in either layout;
-// owner "": the session's.
-func (s *Session) MultiLabel(owner string, names []string, etcdLayout bool) []byte {
-	label := s.label
-	if owner != "" {
-		label = keys.NewLabel(identity(owner))
-	}
-	if etcdLayout {
-		return label.EtcdMulti(time.Now(), names)
-	}
-	return label.Multi(time.Now(), names)
 }
 
 // explain adds to a permission error for a session key which permissions a role needs.

@@ -24,7 +24,7 @@ func (s pawlSession) permits(name string, limit int) taker {
 		if err != nil {
 			return nil, err
 		}
-		return pawlPermit{p}, nil
+		return pawlHeld{p}, nil
 	})
 }
 
@@ -39,17 +39,9 @@ func (s pawlSession) set(names []string) taker {
 		if err != nil {
 			return nil, err
 		}
-		return pawlSet{h}, nil
+		return pawlHeld{h}, nil
 	})
 }
-
-type pawlPermit struct{ p *lock.Permit }
-
-func (h pawlPermit) release(ctx context.Context) error { return h.p.Release(ctx) }
-
-type pawlSet struct{ h *lock.HeldMulti }
-
-func (h pawlSet) release(ctx context.Context) error { return h.h.Release(ctx) }
 
 type pawlReadWriter struct{ m *lock.Mutex }
 

@@ -17,7 +17,6 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
@@ -131,30 +130,6 @@ func (w *fixture) person(t *testing.T, number int) *person {
 	return &person{w, number, client}
 }
 
-// held is what an acquisition has: a *lock.Held, a *lock.Permit, or a *lock.HeldMulti of
-// several names.
-type held interface {
-	Token() fencing.Token
-	Err() error
-	Release(ctx context.Context) error
-}
-
-// namesOf are the names of h.
-func namesOf(h held) []string {
-	if set, ok := h.(*lock.HeldMulti); ok {
-		return set.Names()
-	}
-	return []string{h.(interface{ Name() string }).Name()}
-}
-
-// slotOf is the slot of h, from 1; 0: it is no permit.
-func slotOf(h interface{ Token() fencing.Token }) int {
-	if p, ok := h.(*lock.Permit); ok {
-		return p.Slot() + 1
-	}
-	return 0
-}
-
 // record makes a call with a context of its own and adds it to the history.
 func (p *person) record(kind history.Kind, name string, limit time.Duration, f func(ctx context.Context, o *history.Op)) {
 	p.recordAll(kind, []string{name}, limit, f)
@@ -246,7 +221,7 @@ func (p *person) acquireAs(t *testing.T, s *pawl.Session, name string, shared bo
 }
 
 // acquireSet is acquire for two names at once, both shared or both exclusive.
-func (p *person) acquireSet(t *testing.T, s *pawl.Session, shared bool, limit time.Duration) (h *lock.HeldMulti, err error) {
+func (p *person) acquireSet(t *testing.T, s *pawl.Session, shared bool, limit time.Duration) (h *lock.Held, err error) {
 	names := []string{p.w.name, p.w.second()}
 	wants := []lock.Want{lock.Exclusive(names[0]), lock.Exclusive(names[1])}
 	if shared {
@@ -266,14 +241,14 @@ func (p *person) acquireSet(t *testing.T, s *pawl.Session, shared bool, limit ti
 }
 
 // acquireSlot is acquire for a slot of a semaphore with two.
-func (p *person) acquireSlot(t *testing.T, s *pawl.Session, limit time.Duration) (h *lock.Permit, err error) {
+func (p *person) acquireSlot(t *testing.T, s *pawl.Session, limit time.Duration) (h *lock.Held, err error) {
 	const permits = 2
 	p.record(history.Acquire, p.w.name, limit, func(ctx context.Context, o *history.Op) {
 		h, err = lock.NewSemaphore(s, p.w.name, permits, lock.Options{}).Acquire(ctx)
 		if o.Outcome = history.OK; err != nil {
 			o.Outcome, o.Err = history.Refused, err.Error()
 		} else {
-			o.Token, o.Slot, o.Permits = int64(h.Token()), slotOf(h), permits
+			o.Token, o.Slot, o.Permits = int64(h.Token()), h.Slot()+1, permits
 		}
 	})
 	assert.True(t, (h == nil) == (err != nil), "an error and a handle are never both nil, nor both set")
@@ -291,21 +266,21 @@ func (p *person) holdAs(t *testing.T, s *pawl.Session, shared bool) *lock.Held {
 }
 
 // holdSet is holdAs for two names at once.
-func (p *person) holdSet(t *testing.T, s *pawl.Session, shared bool) *lock.HeldMulti {
-	return untilHeld(t, p, s, "the set", func(s *pawl.Session) (*lock.HeldMulti, error) {
+func (p *person) holdSet(t *testing.T, s *pawl.Session, shared bool) *lock.Held {
+	return untilHeld(t, p, s, "the set", func(s *pawl.Session) (*lock.Held, error) {
 		return p.acquireSet(t, s, shared, patience)
 	})
 }
 
 // holdSlot is hold for a slot of a semaphore with two.
-func (p *person) holdSlot(t *testing.T, s *pawl.Session) *lock.Permit {
-	return untilHeld(t, p, s, "a slot", func(s *pawl.Session) (*lock.Permit, error) {
+func (p *person) holdSlot(t *testing.T, s *pawl.Session) *lock.Held {
+	return untilHeld(t, p, s, "a slot", func(s *pawl.Session) (*lock.Held, error) {
 		return p.acquireSlot(t, s, patience)
 	})
 }
 
 // untilHeld repeats acquire until it succeeds, with new sessions where one has ended.
-func untilHeld[H held](t *testing.T, p *person, s *pawl.Session, what string, acquire func(s *pawl.Session) (H, error)) (h H) {
+func untilHeld(t *testing.T, p *person, s *pawl.Session, what string, acquire func(s *pawl.Session) (*lock.Held, error)) (h *lock.Held) {
 	p.until(t, what, func() (err error) {
 		if s.Err() != nil {
 			s = p.session(t)
@@ -328,14 +303,14 @@ func (p *person) look(h *lock.Held, stop <-chan struct{}) {
 	}
 }
 
-func (p *person) once(h held) error {
-	o := history.Op{Client: p.number, Kind: history.Look, Token: int64(h.Token()), Slot: slotOf(h), Call: p.w.rec.Now()}
+func (p *person) once(h *lock.Held) error {
+	o := history.Op{Client: p.number, Kind: history.Look, Token: int64(h.Token()), Slot: h.Slot() + 1, Call: p.w.rec.Now()}
 	err := h.Err()
 	o.Return = p.w.rec.Now()
 	if o.Outcome = history.OK; err != nil {
 		o.Outcome, o.Err = history.Refused, err.Error()
 	}
-	p.w.add(o, namesOf(h))
+	p.w.add(o, h.Names())
 	return err
 }
 
@@ -360,10 +335,10 @@ func (p *person) write(h *lock.Held) (err error) {
 }
 
 // release gives the lock back, with as many calls as it takes to decide it.
-func (p *person) release(t *testing.T, h held) (err error) {
+func (p *person) release(t *testing.T, h *lock.Held) (err error) {
 	p.until(t, "a release", func() error {
-		p.recordAll(history.Release, namesOf(h), patience, func(ctx context.Context, o *history.Op) {
-			o.Token, o.Slot = int64(h.Token()), slotOf(h)
+		p.recordAll(history.Release, h.Names(), patience, func(ctx context.Context, o *history.Op) {
+			o.Token, o.Slot = int64(h.Token()), h.Slot()+1
 			if err = h.Release(ctx); err != nil {
 				o.Err = err.Error()
 			}

@@ -11,18 +11,18 @@ import (
 )
 
 // waiter is an acquisition of a's that waits in the cell's queue.
-type waiter[H held] struct {
+type waiter struct {
 	w    *fixture
 	s    *pawl.Session
 	done chan struct{}
-	h    H
+	h    *lock.Held
 	err  error
 }
 
 // waits has a begin an acquisition, with a session of its own, and returns when the cell's queue
 // has that many keys.
-func waits[H held](t *testing.T, w *fixture, keys int, acquire func(s *pawl.Session) (H, error)) *waiter[H] {
-	q := &waiter[H]{w: w, s: w.a.session(t), done: make(chan struct{})}
+func waits(t *testing.T, w *fixture, keys int, acquire func(s *pawl.Session) (*lock.Held, error)) *waiter {
+	q := &waiter{w: w, s: w.a.session(t), done: make(chan struct{})}
 	go func() { // ends with the call's context, at the latest
 		defer close(q.done)
 		q.h, q.err = acquire(q.s)
@@ -33,13 +33,13 @@ func waits[H held](t *testing.T, w *fixture, keys int, acquire func(s *pawl.Sess
 
 // excused waits for the acquisition's end and reports whether it is an error by which a learnt
 // of a loss, so that it is free to try again.
-func (q *waiter[H]) excused() bool {
+func (q *waiter) excused() bool {
 	<-q.done
 	return q.err != nil && q.w.fault.loses && !errors.Is(q.err, context.DeadlineExceeded)
 }
 
 // won adds what a waited for to all: it must have kept its position in the queue.
-func (q *waiter[H]) won(t *testing.T, all []held) []held {
+func (q *waiter) won(t *testing.T, all []*lock.Held) []*lock.Held {
 	if q.excused() {
 		return all
 	}
@@ -67,7 +67,7 @@ func (w *fixture) queued(t *testing.T) (h *lock.Held, next func(kept bool)) {
 
 // giveWay has b release what it holds: the first while the fault lasts, the others when it is
 // healed.
-func (w *fixture) giveWay(t *testing.T, all ...held) {
+func (w *fixture) giveWay(t *testing.T, all ...*lock.Held) {
 	for i, h := range all {
 		if i > 0 {
 			<-w.healed
@@ -77,7 +77,7 @@ func (w *fixture) giveWay(t *testing.T, all ...held) {
 }
 
 // end has a look at all that it has won, while it has all of it, and release it.
-func (w *fixture) end(t *testing.T, all []held) {
+func (w *fixture) end(t *testing.T, all []*lock.Held) {
 	for _, h := range all {
 		_ = w.a.once(h)
 	}
@@ -101,7 +101,7 @@ func readersWait(t *testing.T, w *fixture) func(func()) {
 
 // writerWaits has a writer of a's wait for two readers while the fault strikes.
 func writerWaits(t *testing.T, w *fixture) func(func()) {
-	readers := []held{w.b.holdAs(t, w.b.session(t), true), w.b.holdAs(t, w.b.session(t), true)}
+	readers := []*lock.Held{w.b.holdAs(t, w.b.session(t), true), w.b.holdAs(t, w.b.session(t), true)}
 	writer := waits(t, w, 3, func(s *pawl.Session) (*lock.Held, error) { return w.a.acquire(t, s, w.name, recovery) })
 	return func(strike func()) {
 		strike()
@@ -116,7 +116,7 @@ func setWaits(t *testing.T, w *fixture) func(func()) {
 	second := untilHeld(t, w.b, w.b.session(t), "the second lock", func(s *pawl.Session) (*lock.Held, error) {
 		return w.b.acquire(t, s, w.second(), patience)
 	})
-	set := waits(t, w, 2, func(s *pawl.Session) (*lock.HeldMulti, error) { return w.a.acquireSet(t, s, false, recovery) })
+	set := waits(t, w, 2, func(s *pawl.Session) (*lock.Held, error) { return w.a.acquireSet(t, s, false, recovery) })
 	return func(strike func()) {
 		strike()
 		w.giveWay(t, first, second)
@@ -127,13 +127,13 @@ func setWaits(t *testing.T, w *fixture) func(func()) {
 // permitsWait has two acquisitions of a's wait for a semaphore whose slots are both taken while
 // the fault strikes: one watches the slots, and the other is behind it in the turnstile.
 func permitsWait(t *testing.T, w *fixture) func(func()) {
-	slots := []held{w.b.holdSlot(t, w.b.session(t)), w.b.holdSlot(t, w.b.session(t))}
-	acquire := func(s *pawl.Session) (*lock.Permit, error) { return w.a.acquireSlot(t, s, recovery) }
+	slots := []*lock.Held{w.b.holdSlot(t, w.b.session(t)), w.b.holdSlot(t, w.b.session(t))}
+	acquire := func(s *pawl.Session) (*lock.Held, error) { return w.a.acquireSlot(t, s, recovery) }
 	first, behind := waits(t, w, 3, acquire), waits(t, w, 4, acquire)
 	return func(strike func()) {
 		strike()
 		w.giveWay(t, slots...)
-		for _, q := range []*waiter[*lock.Permit]{first, behind} {
+		for _, q := range []*waiter{first, behind} {
 			if <-q.done; cluster.IsNoSpace(q.err) { // a take puts a key, and the caller learns that there is no space for it
 				q.h, q.err = w.a.holdSlot(t, q.s), nil
 			}

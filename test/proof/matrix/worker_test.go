@@ -52,7 +52,7 @@ type saying struct {
 	Sent sent
 }
 
-// holder is a Held, a HeldMulti, a Permit or a Term.
+// holder is a Held or a Term.
 type holder interface {
 	Token() fencing.Token
 	Err() error
@@ -60,10 +60,10 @@ type holder interface {
 
 // guards are those of all that h holds.
 func guards(h holder) []kv.Guard {
-	if set, ok := h.(*lock.HeldMulti); ok {
-		return set.Guards()
+	if h, ok := h.(*lock.Held); ok {
+		return h.Guards()
 	}
-	return []kv.Guard{h.(interface{ Guard() kv.Guard }).Guard()}
+	return []kv.Guard{h.(*elect.Term).Guard()}
 }
 
 // want is a name, and how it is wanted: alone, shared, or as a semaphore with a limit.
@@ -229,7 +229,7 @@ func acquireSlot(ctx context.Context, s *pawl.Session, w *want, try bool) (holde
 	if err != nil {
 		return nil, nil, err
 	}
-	w.slot = slotOf(p)
+	w.slot = p.Slot() + 1
 	return p, p.Release, nil
 }
 

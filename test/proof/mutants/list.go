@@ -184,7 +184,7 @@ var mutants = []mutant{
 	{"a writer waits no Delay after readers", "RW3", []edit{{"internal/queue/state/owner.go",
 		"	if a.Delays() && (ev.Unclean || a.sawShared) {", "	if a.Delays() && ev.Unclean {"}}, []string{inQueue, lockstep}},
 	{"a shared holder's context says that it is exclusive", "RW2", []edit{{"internal/queue/queue.go",
-		"		return fencing.NewSharedContext(ctx, q.Name, t)\n", "		return fencing.NewContext(ctx, q.Name, t)\n"}}, []string{inQueue}},
+		"			return fencing.NewSharedContext(ctx, name, a.Token())\n", "			return fencing.NewContext(ctx, name, a.Token())\n"}}, []string{inQueue}},
 	{"a set's enqueue compares one of its keys", "ML2", []edit{{"internal/queue/enqueue.go",
 		"		t.Compare = append(t.Compare, txn.CreateIs(key, 0))\n", ""}}, []string{inQueue}},
 	{"a set is enqueued in two transactions", "ML1", []edit{

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
@@ -35,14 +34,6 @@ type want struct {
 	shared bool
 	limit  int // of a semaphore; 0: it is a lock
 	slot   int // of a semaphore, the slot that it has, from 1
-}
-
-// holding is the result of an acquisition: a *lock.Held, a *lock.Permit, or a *lock.HeldMulti
-// of several names.
-type holding interface {
-	Token() fencing.Token
-	Err() error
-	Release(ctx context.Context) error
 }
 
 // choose chooses what to acquire: a permit of a semaphore, for which others may use another
@@ -217,7 +208,7 @@ func (a *actor) ready() bool {
 	return err == nil
 }
 
-func (a *actor) acquire() (h holding) {
+func (a *actor) acquire() (h *lock.Held) {
 	try := !a.calm && a.r.IntN(4) == 0
 	a.log(history.Acquire, a.patience(), 0, func(ctx context.Context) (history.Outcome, int64, error) {
 		var err error
@@ -230,7 +221,7 @@ func (a *actor) acquire() (h holding) {
 }
 
 // take acquires what it wants.
-func (a *actor) take(ctx context.Context, try bool) (holding, error) {
+func (a *actor) take(ctx context.Context, try bool) (*lock.Held, error) {
 	if len(a.wants) > 1 {
 		m := a.multi()
 		get := m.Acquire
@@ -267,7 +258,7 @@ func (a *actor) semaphore() *lock.Semaphore {
 }
 
 // takeSlot acquires a permit.
-func (a *actor) takeSlot(ctx context.Context, try bool) (holding, error) {
+func (a *actor) takeSlot(ctx context.Context, try bool) (*lock.Held, error) {
 	get := a.semaphore().Acquire
 	if try {
 		get = a.semaphore().TryAcquire
@@ -282,16 +273,9 @@ func (a *actor) takeSlot(ctx context.Context, try bool) (holding, error) {
 }
 
 // took is the outcome of an acquisition; either h or err is nil.
-func took[H interface {
-	comparable
-	holding
-}](w *scenario, h H, err error) (holding, error) {
-	var none H
-	if (h == none) == (err == nil) {
+func took(w *scenario, h *lock.Held, err error) (*lock.Held, error) {
+	if (h == nil) == (err == nil) {
 		w.fail("an error and a handle are both nil, or both set: %v, %v", h, err)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return h, nil
+	return h, err
 }

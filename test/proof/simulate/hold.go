@@ -14,7 +14,7 @@ import (
 )
 
 // work calls Err, and writes, for a while: a short one when others wait for the end.
-func (a *actor) work(h holding) {
+func (a *actor) work(h *lock.Held) {
 	most := 5
 	if a.calm {
 		most = 1
@@ -34,7 +34,7 @@ func (a *actor) work(h holding) {
 	}
 }
 
-func (a *actor) look(h holding) error {
+func (a *actor) look(h *lock.Held) error {
 	o := history.Op{Client: a.number, Kind: history.Look, Token: int64(h.Token()), Call: a.w.rec.Now(), Outcome: history.OK}
 	err := h.Err()
 	if o.Return = a.w.rec.Now(); err != nil {
@@ -44,18 +44,10 @@ func (a *actor) look(h holding) error {
 	return err
 }
 
-// guards are the guards of all names.
-func guards(h holding) []kv.Guard {
-	if set, ok := h.(*lock.HeldMulti); ok {
-		return set.Guards()
-	}
-	return []kv.Guard{h.(interface{ Guard() kv.Guard }).Guard()}
-}
-
-func (a *actor) guarded(h holding) {
+func (a *actor) guarded(h *lock.Held) {
 	a.log(history.Guarded, a.patience(), int64(h.Token()), func(ctx context.Context) (history.Outcome, int64, error) {
 		_, err := a.client.KV().Txn(ctx, kv.Txn{
-			Guards: guards(h),
+			Guards: h.Guards(),
 			Then:   []kv.Op{kv.Put("data", fmt.Appendf(nil, "%d", h.Token()))},
 		})
 		switch {
@@ -70,7 +62,7 @@ func (a *actor) guarded(h holding) {
 
 // fenced writes to storage outside of etcd, guarded by one of the names or by its slot, after a
 // while, like a slow write.
-func (a *actor) fenced(h holding) {
+func (a *actor) fenced(h *lock.Held) {
 	of := a.wants[a.r.IntN(len(a.wants))]
 	a.logOf([]want{of}, history.Fenced, time.Hour, int64(h.Token()), func(context.Context) (history.Outcome, int64, error) {
 		time.Sleep(between(a.r, 0, a.w.plan.TTL))
@@ -80,9 +72,10 @@ func (a *actor) fenced(h holding) {
 			admit = a.w.gate.AdmitShared
 		}
 		resource, token := of.name, h.Token()
-		if p, ok := h.(*lock.Permit); ok {
-			if resource, token, ok = fencing.FromContext(p.Context()); !ok {
-				a.w.fail("the context of a permit has no token")
+		if h.Slot() >= 0 {
+			var ok bool
+			if resource, token, ok = fencing.FromContext(h.Context()); !ok {
+				a.w.fail("the context of a slot has no token")
 			}
 		}
 		switch err := admit(resource, token); {
@@ -94,7 +87,7 @@ func (a *actor) fenced(h holding) {
 	})
 }
 
-func (a *actor) release(h holding) {
+func (a *actor) release(h *lock.Held) {
 	for range 20 {
 		var err error
 		a.log(history.Release, a.patience(), int64(h.Token()), func(ctx context.Context) (history.Outcome, int64, error) {
@@ -115,7 +108,7 @@ func (a *actor) release(h holding) {
 }
 
 // handOn detaches the session and takes it over itself, with the lock.
-func (a *actor) handOn(h holding) {
+func (a *actor) handOn(h *lock.Held) {
 	handle := a.sess.Detach()
 	if handle == (lease.Handle{}) {
 		return
@@ -147,26 +140,24 @@ func (a *actor) handOn(h holding) {
 }
 
 // resume resumes what it held.
-func (a *actor) resume(ctx context.Context, h holding) (holding, error) {
-	if set, ok := h.(*lock.HeldMulti); ok {
-		next, err := a.multi().Resume(ctx, set.Keys(), set.Token())
-		return took(a.w, next, err)
+func (a *actor) resume(ctx context.Context, h *lock.Held) (next *lock.Held, err error) {
+	switch {
+	case len(h.Names()) > 1:
+		next, err = a.multi().Resume(ctx, h.Keys(), h.Token())
+	case h.Mode() == lock.ModeSlot:
+		next, err = a.semaphore().Resume(ctx, h.Key(), h.Token())
+	default:
+		next, err = lock.New(a.sess, h.Name(), lock.Options{}).Resume(ctx, h.Key(), h.Token())
 	}
-	if p, ok := h.(*lock.Permit); ok {
-		next, err := a.semaphore().Resume(ctx, p.Key(), p.Token())
-		if next != nil && next.Slot() != p.Slot() {
-			a.w.fail("slot %d is resumed as slot %d", p.Slot(), next.Slot())
-		}
-		return took(a.w, next, err)
+	if next != nil && (next.Slot() != h.Slot() || next.Mode() != h.Mode()) {
+		a.w.fail("slot %d, %v, is resumed as slot %d, %v", h.Slot(), h.Mode(), next.Slot(), next.Mode())
 	}
-	held := h.(*lock.Held)
-	next, err := lock.New(a.sess, held.Name(), lock.Options{}).Resume(ctx, held.Key(), held.Token())
 	return took(a.w, next, err)
 }
 
 // resumed releases what was taken over. Its token is its predecessor's, so its looks are not
 // part of the history, where what has ended stays ended.
-func (a *actor) resumed(h holding) {
+func (a *actor) resumed(h *lock.Held) {
 	time.Sleep(between(a.r, 0, a.w.plan.TTL))
 	for range 20 {
 		ctx, cancel := context.WithTimeout(context.Background(), a.patience())

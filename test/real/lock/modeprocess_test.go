@@ -19,18 +19,10 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// holding is what a *lock.Held and a *lock.HeldMulti have in common.
-type holding interface {
-	Token() fencing.Token
-	Err() error
-	Confirm(ctx context.Context) error
-	Release(ctx context.Context) error
-}
-
 // A resumable is a mode in which one process acquires and another goes on.
 type resumable struct {
-	acquire func(ctx context.Context, s *pawl.Session) (h holding, keys []string, err error)
-	resume  func(ctx context.Context, s *pawl.Session, keys []string, t fencing.Token) (h holding, guards []kv.Guard, err error)
+	acquire func(ctx context.Context, s *pawl.Session) (h *lock.Held, keys []string, err error)
+	resume  func(ctx context.Context, s *pawl.Session, keys []string, t fencing.Token) (h *lock.Held, guards []kv.Guard, err error)
 	wrong   func(ctx context.Context, s *pawl.Session, keys []string, t fencing.Token) error // resumes it as something else
 	rival   string                                                                           // a name on which an exclusive lock waits for it
 }
@@ -41,11 +33,11 @@ func setOfThree(s *pawl.Session) *lock.Multi {
 
 var resumables = map[string]resumable{
 	"shared": {
-		func(ctx context.Context, s *pawl.Session) (holding, []string, error) {
+		func(ctx context.Context, s *pawl.Session) (*lock.Held, []string, error) {
 			h, err := lock.New(s, "resumed/name", lock.Options{}).AcquireShared(ctx)
 			return h, []string{h.Key()}, err
 		},
-		func(ctx context.Context, s *pawl.Session, keys []string, t fencing.Token) (holding, []kv.Guard, error) {
+		func(ctx context.Context, s *pawl.Session, keys []string, t fencing.Token) (*lock.Held, []kv.Guard, error) {
 			h, err := lock.New(s, "resumed/name", lock.Options{}).Resume(ctx, keys[0], t)
 			if err == nil && !h.Shared() {
 				err = errors.New("resumed, and not as shared")
@@ -59,11 +51,11 @@ var resumables = map[string]resumable{
 		"resumed/name",
 	},
 	"set": {
-		func(ctx context.Context, s *pawl.Session) (holding, []string, error) {
+		func(ctx context.Context, s *pawl.Session) (*lock.Held, []string, error) {
 			h, err := setOfThree(s).Acquire(ctx)
 			return h, h.Keys(), err
 		},
-		func(ctx context.Context, s *pawl.Session, keys []string, t fencing.Token) (holding, []kv.Guard, error) {
+		func(ctx context.Context, s *pawl.Session, keys []string, t fencing.Token) (*lock.Held, []kv.Guard, error) {
 			h, err := setOfThree(s).Resume(ctx, keys, t)
 			return h, h.Guards(), err
 		},

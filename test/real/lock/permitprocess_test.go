@@ -61,7 +61,7 @@ func TestPermitsAreResumedByAnotherProcessOnARealServer(t *testing.T) {
 	require.NoError(t, err)
 	_, err = permits(other).TryAcquire(ctx)
 	require.ErrorIs(t, err, lock.ErrBusy)
-	won := make(chan *lock.Permit)
+	won := make(chan *lock.Held)
 	go func() { // ends when a slot is free
 		p, err := permits(other).Acquire(ctx)
 		assert.NoError(t, err)
@@ -76,7 +76,7 @@ func TestPermitsAreResumedByAnotherProcessOnARealServer(t *testing.T) {
 	_, err = lock.New(next, "permits", lock.Options{}).Resume(ctx, keys[0], tokens[0])
 	require.ErrorContains(t, err, "is not one of lease")
 	require.NotErrorIs(t, err, lock.ErrLost, "it stays as it is")
-	var resumed [2]*lock.Permit
+	var resumed [2]*lock.Held
 	for i := range resumed {
 		resumed[i], err = m.Resume(ctx, keys[i], tokens[i])
 		require.NoError(t, err)
@@ -85,7 +85,7 @@ func TestPermitsAreResumedByAnotherProcessOnARealServer(t *testing.T) {
 		assert.Equal(t, []any{i, keys[i], tokens[i]}, []any{resumed[i].Slot(), resumed[i].Key(), resumed[i].Token()})
 	}
 	_, err = m.Resume(ctx, keys[0], tokens[0])
-	require.Error(t, err, "one key, one Permit")
+	require.Error(t, err, "one key, one Held")
 	_, err = c.KV().Txn(ctx, kv.Txn{Guards: []kv.Guard{resumed[1].Guard()}, Then: []kv.Op{kv.Put("permits'", []byte("x"))}})
 	require.NoError(t, err)
 

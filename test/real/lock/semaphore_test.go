@@ -23,7 +23,7 @@ func TestManyWorkersShareFewSlotsOnARealServer(t *testing.T) {
 		m := lock.NewSemaphore(dial(t, endpoint), "slots", limit, lock.Options{})
 		working.Go(func() {
 			for range rounds {
-				err := m.Do(context.Background(), func(ctx context.Context, p *lock.Permit) error {
+				err := m.Do(context.Background(), func(ctx context.Context, p *lock.Held) error {
 					assert.LessOrEqual(t, holders.Add(1), int32(limit))
 					assert.Equal(t, int64(1), inSlot[p.Slot()].Add(1), "two hold one slot")
 					assert.Less(t, tokens[p.Slot()].Swap(int64(p.Token())), int64(p.Token()))

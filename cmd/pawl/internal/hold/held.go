@@ -55,8 +55,8 @@ func (o *lockOptions) hold(cmd *cobra.Command, names []string, opts lease.Option
 	till := held.Deadline()
 	n := held.notice("held")
 	n.Lease, n.TTL, n.Deadline = cli.LeaseHex(session.ID()), session.TTL().Seconds(), &till
-	if n.Key = held.keys[0]; len(held.keys) > 1 {
-		n.Key, n.Keys = "", held.keys
+	if n.Key = held.Key(); len(names) > 1 {
+		n.Key, n.Keys = "", held.Keys()
 	}
 	say.say(n)
 	if c == nil {
@@ -67,12 +67,12 @@ func (o *lockOptions) hold(cmd *cobra.Command, names []string, opts lease.Option
 }
 
 // acquire makes a session and acquires the names, within --wait if it is given.
-func (o *lockOptions) acquire(ctx context.Context, client *pawl.Client, names []string, opts lease.Options, say reporter) (*grip, *pawl.Session, error) {
+func (o *lockOptions) acquire(ctx context.Context, client *pawl.Client, names []string, opts lease.Options, say reporter) (grip, *pawl.Session, error) {
 	granting, cancel := context.WithTimeout(ctx, o.DialTimeout)
 	defer cancel()
 	session, err := client.NewSession(granting, opts)
 	if err != nil {
-		return nil, nil, o.withExitCode(ctx, err, say, nil)
+		return grip{}, nil, o.withExitCode(ctx, err, say, nil)
 	}
 	scope := inspect.Scope{EtcdLayout: o.etcd, Only: inspect.KindLock}
 	if o.permits != noPermits {
@@ -119,7 +119,7 @@ var errPidEnded = errors.New("the process of --pid has ended")
 
 // untilSignal waits for a deadly signal or the end of --pid's process, which end the hold, or
 // for the loss.
-func (o *lockOptions) untilSignal(sigs *supervise.Signals, held *grip, say reporter) error {
+func (o *lockOptions) untilSignal(sigs *supervise.Signals, held grip, say reporter) error {
 	var ended <-chan struct{}
 	if o.user != nil {
 		ended = o.user.ended
@@ -149,7 +149,7 @@ const lateRelease = time.Second
 
 // release releases the lock and revokes the lease. err is how the work ended, which is returned
 // unless a loss was not noticed before.
-func (o *lockOptions) release(cmd *cobra.Command, held *grip, session *pawl.Session, command bool, err error) error {
+func (o *lockOptions) release(cmd *cobra.Command, held grip, session *pawl.Session, command bool, err error) error {
 	patience := o.DialTimeout
 	if cli.CodeOf(err) == cli.ExitLost {
 		patience = min(patience, lateRelease) // anything left expires soon

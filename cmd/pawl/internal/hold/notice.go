@@ -9,6 +9,7 @@ import (
 
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/lock"
 )
 
 // A notice is one event, as a line for people or for programs.
@@ -46,7 +47,7 @@ func (n notice) text() string {
 	for _, name := range n.Names[min(1, len(n.Names)):] {
 		s += ", " + strconv.Quote(name)
 	}
-	if n.Mode == shared {
+	if n.Mode == lock.ModeShared.String() {
 		s += " shared"
 	}
 	if n.Slot != nil {

@@ -59,11 +59,11 @@ type held struct {
 	handle
 	term *elect.Term // nil: a lock
 	keys []string    // one for each name
-	slot int         // of a semaphore
+	slot int         // of a semaphore; 0: none, too
 	back func(ctx context.Context) error
 }
 
-// handle is the common interface of lock.HeldMulti and elect.Term.
+// handle is the common interface of lock.Held and elect.Term.
 type handle interface {
 	Token() fencing.Token
 	Err() error
@@ -72,12 +72,11 @@ type handle interface {
 	Confirm(ctx context.Context) error
 }
 
-func ofLocks(h *lock.HeldMulti) *held {
-	return &held{Keeper: inside.KeeperOfHeld(h), handle: h, keys: h.Keys(), back: h.Release}
-}
-
-func ofPermit(p *lock.Permit) *held {
-	return &held{Keeper: inside.KeeperOfHeld(p), handle: p, keys: []string{p.Key()}, slot: p.Slot(), back: p.Release}
+func ofLock(h *lock.Held, err error) (*held, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &held{Keeper: inside.KeeperOfHeld(h), handle: h, keys: h.Keys(), slot: max(h.Slot(), 0), back: h.Release}, nil
 }
 
 func ofTerm(t *elect.Term) *held {
@@ -92,7 +91,20 @@ func (h *held) leavesRest() bool {
 
 func (w Want) election() bool { return w.Modes[0] == Election }
 
-// multi is the lock of all the names; for one name, the same as lock.New's.
+// acquirer is a Multi or a Semaphore.
+type acquirer interface {
+	Acquire(ctx context.Context) (*lock.Held, error)
+	TryAcquire(ctx context.Context) (*lock.Held, error)
+}
+
+// lock is the lock of all the names, for one name the same as lock.New's, or the semaphore.
+func (w Want) lock(s pawl.Sessions) acquirer {
+	if w.Modes[0] == Semaphore {
+		return w.semaphore(s)
+	}
+	return w.multi(s)
+}
+
 func (w Want) multi(s pawl.Sessions) *lock.Multi {
 	wants := make([]lock.Want, len(w.Names))
 	for i, name := range w.Names {
@@ -113,17 +125,6 @@ func (w Want) electionOf(s pawl.Sessions) *elect.Election {
 
 // acquire waits until it is held.
 func (w Want) acquire(ctx context.Context, s pawl.Sessions) (*held, error) {
-	if w.Modes[0] == Semaphore {
-		acquire := w.semaphore(s).Acquire
-		if w.Try {
-			acquire = w.semaphore(s).TryAcquire
-		}
-		p, err := acquire(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return ofPermit(p), nil
-	}
 	if w.election() {
 		campaign := w.electionOf(s).Campaign
 		if w.Try {
@@ -135,36 +136,24 @@ func (w Want) acquire(ctx context.Context, s pawl.Sessions) (*held, error) {
 		}
 		return ofTerm(t), nil
 	}
-	acquire := w.multi(s).Acquire
+	acquire := w.lock(s).Acquire
 	if w.Try {
-		acquire = w.multi(s).TryAcquire
+		acquire = w.lock(s).TryAcquire
 	}
-	h, err := acquire(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return ofLocks(h), nil
+	return ofLock(acquire(ctx))
 }
 
 // resume takes over what a predecessor held.
 func (w Want) resume(ctx context.Context, s pawl.Sessions, keys []string, t fencing.Token) (*held, error) {
-	if w.Modes[0] == Semaphore {
-		p, err := w.semaphore(s).Resume(ctx, keys[0], t)
-		if err != nil {
-			return nil, err
-		}
-		return ofPermit(p), nil
-	}
-	if w.election() {
+	switch w.Modes[0] {
+	case Semaphore:
+		return ofLock(w.semaphore(s).Resume(ctx, keys[0], t))
+	case Election:
 		term, err := w.electionOf(s).Resume(ctx, keys[0], t)
 		if err != nil {
 			return nil, err
 		}
 		return ofTerm(term), nil
 	}
-	h, err := w.multi(s).Resume(ctx, keys, t)
-	if err != nil {
-		return nil, err
-	}
-	return ofLocks(h), nil
+	return ofLock(w.multi(s).Resume(ctx, keys, t))
 }

@@ -21,14 +21,14 @@ func (s *site) reads(session *pawl.Session, name string) *lock.Held {
 	return h
 }
 
-func (s *site) permit(session *pawl.Session, name string, limit int) *lock.Permit {
+func (s *site) permit(session *pawl.Session, name string, limit int) *lock.Held {
 	s.Helper()
 	p, err := lock.NewSemaphore(session, name, limit, lock.Options{}).Acquire(context.Background())
 	require.NoError(s, err)
 	return p
 }
 
-func (s *site) set(session *pawl.Session, wants ...lock.Want) *lock.HeldMulti {
+func (s *site) set(session *pawl.Session, wants ...lock.Want) *lock.Held {
 	s.Helper()
 	h, err := lock.NewMulti(session, lock.Options{}, wants...).Acquire(context.Background())
 	require.NoError(s, err)
@@ -126,7 +126,7 @@ func TestSlotsAreNumberedAndOneIsBrokenByItsNumber(t *testing.T) {
 	cat := s.permit(s.session("cat"), "gpu", 3)
 	waits, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
-	dan, next := s.session("dan"), make(chan *lock.Permit, 1)
+	dan, next := s.session("dan"), make(chan *lock.Held, 1)
 	go func() { // ends with its turn, or the test
 		if p, err := lock.NewSemaphore(dan, "gpu", 3, lock.Options{}).Acquire(waits); err == nil {
 			next <- p
@@ -136,7 +136,7 @@ func TestSlotsAreNumberedAndOneIsBrokenByItsNumber(t *testing.T) {
 	b.says("#mode", "break allowed")
 	b.details("gpu")
 	b.says("#details .what", "semaphore: 3 of 3 slots, 1 waiting")
-	of := func(slot int, who string, p *lock.Permit) string {
+	of := func(slot int, who string, p *lock.Held) string {
 		return fmt.Sprintf("%d|%s|%d", slot, who, p.Token())
 	}
 	b.tabled("Who holds it", 3, of(0, "ann", ann), of(1, "bob", bob), of(2, "cat", cat))
@@ -156,7 +156,7 @@ func TestSlotsAreNumberedAndOneIsBrokenByItsNumber(t *testing.T) {
 	assert.NoError(t, cat.Err())
 	b.ended("gpu", fmt.Sprint(int64(bob.Token())), "broken")
 
-	for _, h := range []*lock.Permit{ann, cat} {
+	for _, h := range []*lock.Held{ann, cat} {
 		require.NoError(t, h.Release(t.Context()))
 	}
 	b.shows("gpu", "dan, 1 of 3 slots", 0)

@@ -1,0 +1,154 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/inspect"
+	"github.com/pawl-locks/pawl/internal/keys"
+	"github.com/pawl-locks/pawl/internal/queue"
+	"github.com/pawl-locks/pawl/observe"
+)
+
+// A target is what a Mutex, a Multi and a Semaphore are: what to acquire, with which sessions
+// and how. Its methods are safe on a nil target.
+type target struct {
+	sessions pawl.Sessions
+	opts     Options
+	wants    []queue.Want
+}
+
+// name is the name, of several the first; "" for a nil or zero target.
+func (t *target) name() string {
+	if t == nil || len(t.wants) == 0 {
+		return ""
+	}
+	return t.wants[0].Name
+}
+
+// more are the others.
+func (t *target) more() (all []string) {
+	for _, w := range t.wants[1:] {
+		all = append(all, w.Name)
+	}
+	return all
+}
+
+// names are the names, in the order in which they were given.
+func (t *target) names() []string {
+	if t == nil || len(t.wants) == 0 {
+		return nil
+	}
+	return append([]string{t.name()}, t.more()...)
+}
+
+// options are those of the engine.
+func (t *target) options() queue.Options {
+	return queue.Options{
+		EtcdLayout: t.opts.EtcdLayout, Delay: t.opts.Delay, Owner: t.opts.Owner,
+		Limits: queue.Limits{Max: t.opts.MaxHold, AtLeast: t.opts.AtLeast},
+	}
+}
+
+// check reports what is wrong before anything is sent to the cluster.
+func (t *target) check(ctx context.Context) error {
+	switch {
+	case t == nil:
+		return errors.New("nil Mutex, Multi or Semaphore")
+	case ctx == nil:
+		return errors.New("nil context")
+	case t.sessions == nil:
+		return errors.New("nil session")
+	}
+	if err := t.options().Check(t.wants); err != nil {
+		return err
+	}
+	if err := inside.Carry(t.sessions, t.name(), t.more()); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return cluster.EndOf(ctx)
+	}
+	return nil
+}
+
+// resolve checks, and returns the session of this call and the queues in it.
+func (t *target) resolve(ctx context.Context) (*pawl.Session, []queue.Queue, error) {
+	if err := t.check(ctx); err != nil {
+		return nil, nil, err
+	}
+	session, err := t.sessions.Session(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	s := inside.SessionOf(session)
+	if s == nil {
+		return nil, nil, errors.New("nil session")
+	}
+	queues, err := t.options().Queues(s.Host().Namespace, t.wants)
+	return session, queues, err
+}
+
+// acquire acquires the names; op is what that is called in an error.
+func (t *target) acquire(ctx context.Context, op string, try bool) (*Held, error) {
+	session, queues, err := t.resolve(ctx)
+	if err == nil {
+		s := inside.SessionOf(session)
+		r := queue.Request{
+			Try: try, Delay: t.opts.Delay, Limits: t.options().Limits,
+			Value:    s.LabelOf(t.opts.Owner, t.opts.EtcdLayout, t.name(), t.more()),
+			Handoffs: len(t.wants) == 1 && t.wants[0].Mode == observe.Exclusive && !t.opts.EtcdLayout,
+		}
+		var a *queue.Acquisition
+		if a, err = queue.AcquireAll(ctx, s, r, queues[0], queues[1:]...); err == nil {
+			return &Held{a, session}, nil
+		}
+	}
+	return nil, t.failed(op, err)
+}
+
+// resume makes the Held of keys that the session's predecessor held.
+func (t *target) resume(ctx context.Context, own []string, token fencing.Token) (*Held, error) {
+	session, queues, err := t.resolve(ctx)
+	if err == nil {
+		var a *queue.Acquisition
+		if a, err = queue.ResumeAll(ctx, inside.SessionOf(session), own, token, t.options().Limits, queues[0], queues[1:]...); err == nil {
+			return &Held{a, session}, nil
+		}
+	}
+	return nil, t.failed("resume", err)
+}
+
+// do acquires, runs fn and releases.
+func (t *target) do(ctx context.Context, op string, acquire func(context.Context) (*Held, error), fn func(ctx context.Context, h *Held) error) error {
+	if fn == nil {
+		return t.failed(op, errors.New("nil function"))
+	}
+	h, err := acquire(ctx)
+	if err != nil {
+		return err
+	}
+	return h.Do(ctx, func(ctx context.Context) error { return fn(ctx, h) })
+}
+
+// queue lists who holds the name, and who waits for it.
+func (t *target) queue(ctx context.Context, kind string) (Queue, error) {
+	err := t.check(ctx)
+	if err == nil {
+		var q Queue
+		if q, err = inspect.QueueOf(ctx, t.sessions, inspect.Scope{Name: t.name(), EtcdLayout: t.opts.EtcdLayout, Only: kind}); err == nil {
+			return q, nil
+		}
+	}
+	return nil, t.failed("queue", err)
+}
+
+// failed says of err what was to be done.
+func (t *target) failed(op string, err error) error {
+	return fmt.Errorf("lock: %s %s: %w", op, keys.Quote(t.names()...), err)
+}
