@@ -79,6 +79,8 @@ func CheckName(name string, etcdLayout bool) error {
 		return fmt.Errorf("the name has %d bytes, want at most %d", len(name), MaxName)
 	case strings.HasPrefix(name, slotRoot):
 		return fmt.Errorf("the name begins with %q, as the fencing resources of semaphores' slots do", slotRoot)
+	case strings.HasPrefix(name, shardRoot):
+		return fmt.Errorf("the name begins with %q, as the names of shards do", shardRoot)
 	case !etcdLayout:
 		return nil
 	}

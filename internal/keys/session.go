@@ -14,10 +14,11 @@ const sessionRoot = "//pawl/"
 func SessionRoot(namespace string) string { return namespace + sessionRoot }
 
 // OfSessions reports whether key, with or without its namespace, is one of the sessions' own
-// keys, in this namespace or in one that begins with it. A semaphore's key is none.
+// keys, in this namespace or in one that begins with it. A semaphore's key is none, nor is one
+// that belongs to shards.
 func OfSessions(key string) bool {
 	_, below, ok := strings.Cut(key, sessionRoot)
-	return ok && !strings.HasPrefix(below, semaphoreRoot)
+	return ok && !strings.HasPrefix(below, semaphoreRoot) && !strings.HasPrefix(below, shardsRoot)
 }
 
 // semaphoreRoot is the prefix of the keys of all semaphores, after SessionRoot. It is not a
