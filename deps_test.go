@@ -25,7 +25,7 @@ const module = "github.com/pawl-locks/pawl"
 // import those of the lines above its own, and none of its own line or below.
 var layers = [][]string{
 	{"fencing", "internal/backoff", "internal/cleanup", "internal/clock", "internal/detached", "internal/gate", "internal/keys", "internal/tlsfiles", "internal/txn"},
-	{"observe", "internal/queue/state"},
+	{"observe", "internal/queue/state", "internal/shards"},
 	{"internal/notify"},
 	{"internal/cluster"},
 	{"internal/kvinside", "internal/together"},

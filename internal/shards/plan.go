@@ -1,0 +1,218 @@
+package shards
+
+import (
+	"cmp"
+	"encoding/binary"
+	"hash/fnv"
+	"math"
+	"slices"
+)
+
+// A Candidate is a member as a plan sees it.
+type Candidate struct {
+	Lease  int64
+	Weight int  // below 1: it gets none
+	Cannot Set  // the shards that it cannot take
+	Fixed  bool // it keeps what it has, and gets no more
+}
+
+// Nobody is the owner of a shard that nobody has, and that nobody can take.
+const Nobody = -1
+
+// Plan shares out the shards of name: owners[i] is the index of shard i's present owner in all,
+// or Nobody, and the result likewise is who is to own it. Loads are within one of the weights'
+// shares, as far as Cannot lets them, and no plan with such loads moves fewer shards. Ties are
+// decided by a hash of name and lease, so that the odd shards of many small names do not all go
+// to one worker. Equal arguments, in whatever order, have equal results.
+func Plan(name string, all []Candidate, owners []int) []int {
+	p := newPlan(name, all, owners)
+	p.quotas()
+	p.shed()
+	p.fill()
+	return p.to
+}
+
+// plan is a plan in the making.
+type plan struct {
+	all   []Candidate
+	order []int // of all, by hash
+	to    []int
+	has   []int // how many shards each has in to
+	quota []int
+	full  []bool // exchange found that no chain leads from it to one below its quota
+}
+
+func newPlan(name string, all []Candidate, owners []int) *plan {
+	p := &plan{all: all, to: slices.Clone(owners), has: make([]int, len(all)), quota: make([]int, len(all)), full: make([]bool, len(all))}
+	hashes := make([]uint64, len(all))
+	for m, c := range all {
+		h := fnv.New64a()
+		_, _ = h.Write([]byte(name))
+		_, _ = h.Write(binary.BigEndian.AppendUint64(nil, uint64(c.Lease)))
+		hashes[m] = mix(h.Sum64())
+		p.order = append(p.order, m)
+	}
+	slices.SortFunc(p.order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(hashes[a], hashes[b]), cmp.Compare(all[a].Lease, all[b].Lease))
+	})
+	for i, m := range p.to {
+		if m >= 0 && m < len(all) && !all[m].Cannot.Has(i) && (all[m].Weight > 0 || all[m].Fixed) {
+			p.has[m]++
+		} else {
+			p.to[i] = Nobody
+		}
+	}
+	return p
+}
+
+// mix spreads the differences of h over all of its bits (the finalizer of MurmurHash3).
+func mix(h uint64) uint64 {
+	h = (h ^ h>>33) * 0xff51afd7ed558ccd
+	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
+	return h ^ h>>33
+}
+
+// quotas computes how many shards each is to have: its share rounded down, or up for those who
+// have more than that already, then for those whose share has the largest fraction, and then in
+// the order of the hash.
+func (p *plan) quotas() {
+	n, weights := len(p.to), 0
+	for m, c := range p.all {
+		if c.Fixed {
+			p.quota[m] = p.has[m]
+			n -= p.has[m]
+		} else {
+			weights += max(c.Weight, 0)
+		}
+	}
+	if weights == 0 {
+		return
+	}
+	rest := n
+	var odd []int // have a share that is not whole
+	for _, m := range p.order {
+		if c := p.all[m]; !c.Fixed && c.Weight > 0 {
+			p.quota[m] = n * c.Weight / weights
+			rest -= p.quota[m]
+			if n*c.Weight%weights != 0 {
+				odd = append(odd, m)
+			}
+		}
+	}
+	has := func(m int) int { return min(max(p.has[m]-p.quota[m], 0), 1) } // 1: more than the share rounded down
+	fraction := func(m int) int { return n * p.all[m].Weight % weights }
+	slices.SortStableFunc(odd, func(a, b int) int {
+		return cmp.Or(cmp.Compare(has(b), has(a)), cmp.Compare(fraction(b), fraction(a)))
+	})
+	for _, m := range odd[:rest] {
+		p.quota[m]++
+	}
+}
+
+// shed takes from each what it has above its quota: its highest shards, so that wishes stay
+// ranges.
+func (p *plan) shed() {
+	for i := len(p.to) - 1; i >= 0; i-- {
+		if m := p.to[i]; m != Nobody && p.has[m] > p.quota[m] {
+			p.to[i] = Nobody
+			p.has[m]--
+		}
+	}
+}
+
+// fill gives what nobody has to those below their quota, in the order of the hash. What is left
+// is what none of those can take.
+func (p *plan) fill() {
+	var left []int
+	next := 0
+	for i, m := range p.to {
+		if m != Nobody {
+			continue
+		}
+		for next < len(p.order) && p.room(p.order[next]) <= 0 {
+			next++
+		}
+		taken := false
+		for _, m := range p.order[next:] {
+			if taken = p.room(m) > 0 && p.can(m, i); taken {
+				p.give(i, m)
+				break
+			}
+		}
+		if !taken {
+			left = append(left, i)
+		}
+	}
+	for _, i := range left {
+		if !p.exchange(i) {
+			p.exceed(i)
+		}
+	}
+}
+
+// room is how many shards m is below its quota.
+func (p *plan) room(m int) int { return p.quota[m] - p.has[m] }
+
+// can reports whether m may get shard i.
+func (p *plan) can(m, i int) bool {
+	c := &p.all[m]
+	return c.Weight > 0 && !c.Fixed && !c.Cannot.Has(i)
+}
+
+func (p *plan) give(i, m int) {
+	if old := p.to[i]; old != Nobody {
+		p.has[old]--
+	}
+	p.to[i] = m
+	p.has[m]++
+}
+
+// exchange gives shard i to one who can take it and who gives one of its own to another, and so
+// on up to one below its quota: the shortest such chain. false: there is none. Then none will
+// ever lead from those who were reached, because all who can take a shard of theirs are among
+// them, and they stay so: whoever can take i is, too.
+func (p *plan) exchange(i int) bool {
+	type step struct{ m, shard, from int } // m gets shard, from the holder in step from
+	var steps []step
+	seen := make([]bool, len(p.all))
+	reach := func(shard, from int) {
+		for _, m := range p.order {
+			if !seen[m] && !p.full[m] && p.can(m, shard) {
+				seen[m] = true
+				steps = append(steps, step{m, shard, from})
+			}
+		}
+	}
+	reach(i, Nobody)
+	for at := 0; at < len(steps); at++ {
+		if p.room(steps[at].m) > 0 {
+			for s := at; s != Nobody; s = steps[s].from {
+				p.give(steps[s].shard, steps[s].m)
+			}
+			return true
+		}
+		for j, m := range p.to {
+			if m == steps[at].m {
+				reach(j, at)
+			}
+		}
+	}
+	for _, s := range steps {
+		p.full[s.m] = true
+	}
+	return false
+}
+
+// exceed gives shard i to the one of those who can take it that is the least above its quota,
+// beside its weight.
+func (p *plan) exceed(i int) {
+	best, least := Nobody, math.Inf(1)
+	for _, m := range p.order {
+		if load := float64(p.has[m]+1) / float64(p.all[m].Weight); p.can(m, i) && load < least {
+			best, least = m, load
+		}
+	}
+	if best != Nobody {
+		p.give(i, best)
+	}
+}

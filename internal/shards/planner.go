@@ -1,0 +1,252 @@
+package shards
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+)
+
+// A Planner decides who is wished what, and when (rule SH3). Whoever runs it feeds it everything
+// that is stored of the name, from a read on, and makes the writes that it asks for. It keeps
+// nothing that the next planner would need.
+type Planner struct {
+	View   *View
+	Name   string
+	TTL    time.Duration // of the members' sessions
+	Settle time.Duration // after the last change
+	Bound  time.Duration // after the first change
+
+	first, last time.Time     // of the changes that are not planned for; zero: there are none
+	pending     map[int64]Set // the wishes that are not written yet
+	planned     int64         // the revision that the last plan was made of
+	lags        map[int64]lag // members that do not follow their wish
+	full        map[int64]time.Time
+}
+
+// lag is how long a member has not followed its wish.
+type lag struct {
+	since   time.Time
+	wishMod int64
+	missing int
+}
+
+// fullFor is how many TTLs a member counts as full that has not followed its wish for one.
+const fullFor = 4
+
+// settles is how many Settle after the first change the plan is made at the latest.
+const settles = 5
+
+// NewPlanner makes a Planner that begins at now.
+func NewPlanner(v *View, name string, ttl, settle time.Duration, now time.Time) *Planner {
+	return &Planner{
+		View: v, Name: name, TTL: ttl, Settle: settle, Bound: settles * settle,
+		first: now, last: now, lags: map[int64]lag{}, full: map[int64]time.Time{},
+	}
+}
+
+// Changed records a change that is to be planned for.
+func (p *Planner) Changed(now time.Time) {
+	if p.first.IsZero() {
+		p.first = now
+	}
+	p.last = now
+}
+
+// Apply processes an event, and returns whether it was a reason to plan.
+func (p *Planner) Apply(now time.Time, e Event) Reason {
+	r := p.View.Apply(e)
+	if r&WishChanged != 0 {
+		lease := p.View.keys.Parse(e.Key).Lease
+		wish, pending := p.pending[lease]
+		delete(p.pending, lease)
+		if m := p.View.Members[lease]; pending && m != nil && m.WishMod != 0 && m.Wish.Equal(wish) {
+			r &^= WishChanged // its own, whose answer was late
+		}
+	}
+	if r != 0 {
+		p.Changed(now)
+	}
+	return r
+}
+
+// due is when the next plan is made; zero: there is nothing to plan for.
+func (p *Planner) due() time.Time {
+	if p.first.IsZero() {
+		return time.Time{}
+	}
+	if settled, bound := p.last.Add(p.Settle), p.first.Add(p.Bound); settled.Before(bound) {
+		return settled
+	} else {
+		return bound
+	}
+}
+
+// Wake is when Tick has something to do at the latest.
+func (p *Planner) Wake(now time.Time) time.Time {
+	wake := now.Add(p.TTL / 4)
+	if due := p.due(); !due.IsZero() && due.Before(wake) {
+		return due
+	}
+	return wake
+}
+
+// Waiting is since when a change has waited for a plan; zero: none does.
+func (p *Planner) Waiting() time.Time { return p.first }
+
+// Planned is the revision up to which everything is planned and written; 0: something is not.
+func (p *Planner) Planned() int64 {
+	if !p.first.IsZero() || len(p.pending) > 0 {
+		return 0
+	}
+	return p.planned
+}
+
+// Tick looks after members that do not follow, and plans if it is time to.
+func (p *Planner) Tick(now time.Time) {
+	p.watchOver(now)
+	if due := p.due(); !due.IsZero() && !now.Before(due) {
+		p.plan()
+	}
+}
+
+// watchOver counts members as full that have not followed their wish for a TTL, and ends that.
+func (p *Planner) watchOver(now time.Time) {
+	for lease, until := range p.full {
+		if !now.Before(until) {
+			delete(p.full, lease)
+			p.Changed(now)
+		}
+	}
+	for lease, m := range p.View.Members {
+		missing := p.missing(lease, m)
+		old := p.lags[lease]
+		switch {
+		case missing == 0:
+			delete(p.lags, lease)
+		case old.since.IsZero() || old.wishMod != m.WishMod || missing < old.missing:
+			p.lags[lease] = lag{now, m.WishMod, missing}
+		case now.Sub(old.since) >= p.TTL:
+			delete(p.lags, lease)
+			p.full[lease] = now.Add(fullFor * p.TTL)
+			p.Changed(now)
+		}
+	}
+	maps.DeleteFunc(p.lags, func(lease int64, _ lag) bool { return p.View.Members[lease] == nil })
+}
+
+// missing is how many shards a member is wished, and neither queues for nor prepares.
+func (p *Planner) missing(lease int64, m *MemberState) (n int) {
+	if !m.active() || !p.full[lease].IsZero() {
+		return 0
+	}
+	for i := range m.Wish.All() {
+		if !m.Coming.Has(i) && !m.Cannot.Has(i) && !p.View.In(i, lease) {
+			n++
+		}
+	}
+	return n
+}
+
+// plan computes all wishes, and which of them are not written already.
+func (p *Planner) plan() {
+	p.first, p.last = time.Time{}, time.Time{}
+	p.planned = p.View.Rev
+	leases := slices.Sorted(maps.Keys(p.View.Members))
+	index := make(map[int64]int, len(leases))
+	all := make([]Candidate, len(leases))
+	for m, lease := range leases {
+		state := p.View.Members[lease]
+		index[lease] = m
+		all[m] = Candidate{Lease: lease, Weight: state.Weight, Cannot: state.Cannot, Fixed: !p.full[lease].IsZero()}
+		if !state.active() {
+			all[m].Weight = 0
+		}
+	}
+	owners := p.owners(index)
+	wishes := make([]Set, len(all))
+	for i, m := range Plan(p.Name, all, owners) {
+		if m != Nobody {
+			wishes[m].Add(i)
+		}
+	}
+	p.pending = map[int64]Set{}
+	for m, lease := range leases {
+		state := p.View.Members[lease]
+		if state.active() && state.WishMod != 0 && !state.Wish.Equal(wishes[m]) {
+			p.pending[lease] = wishes[m]
+		}
+	}
+}
+
+// owners are the present owners by their index: as the queue shows, or else the one that is
+// wished the shard; if several are, the one whose wish is the latest.
+func (p *Planner) owners(index map[int64]int) []int {
+	owners := slices.Repeat([]int{Nobody}, p.View.N)
+	for i := range owners {
+		if lease := p.View.Owner(i); lease != 0 {
+			owners[i] = index[lease]
+		}
+	}
+	wished := slices.SortedFunc(maps.Keys(index), func(a, b int64) int {
+		return cmp.Compare(p.View.Members[b].WishMod, p.View.Members[a].WishMod)
+	})
+	for _, lease := range wished {
+		m := p.View.Members[lease]
+		if !m.active() || !p.full[lease].IsZero() {
+			continue
+		}
+		for i := range m.Wish.All() {
+			if owners[i] == Nobody && !m.Cannot.Has(i) {
+				owners[i] = index[lease]
+			}
+		}
+	}
+	return owners
+}
+
+// A Write is a wish to put, if the wish key has modification revision Mod.
+type Write struct {
+	Lease int64
+	Wish  Set
+	Mod   int64
+}
+
+// Writes are the wishes that are to be put. Those that gain come first, so that they wait already
+// when the others learn what they lose.
+func (p *Planner) Writes() (all []Write) {
+	for lease, wish := range p.pending {
+		all = append(all, Write{lease, wish, p.View.Members[lease].WishMod})
+	}
+	slices.SortFunc(all, func(a, b Write) int {
+		return cmp.Or(cmp.Compare(p.lost(a), p.lost(b)), cmp.Compare(a.Lease, b.Lease))
+	})
+	return all
+}
+
+// lost is how many shards w takes away.
+func (p *Planner) lost(w Write) (n int) {
+	for i := range p.View.Members[w.Lease].Wish.All() {
+		if !w.Wish.Has(i) {
+			n++
+		}
+	}
+	return n
+}
+
+// Wrote records that w was put at revision rev; rev 0: it was refused, because the key has
+// changed, and what it is now is to be planned with. w may be of an earlier plan: then the wish of
+// the last one is still to be put.
+func (p *Planner) Wrote(now time.Time, w Write, rev int64) {
+	m := p.View.Members[w.Lease]
+	switch {
+	case rev == 0:
+		delete(p.pending, w.Lease)
+		p.Changed(now)
+	case m != nil && m.WishMod < rev:
+		m.Wish, m.WishMod = w.Wish, rev
+		if wish, pending := p.pending[w.Lease]; pending && wish.Equal(w.Wish) {
+			delete(p.pending, w.Lease)
+		}
+	}
+}

@@ -1,0 +1,184 @@
+package shards
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/pawl-locks/pawl/internal/keys"
+)
+
+// A Reason is what makes a planner plan.
+type Reason uint8
+
+const (
+	MembersChanged Reason = 1 << iota // a member came, went, leaves, or has another weight
+	CannotChanged                     // what a member cannot take has changed
+	ShardEmptied                      // a shard has neither owner nor waiter
+	WishChanged                       // a wish was put or deleted
+)
+
+// An Event is one change of one key of the name.
+type Event struct {
+	Key         string
+	Value       []byte
+	Deleted     bool
+	Create, Mod int64
+}
+
+// An Entry is a key in a shard's queue.
+type Entry struct {
+	Key    string // whole
+	Lease  int64  // 0: a foreign key
+	Create int64
+}
+
+// A MemberState is what a View knows of one lease.
+type MemberState struct {
+	Member
+	There   bool // its member key exists, with a form that can be read
+	Create  int64
+	Wish    Set
+	WishMod int64 // 0: it has no wish key
+}
+
+// active reports whether a member may own shards.
+func (m *MemberState) active() bool { return m != nil && m.There && !m.Leaving }
+
+// A View is everything that is stored of one name, at one revision.
+type View struct {
+	N       int
+	Rev     int64
+	Members map[int64]*MemberState // by lease
+	Queues  [][]Entry              // by shard, in the order of their creation
+	Planner []Entry                // the candidates
+
+	keys keys.Shards
+}
+
+// NewView makes the View of n shards at a revision at which nothing is stored.
+func NewView(k keys.Shards, n int) *View {
+	return &View{N: n, Members: map[int64]*MemberState{}, Queues: make([][]Entry, n), keys: k}
+}
+
+// Apply processes an event, and returns whether it is a reason to plan. Events are those of whole
+// revisions in their order, or everything that a read returned, in any order; those that are known
+// already change nothing.
+func (v *View) Apply(e Event) Reason {
+	v.Rev = max(v.Rev, e.Mod)
+	switch k := v.keys.Parse(e.Key); {
+	case k.Kind == keys.ShardsQueue && k.Shard < v.N:
+		q := &v.Queues[k.Shard]
+		had := len(*q)
+		enter(q, e, k.Lease)
+		if had > 0 && len(*q) == 0 {
+			return ShardEmptied
+		}
+	case k.Kind == keys.ShardsPlanner:
+		enter(&v.Planner, e, k.Lease)
+	case k.Kind == keys.ShardsMember && k.N == v.N:
+		return v.member(k.Lease, e)
+	case k.Kind == keys.ShardsWish:
+		return v.wish(k.Lease, e)
+	}
+	return 0
+}
+
+// enter adds a key to a queue, or removes it.
+func enter(q *[]Entry, e Event, lease int64) {
+	at := slices.IndexFunc(*q, func(old Entry) bool { return old.Key == e.Key })
+	switch {
+	case e.Deleted && at >= 0:
+		*q = slices.Delete(*q, at, at+1)
+		if len(*q) == 0 {
+			*q = nil
+		}
+	case !e.Deleted && at < 0:
+		*q = append(*q, Entry{e.Key, lease, e.Create})
+		slices.SortStableFunc(*q, func(a, b Entry) int { return cmp.Compare(a.Create, b.Create) })
+	case !e.Deleted:
+		(*q)[at].Create = e.Create
+	}
+}
+
+// of is what is known of a lease.
+func (v *View) of(lease int64) *MemberState {
+	m := v.Members[lease]
+	if m == nil {
+		m = &MemberState{}
+		v.Members[lease] = m
+	}
+	return m
+}
+
+// forget drops what is known of a lease that has no keys.
+func (v *View) forget(lease int64) {
+	if m := v.Members[lease]; !m.There && m.WishMod == 0 {
+		delete(v.Members, lease)
+	}
+}
+
+func (v *View) member(lease int64, e Event) (r Reason) {
+	m := v.of(lease)
+	old, was := m.Member, m.There
+	m.Member, m.There, m.Create = Member{}, false, e.Create
+	if !e.Deleted {
+		if value, err := DecodeMember(v.N, e.Value); err == nil {
+			m.Member, m.There = value, true
+		}
+	}
+	if m.There != was || m.Leaving != old.Leaving || m.Weight != old.Weight {
+		r |= MembersChanged
+	}
+	if !m.Cannot.Equal(old.Cannot) {
+		r |= CannotChanged
+	}
+	v.forget(lease)
+	return r
+}
+
+func (v *View) wish(lease int64, e Event) Reason {
+	m := v.of(lease)
+	if e.Mod <= m.WishMod {
+		return 0
+	}
+	m.Wish, m.WishMod = nil, 0
+	if !e.Deleted {
+		m.WishMod = e.Mod
+		m.Wish, _ = Decode(v.N, e.Value) // what cannot be read says nothing
+	}
+	v.forget(lease)
+	return WishChanged
+}
+
+// Owner is who owns shard i in a planner's eyes as far as its queue shows: the last in it that is
+// a member and not leaving; 0: nobody.
+func (v *View) Owner(i int) int64 {
+	for _, e := range slices.Backward(v.Queues[i]) {
+		if v.Members[e.Lease].active() {
+			return e.Lease
+		}
+	}
+	return 0
+}
+
+// In reports whether a lease has a key in the queue of shard i.
+func (v *View) In(i int, lease int64) bool {
+	return slices.ContainsFunc(v.Queues[i], func(e Entry) bool { return e.Lease == lease })
+}
+
+// Share is the share of a member beside all of the View's, rounded up.
+func (v *View) Share(lease int64) int {
+	own, weights := 0, 0
+	for l, m := range v.Members {
+		if m.active() {
+			weights += max(m.Weight, 0)
+			if l == lease {
+				own = max(m.Weight, 0)
+			}
+		}
+	}
+	if own == 0 {
+		return 0
+	}
+	return (v.N*own + weights - 1) / weights
+}

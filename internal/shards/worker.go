@@ -1,0 +1,378 @@
+package shards
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// An ActionKind is what a Worker asks for.
+type ActionKind uint8
+
+const (
+	Enqueue ActionKind = iota // prepare, and queue for the shard; ends with Acquired, or Refused
+	Try                       // take the shard if nobody has it or waits; ends likewise
+	Quit                      // leave the queue; ends what Enqueue began
+	Work                      // call work, which holds the shard; ends with Returned
+	Move                      // end work's context: the shard is wanted elsewhere
+	Look                      // read whether somebody waits behind the hold; ends with Looked
+	Release                   // ends with Released
+)
+
+// An Action is one thing to do, about one shard.
+type Action struct {
+	Kind  ActionKind
+	Shard int
+}
+
+// phase is how far a worker is with a shard.
+type phase uint8
+
+const (
+	queued    phase = iota + 1 // Enqueue or Try is under way
+	quitting                   // and is to end
+	working                    // held, and work runs
+	moving                     // held, and work is to return
+	looking                    // held, and work has returned
+	releasing                  // work has returned, and the hold ends
+	stuck                      // not held any more, and work has not returned
+)
+
+// task is what a worker does about one shard.
+type task struct {
+	phase     phase
+	preparing bool // queued: it has no key yet
+	try       bool // queued: by Try
+	forced    bool // moving: it is released whether somebody waits or not
+	waits     bool // held: somebody waits behind it
+	since     time.Time
+}
+
+// bar keeps a worker from a shard for a while that grows from one time to the next.
+type bar struct {
+	until time.Time
+	wait  time.Duration
+}
+
+// The bounds of a bar, and how long work has to run for the next one to be the shortest again.
+const (
+	minBar   = time.Second
+	maxBar   = time.Minute
+	forgiven = time.Minute
+)
+
+// A Worker decides what one worker does: what it queues for, what it gives up, and when (rules
+// SH4 to SH6 and SH8). Whoever runs it reports what has happened, and does what Next returns.
+type Worker struct {
+	N      int
+	Self   Member // Weight and Value; the rest is filled in by Member
+	TTL    time.Duration
+	Settle time.Duration
+	Moves  int // how many shards are gained at once, and how many given up; 0: all
+	Growth int // how much above its share it takes what has no owner, for each further TTL: 1
+	// Shuffle puts n things in random order: rand.Shuffle, unless a test sets another.
+	Shuffle func(n int, swap func(i, j int))
+
+	wish     Set
+	wishMod  int64
+	wished   time.Time // when wish came
+	tasks    []*task   // by shard; nil: nothing is done about it
+	gaveUp   map[int]int64
+	bars     map[int]bar
+	leaving  bool
+	leaveBy  time.Time
+	out      []Action
+	joined   time.Time
+	counts   int
+	mismatch bool
+	empty    Set // what the last list showed without an owner
+	extra    int // how much above its share it may take
+}
+
+// NewWorker makes a Worker of shards 0 to n-1.
+func NewWorker(n int, self Member, ttl, settle time.Duration, moves int) *Worker {
+	return &Worker{N: n, Self: self, TTL: ttl, Settle: settle, Moves: moves, Growth: 1, Shuffle: rand.Shuffle,
+		tasks: make([]*task, n), gaveUp: map[int]int64{}, bars: map[int]bar{}}
+}
+
+// Joined begins a new membership, on a new session. Nothing is held on an earlier one.
+func (w *Worker) Joined(now time.Time) {
+	w.wish, w.wishMod, w.wished = nil, 0, now
+	clear(w.gaveUp)
+	w.joined, w.counts, w.mismatch, w.empty, w.extra = now, 0, false, nil, 0
+}
+
+// Wished reports the wish, and the modification revision of its key.
+func (w *Worker) Wished(now time.Time, wish Set, mod int64) {
+	if mod > w.wishMod {
+		w.wish, w.wishMod, w.wished = wish, mod, now
+	}
+}
+
+// Leave begins an orderly leave: it queues for nothing, and gives up what it has to whoever waits,
+// or after a TTL and Settle. It must be called no earlier than the candidacy is resigned.
+func (w *Worker) Leave(now time.Time) {
+	if !w.leaving {
+		w.leaving, w.leaveBy = true, now.Add(w.TTL+w.Settle)
+	}
+}
+
+// Prepared reports that an Enqueue goes on to queue for the shard.
+func (w *Worker) Prepared(i int) {
+	if t := w.tasks[i]; t != nil {
+		t.preparing = false
+	}
+}
+
+// Acquired reports that the shard is held.
+func (w *Worker) Acquired(now time.Time, i int) {
+	w.tasks[i] = &task{phase: working, since: now}
+	w.act(Work, i)
+}
+
+// Refused reports that an Enqueue or a Try has ended without a hold. failed: it is not to be
+// repeated at once.
+func (w *Worker) Refused(now time.Time, i int, failed bool) {
+	w.tasks[i] = nil
+	if failed {
+		w.bar(now, i)
+	}
+}
+
+// Waits reports whether somebody waits behind the hold of a shard that is on offer.
+func (w *Worker) Waits(i int, waits bool) {
+	if t := w.tasks[i]; t != nil {
+		t.waits = waits
+	}
+}
+
+// Returned reports that work has returned.
+func (w *Worker) Returned(now time.Time, i int) {
+	t := w.tasks[i]
+	if t.phase != working || now.Sub(t.since) >= forgiven {
+		delete(w.bars, i)
+	}
+	switch {
+	case t.phase == stuck:
+		w.tasks[i] = nil
+	case t.phase == working && !w.leaving:
+		w.bar(now, i)
+		fallthrough
+	case t.phase == working || t.forced:
+		t.phase = releasing
+		w.act(Release, i)
+	default:
+		t.phase = looking
+		w.act(Look, i)
+	}
+}
+
+// Looked reports whether somebody waits behind the hold, as a read at revision rev showed.
+func (w *Worker) Looked(now time.Time, i int, rev int64, waits bool) {
+	t := w.tasks[i]
+	t.waits = waits
+	if w.offers(i) && (waits || w.due(now)) {
+		t.phase = releasing
+		w.gaveUp[i] = rev
+		w.act(Release, i)
+		return
+	}
+	t.phase, t.since = working, now
+	w.act(Work, i)
+}
+
+// Released reports the end of a Release.
+func (w *Worker) Released(i int) { w.tasks[i] = nil }
+
+// Lost reports that a hold was lost. A work that runs is to return, and its end is reported by
+// Returned; until then the shard cannot be taken.
+func (w *Worker) Lost(i int) {
+	switch t := w.tasks[i]; t.phase {
+	case working, moving:
+		t.phase = stuck
+	default:
+		w.tasks[i] = nil
+	}
+}
+
+// bar keeps the worker from shard i.
+func (w *Worker) bar(now time.Time, i int) {
+	b := w.bars[i]
+	b.wait = min(max(2*b.wait, minBar), maxBar)
+	b.until = now.Add(b.wait)
+	w.bars[i] = b
+}
+
+func (w *Worker) act(k ActionKind, i int) { w.out = append(w.out, Action{k, i}) }
+
+// barred reports whether the worker cannot take shard i now.
+func (w *Worker) barred(now time.Time, i int) bool { return now.Before(w.bars[i].until) }
+
+// offers reports whether shard i goes to whoever waits for it.
+func (w *Worker) offers(i int) bool { return w.leaving || !w.wish.Has(i) }
+
+// due reports whether what it still holds is released, whether somebody waits or not.
+func (w *Worker) due(now time.Time) bool { return w.leaving && !now.Before(w.leaveBy) }
+
+// wants reports whether the wish for shard i is to be obeyed: it was not given up since that was
+// written.
+func (w *Worker) wants(now time.Time, i int) bool {
+	return !w.leaving && i < w.N && w.wishMod > w.gaveUp[i] && !w.barred(now, i)
+}
+
+// Next returns what to do now, each thing once.
+func (w *Worker) Next(now time.Time) []Action {
+	gaining, losing := 0, 0
+	for i, t := range w.tasks {
+		switch {
+		case t == nil:
+		case t.phase == queued && !t.try && w.offers(i):
+			t.phase = quitting
+			w.act(Quit, i)
+		case t.phase == queued || t.phase == quitting:
+			gaining++
+		case t.phase == moving || t.phase == looking:
+			losing++
+		}
+	}
+	for i, t := range w.tasks {
+		if t == nil || t.phase != working || !w.offers(i) {
+			continue
+		}
+		forced := w.due(now)
+		if forced || t.waits && (w.Moves == 0 || losing < w.Moves) {
+			t.phase, t.forced = moving, forced
+			w.act(Move, i)
+			losing++
+		}
+	}
+	for i := range w.wish.All() {
+		if w.Moves > 0 && gaining >= w.Moves || w.leaving {
+			break
+		}
+		if w.wants(now, i) && w.tasks[i] == nil {
+			w.tasks[i] = &task{phase: queued, preparing: true, since: now}
+			w.act(Enqueue, i)
+			gaining++
+		}
+	}
+	out := w.out
+	w.out = nil
+	return out
+}
+
+// Offered are the held shards that go to whoever waits for them: those for which Waits is to be
+// reported.
+func (w *Worker) Offered() (s Set) {
+	for i, t := range w.tasks {
+		if t != nil && t.phase == working && w.offers(i) {
+			s.Add(i)
+		}
+	}
+	return s
+}
+
+// Idle reports whether nothing is held, queued for, or worked on.
+func (w *Worker) Idle() bool {
+	for _, t := range w.tasks {
+		if t != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// Held are the shards that the worker holds.
+func (w *Worker) Held() (s Set) {
+	for i, t := range w.tasks {
+		if t != nil && t.phase >= working && t.phase <= looking {
+			s.Add(i)
+		}
+	}
+	return s
+}
+
+// Wake is when Next or Member have something new at the latest, if nothing happens; zero: never.
+func (w *Worker) Wake(now time.Time) (wake time.Time) {
+	sooner := func(t time.Time) {
+		if t.After(now) && (wake.IsZero() || t.Before(wake)) {
+			wake = t
+		}
+	}
+	for _, b := range w.bars {
+		sooner(b.until)
+	}
+	if w.leaving {
+		sooner(w.leaveBy)
+	}
+	sooner(w.wished.Add(w.TTL / 2))
+	return wake
+}
+
+// Member is what the member key is to say now.
+func (w *Worker) Member(now time.Time) Member {
+	m := w.Self
+	m.Leaving = w.leaving
+	for i := range w.bars {
+		if w.barred(now, i) {
+			m.Cannot.Add(i)
+		}
+	}
+	for i, t := range w.tasks {
+		if t != nil && t.phase == stuck {
+			m.Cannot.Add(i)
+		}
+	}
+	if now.Sub(w.wished) >= w.TTL/2 {
+		for i := range w.wish.All() {
+			if i < w.N && w.wants(now, i) && (w.tasks[i] == nil || w.tasks[i].phase == queued && w.tasks[i].preparing) {
+				m.Coming.Add(i)
+			}
+		}
+	}
+	return m
+}
+
+// listEach is how many counts of the queues there are from one list of their keys to the next.
+const listEach = 8
+
+// Counted reports how many queue keys there are, once a TTL, and returns whether they are to be
+// listed (rule SH6).
+func (w *Worker) Counted(count int) (list bool) {
+	w.counts++
+	twice := w.mismatch && count != w.N
+	w.mismatch = count != w.N
+	return twice || w.counts%listEach == 0 || w.empty.Len() > 0
+}
+
+// Listed reports which shards have no queue key at all, and the worker's share, rounded up. What
+// had none at the list before either is taken with Try: up to the share, and above that one more
+// for each further TTL for which something stays without.
+func (w *Worker) Listed(now time.Time, empty Set, share int) {
+	before := w.empty
+	w.empty = empty
+	var free []int
+	for i := range empty.All() {
+		if i < w.N && before.Has(i) && w.tasks[i] == nil && !w.barred(now, i) {
+			free = append(free, i)
+		}
+	}
+	if len(free) == 0 {
+		w.extra = 0
+		return
+	}
+	if w.leaving || share <= 0 || now.Sub(w.joined) < max(2*w.TTL, w.Settle+w.TTL) {
+		return
+	}
+	room := share + w.extra
+	w.extra += w.Growth
+	for _, t := range w.tasks {
+		if t != nil {
+			room--
+		}
+	}
+	w.Shuffle(len(free), func(a, b int) { free[a], free[b] = free[b], free[a] })
+	for _, i := range free[:max(min(room, len(free)), 0)] {
+		w.tasks[i] = &task{phase: queued, try: true, since: now}
+		w.act(Try, i)
+	}
+}

@@ -1,0 +1,159 @@
+package shards
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/pawl-locks/pawl/internal/shards"
+)
+
+// settled is a run of n shards whose workers, of weight 1, have shared them out.
+func settled(rules Rules, n, workers int) *Sim {
+	s := New(Config{Seed: 1, N: n, Lag: 50 * time.Millisecond, Rules: rules})
+	s.quiet = true
+	for range workers {
+		s.Join(1)
+	}
+	s.Run(30 * time.Second)
+	s.Ownerless = 0
+	return s
+}
+
+// planning is the worker that plans; another is one that does not.
+func (s *Sim) planning() (plans, another *worker) {
+	first := s.queue(s.keys.Planner().Prefix)[0]
+	for _, w := range s.living() {
+		if s.store[first].lease == w.lease {
+			plans = w
+		} else {
+			another = w
+		}
+	}
+	return plans, another
+}
+
+// within fails unless each shard that had an owner has had one again after d at most.
+func (s *Sim) within(d time.Duration) {
+	if s.Ownerless > d {
+		s.fail("a shard has nobody for %v", s.Ownerless)
+	}
+}
+
+// A rule of the design, and a scenario in which it is needed.
+var rules = []struct {
+	name string
+	off  Rules
+	run  func(Rules) *Sim
+}{
+	{"those who lose learn it", Rules{GainersOnly: true}, func(r Rules) *Sim {
+		s := settled(r, 6, 2)
+		s.Join(1)
+		s.Quiet(30 * time.Second)
+		return s
+	}},
+	{"a late copy of a wish is refused", Rules{BlindWrite: true}, func(r Rules) *Sim {
+		s := New(Config{Seed: 1, N: 6, Lag: 50 * time.Millisecond, Rules: r})
+		s.Copies, s.quiet = 60*time.Second, true
+		s.Join(1)
+		s.Run(20 * time.Second)
+		s.Join(1)
+		s.Quiet(30 * time.Second)
+		return s
+	}},
+	{"a planner knows the wishes that others wrote", Rules{ForgetWishes: true}, func(r Rules) *Sim {
+		s := settled(r, 6, 2)
+		w, all := s.living()[0], shards.SetOf(0, 1, 2, 3, 4, 5)
+		s.put(s.keys.Wish(w.lease), all.Encode(), w.lease)
+		s.Quiet(30 * time.Second)
+		return s
+	}},
+	{"a plan waits for five Settle at most", Rules{NoBound: true}, func(r Rules) *Sim {
+		s := settled(r, 6, 3)
+		_, w := s.planning()
+		end := s.now + time.Minute
+		weight := -1
+		var flap func()
+		flap = func() {
+			if s.now < end {
+				weight = -3 - weight
+				s.put(s.keys.Member(s.N, 0xf1a9), shards.Member{Weight: weight}.Encode(), 0xf1a9)
+				s.after(settle/2, flap)
+			} else {
+				s.remove(s.keys.Member(s.N, 0xf1a9))
+			}
+		}
+		flap()
+		w.Kill()
+		s.Quiet(2 * time.Minute)
+		s.within(5*settle + time.Second)
+		return s
+	}},
+	{"a worker that leaves resigns first", Rules{KeepPlanning: true}, func(r Rules) *Sim {
+		s := settled(r, 6, 3)
+		w, _ := s.planning()
+		slow := false
+		w.Slow = func() time.Duration { // of one shard
+			if slow {
+				return 0
+			}
+			slow = true
+			return 2 * time.Minute
+		}
+		w.Leave()
+		s.Quiet(3 * time.Minute)
+		s.within(time.Second)
+		return s
+	}},
+	{"a worker looks once more before it gives up", Rules{NoLook: true}, func(r Rules) *Sim {
+		s := settled(r, 1, 1)
+		w, b := s.living()[0], s.Join(-1)
+		s.Run(5 * time.Second)
+		w.Slow = func() time.Duration { return 500 * time.Millisecond }
+		s.put(s.keys.Wish(b.lease), shards.SetOf(0).Encode(), b.lease)
+		s.put(s.keys.Wish(w.lease), nil, w.lease)
+		s.Run(400 * time.Millisecond) // before the next plan
+		b.end()
+		s.remove(b.own()...)
+		s.Quiet(30 * time.Second)
+		s.within(0)
+		return s
+	}},
+	{"what has no owner is taken beyond the share in the end", Rules{NoGrowth: true}, func(r Rules) *Sim {
+		s := New(Config{Seed: 1, N: 9, Lag: 50 * time.Millisecond, Rules: r})
+		s.Blocked, s.quiet = true, true
+		s.Join(1)
+		s.Join(1)
+		s.Join(1)
+		s.Run(time.Second)
+		s.living()[2].deaf = true
+		s.Run(3 * time.Minute)
+		for i := range s.N {
+			if len(s.queue(s.keys.Queue(i).Prefix)) == 0 {
+				s.fail("shard %d has nobody", i)
+			}
+		}
+		return s
+	}},
+	{"what a member cannot take is a reason to plan", Rules{MembersOnly: true}, func(r Rules) *Sim {
+		s := settled(r, 6, 2)
+		w := s.living()[0]
+		w.Fails = func(int) bool { return true }
+		for i := range w.holds {
+			s.after(time.Second, func() { w.returned(i) })
+		}
+		s.Run(30 * time.Second)
+		s.within(3 * time.Second)
+		return s
+	}},
+}
+
+func TestEachRuleOfShardsIsNeeded(t *testing.T) {
+	for _, c := range rules {
+		t.Run(c.name, func(t *testing.T) {
+			assert.Empty(t, c.run(Rules{}).Broken())
+			assert.NotEmpty(t, c.run(c.off).Broken(), "without it nothing is broken")
+		})
+	}
+}

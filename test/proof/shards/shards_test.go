@@ -1,0 +1,28 @@
+package shards
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
+)
+
+// Whatever an adversary does for half a minute: nobody has a shard twice, and soon after it has
+// stopped, all shards are shared out, and stay.
+func TestItConvergesWhenTheAdversaryStops(t *testing.T) {
+	first := lane.Seed(t)
+	for i := range uint64(lane.Of(60, 5000)) {
+		seed := first + i
+		s := New(Config{Seed: seed, N: 1 + int(seed%13), Lag: time.Second, Moves: int(seed % 3)})
+		for range 1 + seed%5 {
+			s.Join(1)
+		}
+		s.Adversary(7, 500*time.Millisecond)
+		s.Run(30 * time.Second)
+		s.Join(1)
+		s.Quiet(4 * time.Minute)
+		require.Empty(t, s.Broken(), "PAWL_SEED=%d", seed)
+	}
+}
