@@ -36,6 +36,7 @@ var layers = [][]string{
 	{"."},
 	{"internal/inspect"},
 	{"lock", "elect"},
+	{"shard"},
 }
 
 // beside may be imported by no package of layers; each may import, of this
@@ -219,7 +220,7 @@ func TestUsersGetEtcdsStubsAndGRPCAndNoMore(t *testing.T) {
 		"google.golang.org/genproto/googleapis/api",
 	}, grpc...)
 	for pattern, want := range map[string][]string{
-		"./lock ./elect ./kv ./watch ./lease . ./test/pawltest": stubs,
+		"./lock ./elect ./shard ./kv ./watch ./lease . ./test/pawltest": stubs,
 		"./fencing/grpcfence":                              grpc,
 		"./fencing ./fencing/sqlfence ./fencing/httpfence": {},
 		"./fencing/blobfence ./fencing/fencetest":          {},

@@ -178,4 +178,7 @@ func (h *Held) LogValue() slog.Value { return h.acquisition().LogValue() }
 
 func init() {
 	inside.KeeperOfHeld = func(v any) inside.Keeper { return v.(*Held).acquisition() }
+	inside.HeldOf = func(acquisition, session any) any {
+		return &Held{acquisition.(*queue.Acquisition), session.(*pawl.Session)}
+	}
 }

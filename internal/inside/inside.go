@@ -36,3 +36,6 @@ type Keeper interface {
 
 // KeeperOfHeld returns the acquisition of a *lock.Held, and KeeperOfTerm that of a *elect.Term.
 var KeeperOfHeld, KeeperOfTerm func(v any) Keeper
+
+// HeldOf makes the *lock.Held of an acquisition, a *queue.Acquisition, on a *pawl.Session.
+var HeldOf func(acquisition, session any) any

@@ -145,9 +145,10 @@ func (w *Worker) Waits(i int, waits bool) {
 	}
 }
 
-// Returned reports that work has returned.
-func (w *Worker) Returned(now time.Time, i int) {
+// Returned reports that work has returned, and returns whether it did so by itself.
+func (w *Worker) Returned(now time.Time, i int) (early bool) {
 	t := w.tasks[i]
+	early = t.phase == working
 	if t.phase != working || now.Sub(t.since) >= forgiven {
 		delete(w.bars, i)
 	}
@@ -164,6 +165,7 @@ func (w *Worker) Returned(now time.Time, i int) {
 		t.phase = looking
 		w.act(Look, i)
 	}
+	return early
 }
 
 // Looked reports whether somebody waits behind the hold, as a read at revision rev showed.
@@ -183,13 +185,12 @@ func (w *Worker) Looked(now time.Time, i int, rev int64, waits bool) {
 // Released reports the end of a Release.
 func (w *Worker) Released(i int) { w.tasks[i] = nil }
 
-// Lost reports that a hold was lost. A work that runs is to return, and its end is reported by
-// Returned; until then the shard cannot be taken.
-func (w *Worker) Lost(i int) {
-	switch t := w.tasks[i]; t.phase {
-	case working, moving:
-		t.phase = stuck
-	default:
+// Lost reports that a hold was lost, and whether its work runs. A work that runs is to return,
+// and its end is reported by Returned; until then the shard cannot be taken.
+func (w *Worker) Lost(i int, runs bool) {
+	if runs {
+		w.tasks[i].phase = stuck
+	} else {
 		w.tasks[i] = nil
 	}
 }

@@ -189,7 +189,7 @@ func (w *worker) win(a *attempt) {
 
 func (w *worker) lose(i int) {
 	delete(w.holds, i)
-	w.Lost(i)
+	w.Lost(i, w.running[i])
 	if w.running[i] {
 		w.s.after(w.slow(), func() { w.returned(i) })
 	}

@@ -1,0 +1,361 @@
+package shard_test
+
+import (
+	"context"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/keys"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/named"
+	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/shard"
+)
+
+const ttl = 10 * time.Second
+
+// fixture is a cluster, workers of the shards of "jobs" on it, and the storage that they write
+// to, in a bubble.
+type fixture struct {
+	*testing.T
+	f    *etcdfake.Cluster
+	n    int
+	keys keys.Shards
+	all  []*worker
+
+	mu      sync.Mutex
+	moves   []int           // how often work began, by shard
+	highest []fencing.Token // the storage's registers
+	stored  []int           // its counters
+	added   []int           // what works know that they have added
+}
+
+func inBubble(t *testing.T, n int, f func(w *fixture)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		k, err := keys.NewShards("", "jobs")
+		require.NoError(t, err)
+		w := &fixture{T: t, f: etcdfake.New(etcdfake.Options{Members: 3}), n: n, keys: k,
+			moves: make([]int, n), highest: make([]fencing.Token, n), stored: make([]int, n), added: make([]int, n)}
+		t.Cleanup(w.f.Close)
+		t.Cleanup(w.endAll)
+		f(w)
+	})
+}
+
+// worker is a process that calls Run.
+type worker struct {
+	w      *fixture
+	c      *pawl.Client
+	net    *network
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error
+	gone   bool // it was killed, or has left
+
+	mu     sync.Mutex
+	has    map[int]*shard.Held // the shards that work runs for
+	events []shard.Event
+
+	// how its work behaves; set before it runs, or under mu
+	ignores bool                  // it ignores the end of its context, until released is closed
+	slow    time.Duration         // how long it takes to return
+	fails   func(shard int) error // not nil: it returns that a moment after it began
+	freed   chan struct{}
+}
+
+// network is one process' way to the cluster.
+type network struct {
+	mu    sync.Mutex
+	cut   bool
+	conns []net.Conn
+}
+
+func (n *network) dial(f *etcdfake.Cluster) func(ctx context.Context, address string) (net.Conn, error) {
+	return func(ctx context.Context, address string) (net.Conn, error) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.cut {
+			return nil, &net.OpError{Op: "dial", Net: "fake", Err: net.ErrClosed}
+		}
+		c, err := f.Dial(ctx, address)
+		if err == nil {
+			n.conns = append(n.conns, c)
+		}
+		return c, err
+	}
+}
+
+// set cuts the process off, or ends that.
+func (n *network) set(cut bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.cut = cut; cut {
+		for _, c := range n.conns {
+			_ = c.Close()
+		}
+		n.conns = nil
+	}
+}
+
+func (w *fixture) client(dial func(ctx context.Context, address string) (net.Conn, error)) *pawl.Client {
+	w.Helper()
+	c, err := pawl.Dial(w.Context(), pawl.Config{Endpoints: w.f.Endpoints(), DialOptions: []grpc.DialOption{grpc.WithContextDialer(dial), named.Requests()}})
+	require.NoError(w, err)
+	w.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// start starts a worker.
+func (w *fixture) start(opts shard.Options, how ...func(*worker)) *worker {
+	w.Helper()
+	x := &worker{w: w, net: &network{}, done: make(chan struct{}), has: map[int]*shard.Held{}, freed: make(chan struct{})}
+	x.c = w.client(x.net.dial(w.f))
+	for _, f := range how {
+		f(x)
+	}
+	if opts.Session.TTL == 0 {
+		opts.Session = lease.Options{TTL: ttl}
+	}
+	opts.Notify = func(ev shard.Event) {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.events = append(x.events, ev)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	x.cancel = cancel
+	w.all = append(w.all, x)
+	go func() { // ends with Run, which endAll waits for
+		defer close(x.done)
+		x.err = shard.Run(ctx, x.c, "jobs", w.n, opts, x.work)
+	}()
+	return x
+}
+
+// work counts in the storage until its context ends.
+func (x *worker) work(ctx context.Context, h *shard.Held) error {
+	w, i := x.w, h.Shard()
+	resource, token, ok := fencing.FromContext(ctx)
+	assert.True(w, ok)
+	assert.Equal(w, w.keys.Queue(i).Name, resource)
+	assert.Equal(w, h.Token(), token)
+	x.mu.Lock()
+	assert.Nil(w, x.has[i], "two works for one shard")
+	x.has[i] = h
+	fails := x.fails
+	x.mu.Unlock()
+	defer func() {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		delete(x.has, i)
+	}()
+	w.mu.Lock()
+	w.moves[i]++
+	w.mu.Unlock()
+	if fails != nil && fails(i) != nil {
+		time.Sleep(100 * time.Millisecond)
+		return fails(i)
+	}
+	tick := time.NewTicker(97 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		x.write(h)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			x.mu.Lock()
+			slow, ignores := x.slow, x.ignores
+			x.mu.Unlock()
+			if ignores {
+				<-x.freed
+			}
+			time.Sleep(slow)
+			x.write(h) // it saves
+			return nil
+		}
+	}
+}
+
+// write adds one to a shard's counter, unless it is refused there. Of two who believe that they
+// hold the shard, one is wrong.
+func (x *worker) write(h *shard.Held) {
+	w, i := x.w, h.Shard()
+	believes := h.Err() == nil
+	for _, other := range w.all {
+		if other != x {
+			other.mu.Lock()
+			theirs := other.has[i]
+			other.mu.Unlock()
+			if believes && theirs != nil {
+				assert.Error(w, theirs.Err(), "shard %d has two", i)
+			}
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if h.Token() < w.highest[i] {
+		assert.False(w, believes, "a holder's write to shard %d was refused", i)
+		return
+	}
+	w.highest[i] = h.Token()
+	w.stored[i]++
+	w.added[i]++
+}
+
+// leave ends a worker's Run in order, and waits for it.
+func (x *worker) leave() error {
+	x.cancel()
+	<-x.done
+	x.gone = true
+	return x.err
+}
+
+// kill ends a process: its connections, and whatever it does.
+func (x *worker) kill() {
+	x.gone = true
+	x.net.set(true)
+	x.cancel()
+}
+
+func (w *fixture) endAll() {
+	for _, x := range w.all {
+		x.mu.Lock()
+		if x.ignores {
+			x.ignores = false
+			close(x.freed)
+		}
+		x.mu.Unlock()
+		x.net.set(false)
+		x.cancel()
+	}
+	for _, x := range w.all {
+		<-x.done
+	}
+	assert.Equal(w, w.added, w.stored)
+}
+
+// owned are the shards that x works on.
+func (x *worker) owned() (all []int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for i := range x.has {
+		all = append(all, i)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func (x *worker) kinds(k shard.Kind) (all []shard.Event) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, ev := range x.events {
+		if ev.Kind == k {
+			all = append(all, ev)
+		}
+	}
+	return all
+}
+
+func (x *worker) set(f func()) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	f()
+}
+
+// pass lets d pass.
+func (w *fixture) pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// loads are how many shards each worker that lives works on.
+func (w *fixture) loads() (all []int) {
+	for _, x := range w.all {
+		if !x.gone {
+			all = append(all, len(x.owned()))
+		}
+	}
+	return all
+}
+
+// shared asserts that every shard has one of the workers that live, that the first in its queue
+// is that one, and that loads are within one.
+func (w *fixture) shared() {
+	w.Helper()
+	of := make([]int, w.n)
+	for _, x := range w.all {
+		if !x.gone {
+			for _, i := range x.owned() {
+				of[i]++
+				x.mu.Lock()
+				h := x.has[i]
+				x.mu.Unlock()
+				assert.NoError(w, h.Err())
+				assert.Equal(w, []string{h.Key()}, w.f.Keys(w.keys.Queue(i).Prefix))
+			}
+		}
+	}
+	assert.Equal(w, slices.Repeat([]int{1}, w.n), of, "how many work on each")
+	l := w.loads()
+	assert.LessOrEqual(w, slices.Max(l)-slices.Min(l), 1, "%v", l)
+}
+
+// planner is the worker that plans.
+func (w *fixture) planner() *worker {
+	w.Helper()
+	var first string
+	var create int64
+	for _, key := range w.f.Keys(w.keys.Planner().Prefix) {
+		if kv := w.f.Get(key); first == "" || kv.CreateRevision < create {
+			first, create = key, kv.CreateRevision
+		}
+	}
+	for _, x := range w.all {
+		if !x.gone && first != "" && x.lease() == w.keys.Parse(first).Lease {
+			return x
+		}
+	}
+	require.Fail(w, "nobody plans")
+	return nil
+}
+
+// lease is the lease of a worker that has a shard.
+func (x *worker) lease() int64 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, h := range x.has {
+		return h.Session().ID()
+	}
+	return 0
+}
+
+// total is how often work began.
+func (w *fixture) total() (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, m := range w.moves {
+		n += m
+	}
+	return n
+}
+
+// writes are the keys that were written or deleted from a revision on, session keys apart.
+func (w *fixture) writes(from int64) (all []string) {
+	for _, c := range w.f.History() {
+		if c.Revision > from && strings.Contains(c.Key, "//pawl/shard/") {
+			all = append(all, c.Key)
+		}
+	}
+	return all
+}

@@ -1,0 +1,22 @@
+package shard
+
+import (
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/queue"
+	"github.com/pawl-locks/pawl/lock"
+)
+
+// A Held is one hold of a shard: that of the shard's lock, with the methods of lock.Held. A
+// Release in the middle of work is like its return.
+type Held struct {
+	*lock.Held
+	shard int
+}
+
+// Shard is the shard's number, from 0.
+func (h *Held) Shard() int { return h.shard }
+
+func newHeld(a *queue.Acquisition, s *pawl.Session, shard int) *Held {
+	return &Held{inside.HeldOf(a, s).(*lock.Held), shard}
+}

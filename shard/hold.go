@@ -1,0 +1,249 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl/internal/backoff"
+	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/queue"
+	"github.com/pawl-locks/pawl/internal/shards"
+	"github.com/pawl-locks/pawl/internal/txn"
+	"github.com/pawl-locks/pawl/lock"
+)
+
+// A try is a shard that is queued for.
+type try struct{ cancel context.CancelFunc }
+
+// A hold is a shard that is held.
+type hold struct {
+	m     *member
+	shard int
+	a     *queue.Acquisition
+	h     *Held
+
+	move    context.CancelCauseFunc // ends the context of the work that runs
+	running bool
+	overrun *time.Timer
+}
+
+// do does what the Worker has decided.
+func (r *runner) do(a shards.Action) {
+	i := a.Shard
+	h := r.holds[i]
+	switch a.Kind {
+	case shards.Enqueue:
+		r.m.enqueue(i, false)
+		return
+	case shards.Try:
+		r.m.enqueue(i, true)
+		return
+	case shards.Quit:
+		r.tries[i].cancel()
+		return
+	}
+	if h == nil { // lost meanwhile
+		return
+	}
+	switch a.Kind {
+	case shards.Work:
+		h.begin()
+	case shards.Move:
+		h.offer()
+	case shards.Look:
+		h.look()
+	case shards.Release:
+		h.release()
+	}
+}
+
+// enqueue prepares shard i, and queues for it.
+func (m *member) enqueue(i int, ifFree bool) {
+	ctx, cancel := context.WithCancel(m.ctx)
+	t := &try{cancel}
+	m.tries[i] = t
+	m.job(func() func() {
+		a, err := m.acquire(ctx, i, ifFree)
+		return func() {
+			cancel()
+			delete(m.tries, i)
+			m.acquired(i, a, err)
+		}
+	})
+}
+
+func (m *member) acquire(ctx context.Context, i int, ifFree bool) (*queue.Acquisition, error) {
+	if m.opts.Prepare != nil {
+		if err := m.opts.Prepare(ctx, i); err != nil {
+			return nil, fmt.Errorf("prepare: %w", err)
+		}
+	}
+	m.post(func() { m.w.Prepared(i) })
+	q := queue.Queue{Queue: m.keys.Queue(i)}
+	return queue.Acquire(ctx, m.s, q, queue.Request{Value: m.s.Label(), Handoffs: true, Try: ifFree})
+}
+
+// acquired processes the end of a try.
+func (m *member) acquired(i int, a *queue.Acquisition, err error) {
+	now := time.Now()
+	if err == nil && a.Err() == nil && !m.ended {
+		h := &hold{m: m, shard: i, a: a, h: newHeld(a, m.session, i)}
+		m.runner.holds[i], m.holds[i] = h, h
+		m.w.Acquired(now, i)
+		m.notify(Event{Kind: Acquired, Shard: i, Token: h.h.Token()})
+		context.AfterFunc(h.h.Context(), func() { m.post(h.lose) })
+		return
+	}
+	if err == nil && a.Err() == nil { // nobody is to use it any more; its session has ended
+		m.job(func() func() { _ = a.Release(m.ctx, lock.ErrReleased); return func() {} })
+	}
+	quit := m.ended || m.s.Err() != nil || errors.Is(err, context.Canceled) || errors.Is(err, lock.ErrBusy) || errors.Is(err, lock.ErrKeyDeleted)
+	m.w.Refused(now, i, err != nil && !quit)
+	if err != nil && !quit {
+		m.notify(Event{Kind: Failed, Shard: i, Err: err})
+	}
+}
+
+// begin calls work.
+func (h *hold) begin() {
+	m := h.m
+	if h.a.Err() != nil { // it ended while nothing ran
+		h.lose()
+		return
+	}
+	ctx, cancel := context.WithCancelCause(h.h.Context())
+	h.move, h.running = cancel, true
+	m.works++
+	m.runner.works++
+	m.runner.job(func() func() {
+		err := m.work(ctx, h.h)
+		return func() {
+			cancel(nil)
+			h.returned(err)
+		}
+	})
+}
+
+// offer ends work's context, because another waits for the shard.
+func (h *hold) offer() {
+	m := h.m
+	h.move(ErrMoved)
+	m.notify(Event{Kind: Moving, Shard: h.shard, Token: h.h.Token()})
+	if m.opts.Overrun > 0 {
+		h.overrun = time.AfterFunc(m.opts.Overrun, func() { m.post(h.take) })
+	}
+}
+
+// take takes the shard from a work that has gone on for too long after ErrMoved: from now on the
+// Held is lost, and a margin later the shard's key is deleted.
+func (h *hold) take() {
+	m := h.m
+	if !h.running || m.holds[h.shard] != h {
+		return
+	}
+	margin := m.s.TTL() - m.s.Validity()
+	if h.a.Promise(clock.Now().Add(margin)) == nil {
+		h.a.Forfeit(ErrMoved)
+	}
+	m.done() // otherwise the key would stay for as long as any work runs
+	time.AfterFunc(margin+time.Second, func() {
+		m.post(func() {
+			if !m.ended {
+				m.done = m.s.DeferRevocation()
+			}
+		})
+	})
+}
+
+// lose processes the loss of the hold.
+func (h *hold) lose() {
+	m := h.m
+	if m.holds[h.shard] != h {
+		return
+	}
+	delete(m.holds, h.shard)
+	delete(m.runner.holds, h.shard)
+	m.w.Lost(h.shard, h.running)
+	if err := h.h.Err(); !errors.Is(err, lock.ErrReleased) {
+		m.notify(Event{Kind: Lost, Shard: h.shard, Token: h.h.Token(), Err: err})
+	}
+}
+
+// returned processes the return of work.
+func (h *hold) returned(err error) {
+	m := h.m
+	h.running = false
+	if h.overrun != nil {
+		h.overrun.Stop()
+	}
+	m.runner.works--
+	if m.works--; m.works == 0 && m.ended {
+		m.done()
+	}
+	if h.h.Err() != nil && !errors.Is(h.h.Err(), lock.ErrReleased) {
+		h.running = true
+		h.lose() // before its context says so
+		h.running = false
+	}
+	now := time.Now()
+	if early := m.w.Returned(now, h.shard); early {
+		m.notify(Event{Kind: Failed, Shard: h.shard, Token: h.h.Token(), Err: err})
+	}
+}
+
+// look reads whether somebody still waits for the shard.
+func (h *hold) look() {
+	m := h.m
+	prefix, own := m.keys.Queue(h.shard).Prefix, h.h.Key()
+	m.job(func() func() {
+		pace := backoff.Backoff{First: 50 * time.Millisecond, Most: 2 * time.Second}
+		for {
+			resp, err := m.host.Cluster.Txn(m.ctx, cluster.Request{Op: "read who still waits for a shard"}, &pb.TxnRequest{
+				Success: []*pb.RequestOp{txn.FirstUnder(prefix, 2)},
+			})
+			if err != nil && pace.Sleep(m.ctx) {
+				continue
+			}
+			return func() {
+				if err != nil || m.holds[h.shard] != h {
+					return // the session has ended
+				}
+				waits := errors.Is(h.h.Err(), lock.ErrReleased)
+				for _, kv := range txn.KVs(resp, 0) {
+					waits = waits || string(kv.Key) != own
+				}
+				m.w.Looked(time.Now(), h.shard, resp.Header.Revision, waits)
+			}
+		}
+	})
+}
+
+// releaseWait is how long a release is waited for; after that it continues in the background.
+const releaseWait = 5 * time.Second
+
+func (h *hold) release() {
+	m := h.m
+	m.job(func() func() {
+		ctx, cancel := context.WithTimeout(m.ctx, releaseWait)
+		defer cancel()
+		err := h.a.Release(ctx, lock.ErrReleased)
+		return func() {
+			if m.holds[h.shard] != h {
+				return
+			}
+			delete(m.holds, h.shard)
+			delete(m.runner.holds, h.shard)
+			m.w.Released(h.shard)
+			ev := Event{Kind: Released, Shard: h.shard, Token: h.h.Token(), Err: err}
+			if errors.Is(err, lock.ErrLost) {
+				ev.Kind = Lost
+			}
+			m.notify(ev)
+		}
+	})
+}

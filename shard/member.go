@@ -1,0 +1,456 @@
+package shard
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/backoff"
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/session"
+	"github.com/pawl-locks/pawl/internal/shards"
+	"github.com/pawl-locks/pawl/internal/txn"
+	"github.com/pawl-locks/pawl/internal/watcher"
+)
+
+// A member is one session of a runner, with its member key and its wish key.
+type member struct {
+	*runner
+	session *pawl.Session
+	s       *session.Session
+	ctx     context.Context // ends with the membership
+	cancel  context.CancelFunc
+	done    func() // ends the deferral of the lease's revocation
+
+	key, wishKey string
+	ended        bool
+	jobs         int // goroutines on its session that will post
+	works        int // that run on its session
+	holds        map[int]*hold
+
+	wrote   string // the value of the member key
+	mod     int64  // its modification revision
+	writing bool
+	writeAt time.Time // not to be written before
+	pace    backoff.Backoff
+	removed bool // the member key was deleted for good, because it could not be written
+
+	watches      []*watcher.Watch
+	countAt      time.Time
+	waiters      map[int]*waiters
+	planning     bool
+	stopPlanning context.CancelFunc
+	term         *term // under way; guarded by runner.mu
+}
+
+// job is runner.job for the work that has to end before another session is made.
+func (m *member) job(job func() func()) {
+	m.jobs++
+	m.runner.job(func() func() {
+		then := job()
+		return func() {
+			m.jobs--
+			then()
+		}
+	})
+}
+
+// join makes a member, if it is time to.
+func (r *runner) join(now time.Time) {
+	if r.joining != nil || r.leaving || now.Before(r.joinAt) {
+		return
+	}
+	ctx, cancel := context.WithCancel(r.values)
+	r.joining = cancel
+	first := r.w.Member(now).Encode()
+	r.job(func() func() {
+		m, err := r.enter(ctx, first)
+		return func() {
+			r.joining = nil
+			cancel()
+			r.joined(m, err)
+		}
+	})
+}
+
+// joined begins a membership.
+func (r *runner) joined(m *member, err error) {
+	switch {
+	case err == nil && r.leaving:
+		m.s.CloseInBackground()
+		m.cancel()
+	case err == nil:
+		r.rejoin.Reset()
+		r.m = m
+		m.begin()
+	case r.leaving:
+	case r.fatal(err) != nil:
+		r.fail(r.fatal(err))
+	default:
+		r.joinAt = time.Now().Add(r.rejoin.Next())
+		r.notify(Event{Kind: Retrying, Shard: -1, Err: err})
+	}
+}
+
+// enter makes a session, and puts the member key and the wish key on it, if no member shares out
+// another number of shards (rule SH2).
+func (r *runner) enter(ctx context.Context, value []byte) (m *member, err error) {
+	session, err := r.client.NewSession(ctx, r.opts.Session)
+	if err != nil {
+		return nil, err
+	}
+	s := inside.SessionOf(session)
+	defer func() {
+		if err != nil {
+			s.CloseInBackground()
+		}
+	}()
+	key, wish := r.keys.Member(r.n, s.ID()), r.keys.Wish(s.ID())
+	below, above := r.keys.MembersBut(r.n)
+	resp, err := r.host.Cluster.Txn(ctx, cluster.Request{Op: "join the shards' workers", Repeat: cluster.Always}, &pb.TxnRequest{
+		Compare: []*pb.Compare{s.Same(), txn.NoneBetween(below[0], below[1]), txn.NoneBetween(above[0], above[1])},
+		Success: []*pb.RequestOp{txn.Put(key, value, s.ID()), txn.Put(wish, nil, s.ID())},
+		Failure: []*pb.RequestOp{txn.Between(below[0], below[1], 1), txn.Between(above[0], above[1], 1)},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if !resp.Succeeded {
+		for i := range 2 {
+			if other := txn.KV(resp, i); other != nil {
+				return nil, fmt.Errorf("%w: %d instead of %d", ErrCount, r.keys.Parse(string(other.Key)).N, r.n)
+			}
+		}
+		return nil, s.Examine(ctx)
+	}
+	ctx, cancel := context.WithCancel(r.values)
+	return &member{
+		runner: r, session: session, s: s, ctx: ctx, cancel: cancel, done: s.DeferRevocation(), key: key, wishKey: wish,
+		wrote: string(value), mod: resp.Header.Revision, holds: map[int]*hold{}, waiters: map[int]*waiters{},
+		pace: backoff.Backoff{First: time.Second, Most: maxPause},
+	}, nil
+}
+
+// begin follows what concerns the member.
+func (m *member) begin() {
+	now := time.Now()
+	m.w.TTL = m.s.TTL()
+	m.w.Joined(now)
+	m.countAt = now.Add(backoff.Spread(m.s.TTL()))
+	m.notify(Event{Kind: Joined, Shard: -1})
+	context.AfterFunc(m.s.Context(), func() { m.post(m.lost) })
+	for _, key := range []string{m.key, m.wishKey} {
+		m.watches = append(m.watches, m.host.Watches.Watch(key, "", m.mod+1, func(u watcher.Update) { m.post(func() { m.changed(u) }) }))
+	}
+	m.plan()
+}
+
+// lost is the end of the session.
+func (m *member) lost() {
+	if m.ended {
+		return
+	}
+	err := m.s.Err()
+	m.end()
+	for _, h := range m.holds {
+		h.lose()
+	}
+	if m.works == 0 {
+		m.done()
+	}
+	switch {
+	case m.leaving:
+	case m.fatal(err) != nil:
+		m.fail(m.fatal(err))
+	default:
+		m.joinAt = time.Now().Add(backoff.Jitter(minPause))
+		m.notify(Event{Kind: Retrying, Shard: -1, Err: err})
+	}
+}
+
+// end ends everything that goes on on the session.
+func (m *member) end() {
+	m.ended = true
+	m.cancel()
+	for _, w := range m.watches {
+		w.Cancel()
+	}
+	m.follow(nil)
+}
+
+// changed processes changes of the member key and the wish key.
+func (m *member) changed(u watcher.Update) {
+	if m.ended {
+		return
+	}
+	for _, e := range u.Events {
+		m.shown(e.Key, e.Value, e.ModRevision, e.Deleted)
+	}
+}
+
+// shown processes what a watch or a read showed of the member key or the wish key.
+func (m *member) shown(key string, value []byte, mod int64, deleted bool) {
+	switch {
+	case key == m.wishKey && deleted:
+		m.restoreWish()
+	case key == m.wishKey:
+		wish, _ := shards.Decode(m.n, value) // what cannot be read says nothing
+		m.w.Wished(time.Now(), wish, mod)
+	case mod > m.mod && deleted:
+		m.wrote, m.mod = "", 0
+	case mod > m.mod && string(value) != m.wrote:
+		m.wrote, m.mod = string(value), mod // somebody else's: it is written again
+	}
+}
+
+// restoreWish puts the wish key again.
+func (m *member) restoreWish() {
+	m.job(func() func() {
+		_, err := m.host.Cluster.Txn(m.ctx, cluster.Request{Op: "put the wish key", Repeat: cluster.Always}, &pb.TxnRequest{
+			Compare: []*pb.Compare{m.s.Same(), txn.CreateIs(m.wishKey, 0)},
+			Success: []*pb.RequestOp{txn.Put(m.wishKey, nil, m.s.ID())},
+		})
+		return func() {
+			if err != nil { // the next count finds that it is missing
+				m.countAt = time.Now().Add(m.pace.Next())
+			}
+		}
+	})
+}
+
+// write writes the member key, if it does not say already what it is to say.
+func (m *member) write(now time.Time) {
+	value := string(m.w.Member(now).Encode())
+	if m.writing || m.removed || value == m.wrote || now.Before(m.writeAt) {
+		return
+	}
+	m.writing = true
+	mod := m.mod
+	m.job(func() func() {
+		resp, err := m.host.Cluster.Txn(m.ctx, cluster.Request{Op: "write the member key"}, &pb.TxnRequest{
+			Compare: []*pb.Compare{m.s.Same(), txn.ModIs(m.key, mod)},
+			Success: []*pb.RequestOp{txn.Put(m.key, []byte(value), m.s.ID())},
+			Failure: []*pb.RequestOp{txn.Get(m.key)},
+		})
+		return func() { m.written(value, resp, err) }
+	})
+}
+
+// written processes the answer to a write of the member key.
+func (m *member) written(value string, resp *pb.TxnResponse, err error) {
+	m.writing, m.writeAt = false, time.Time{}
+	switch {
+	case m.ended:
+	case err != nil && cluster.IsNoSpace(err) && m.leaving:
+		m.remove()
+	case err != nil:
+		m.writeAt = time.Now().Add(m.pace.Next())
+	case resp.Succeeded:
+		m.pace.Reset()
+		m.wrote, m.mod = value, resp.Header.Revision
+	default:
+		m.wrote, m.mod = "", 0
+		if kv := txn.KV(resp, 0); kv != nil {
+			m.wrote, m.mod = string(kv.Value), kv.ModRevision
+		}
+	}
+}
+
+// remove deletes the member key of one that leaves, and that cannot be written because the disk
+// is full: that it leaves is then shown by its absence.
+func (m *member) remove() {
+	m.removed = true
+	m.job(func() func() {
+		_, err := m.host.Cluster.Txn(m.ctx, cluster.Request{Op: "delete the member key", Repeat: cluster.Always}, &pb.TxnRequest{
+			Compare: []*pb.Compare{m.s.Same()},
+			Success: []*pb.RequestOp{txn.Delete(m.key)},
+		})
+		return func() {
+			if err != nil && !m.ended {
+				m.removed, m.writeAt = false, time.Now().Add(m.pace.Next())
+			}
+		}
+	})
+}
+
+// count counts the queues once a TTL (rule SH6), and reads the member's own keys, so that a
+// watch that is silent costs a TTL at most.
+func (m *member) count(now time.Time) {
+	if now.Before(m.countAt) {
+		return
+	}
+	m.countAt = now.Add(backoff.Spread(m.s.TTL()))
+	from, to := m.keys.Queues()
+	offered := m.w.Offered()
+	m.job(func() func() {
+		resp, err := m.host.Cluster.Txn(m.ctx, cluster.Request{Op: "count the shards' queues"}, &pb.TxnRequest{
+			Success: []*pb.RequestOp{txn.Between(from, to, 1), txn.Get(m.wishKey), txn.Get(m.key)},
+		})
+		return func() {
+			if err == nil && !m.ended {
+				m.counted(resp, offered)
+			}
+		}
+	})
+}
+
+func (m *member) counted(resp *pb.TxnResponse, offered shards.Set) {
+	rev := resp.Header.Revision
+	for i, key := range []string{m.wishKey, m.key} {
+		if kv := txn.KV(resp, i+1); kv != nil {
+			m.shown(key, kv.Value, kv.ModRevision, false)
+		} else {
+			m.shown(key, nil, rev, true)
+		}
+	}
+	n := txn.Count(resp, 0)
+	if n > m.n {
+		m.readWaiters(offered)
+	}
+	if !m.w.Counted(n) {
+		return
+	}
+	m.job(func() func() {
+		view, err := read(m.ctx, m.host.Cluster, m.keys, m.n)
+		return func() {
+			if err != nil || m.ended {
+				return
+			}
+			var empty shards.Set
+			for i, q := range view.Queues {
+				if len(q) == 0 {
+					empty.Add(i)
+				}
+			}
+			m.w.Listed(time.Now(), empty, view.Share(m.s.ID()))
+		}
+	})
+}
+
+// waiters are the keys of others in the queue of a shard that is on offer.
+type waiters struct {
+	watch *watcher.Watch // nil: not yet
+	keys  map[string]struct{}
+}
+
+// readAtOnce is how many queues are read in one request.
+const readAtOnce = 64
+
+// follow follows who waits for the shards in offered, and for no others.
+func (m *member) follow(offered shards.Set) {
+	for i, w := range m.waiters {
+		if !offered.Has(i) {
+			w.stop()
+			delete(m.waiters, i)
+		}
+	}
+	var begin shards.Set
+	for i := range offered.All() {
+		if m.waiters[i] == nil {
+			m.waiters[i] = &waiters{}
+			begin.Add(i)
+		}
+	}
+	m.readWaiters(begin)
+}
+
+func (w *waiters) stop() {
+	if w.watch != nil {
+		w.watch.Cancel()
+	}
+}
+
+// readWaiters reads who waits for shards, and follows that from there on.
+func (m *member) readWaiters(all shards.Set) {
+	var part []int
+	for i := range all.All() {
+		if m.waiters[i] == nil {
+			continue
+		}
+		if part = append(part, i); len(part) == readAtOnce {
+			m.readQueues(part)
+			part = nil
+		}
+	}
+	if part != nil {
+		m.readQueues(part)
+	}
+}
+
+func (m *member) readQueues(part []int) {
+	t := &pb.TxnRequest{}
+	of := make([]*waiters, len(part))
+	for at, i := range part {
+		of[at] = m.waiters[i]
+		t.Success = append(t.Success, txn.LastUnder(m.keys.Queue(i).Prefix, readAtOnce, 0))
+	}
+	m.job(func() func() {
+		resp, err := m.host.Cluster.Txn(m.ctx, cluster.Request{Op: "read who waits for shards"}, t)
+		return func() {
+			for at, i := range part {
+				if w := of[at]; m.waiters[i] != w || m.ended {
+					continue
+				} else if err != nil {
+					delete(m.waiters, i) // read again
+				} else {
+					m.followQueue(i, w, resp, at)
+				}
+			}
+		}
+	})
+}
+
+// followQueue takes what a read showed of a queue, and watches it from there on.
+func (m *member) followQueue(i int, w *waiters, resp *pb.TxnResponse, at int) {
+	w.stop()
+	w.keys = map[string]struct{}{}
+	for _, kv := range txn.KVs(resp, at) {
+		w.keys[string(kv.Key)] = struct{}{}
+	}
+	prefix := m.keys.Queue(i).Prefix
+	w.watch = m.host.Watches.Watch(prefix, string(txn.PrefixEnd(prefix)), resp.Header.Revision+1, func(u watcher.Update) {
+		m.post(func() { m.queueChanged(i, w, u) })
+	})
+	m.reportWaiters(i, w)
+}
+
+func (m *member) queueChanged(i int, w *waiters, u watcher.Update) {
+	if m.waiters[i] != w {
+		return
+	}
+	for _, e := range u.Events {
+		if e.Deleted {
+			delete(w.keys, e.Key)
+		} else {
+			w.keys[e.Key] = struct{}{}
+		}
+	}
+	if u.Compacted > 0 || u.Err != nil {
+		delete(m.waiters, i) // read again
+		return
+	}
+	m.reportWaiters(i, w)
+}
+
+// reportWaiters reports whether anybody but this member itself waits.
+func (m *member) reportWaiters(i int, w *waiters) {
+	h := m.holds[i]
+	if h == nil {
+		return
+	}
+	waits := false
+	for key := range w.keys {
+		waits = waits || key != h.h.Key() && !strings.HasPrefix(key, m.ownPrefix(i))
+	}
+	m.w.Waits(i, waits)
+}
+
+// ownPrefix is what the member's own keys in the queue of shard i begin with.
+func (m *member) ownPrefix(i int) string {
+	return fmt.Sprintf("%s%x-", m.keys.Queue(i).Prefix, m.s.ID())
+}

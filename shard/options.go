@@ -1,0 +1,99 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/keys"
+	"github.com/pawl-locks/pawl/internal/shards"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+// MaxShards is how many shards a name has at most.
+const MaxShards = keys.MaxShards
+
+// Options are the options of Run. The zero value is the default.
+type Options struct {
+	// Weight is this worker's share beside the others': one of weight 2 gets twice as many
+	// shards as one of weight 1. 0 means 1; at most 10,000. With a negative weight it gets no
+	// shards, and takes part in the planning only.
+	Weight int
+	// Value is shown by Observe with each of this worker's shards, an address for example. At
+	// most 1 KiB.
+	Value []byte
+	// Prepare is called before this worker queues for a shard, while the old owner still works
+	// on it: it can load the shard's state ahead of time. Its ctx ends when the shard is not
+	// wanted any more. If it returns an error, the shard goes elsewhere, as after a work that
+	// fails. It may be called for several shards at once. nil: no call.
+	Prepare func(ctx context.Context, shard int) error
+	// Overrun is how long work may go on after ErrMoved. Then the shard is taken from it: the
+	// Held is lost, with ErrMoved as the cause, and a margin later its key is deleted. What
+	// work writes from then on has to be refused by its token. 0: work is waited for, for ever.
+	Overrun time.Duration
+	// Moves bounds how many shards this worker gains at once, and how many it gives up at once.
+	// 0: no bound.
+	Moves int
+	// Session is the options of each session; Resume is refused.
+	Session lease.Options
+	// Notify is called with every change, in order, from Run's goroutine. It should return
+	// quickly, because Run waits for it. nil: no call.
+	Notify func(Event)
+}
+
+// check reports what is wrong with o, naming the field.
+func (o Options) check() error {
+	switch {
+	case o.Weight > shards.MaxWeight:
+		return fmt.Errorf("Options.Weight is %d, want at most %d", o.Weight, shards.MaxWeight)
+	case len(o.Value) > shards.MaxValue:
+		return fmt.Errorf("Options.Value has %d bytes, want at most %d", len(o.Value), shards.MaxValue)
+	case o.Overrun < 0:
+		return fmt.Errorf("Options.Overrun is %v, want 0 or more", o.Overrun)
+	case o.Moves < 0:
+		return fmt.Errorf("Options.Moves is %d, want 0 or more", o.Moves)
+	case o.Session.Resume != (lease.Handle{}):
+		return errors.New("Options.Session.Resume is set: a worker's session is never a resumed one")
+	}
+	if err := o.Session.Check(); err != nil {
+		return fmt.Errorf("Options.Session: %w", err)
+	}
+	return nil
+}
+
+// Kind says what an Event reports.
+type Kind int
+
+// The kinds of events.
+const (
+	Joined   Kind = iota + 1 // a session was made, and others know of this worker
+	Acquired                 // the shard is held; work is called next
+	Moving                   // another worker waits for the shard: work's context ended with ErrMoved
+	Released                 // the shard was released
+	Lost                     // the shard was held, and has been lost
+	Failed                   // work returned by itself, Prepare failed, or the shard could not be queued for; it is not taken for a while
+	Retrying                 // a session could not be made, or has ended; Run tries again
+)
+
+// String returns the kind's name in lower case.
+func (k Kind) String() string {
+	if name, ok := map[Kind]string{Joined: "joined", Acquired: "acquired", Moving: "moving", Released: "released",
+		Lost: "lost", Failed: "failed", Retrying: "retrying"}[k]; ok {
+		return name
+	}
+	return fmt.Sprintf("kind %d", int(k))
+}
+
+// An Event is one change that Run reports.
+type Event struct {
+	Kind  Kind
+	Shard int           // -1 for Joined and Retrying
+	Token fencing.Token // of the hold; 0 where there is none
+	// Err is, for Lost, the error of Held.Err; for Failed, what work or Prepare returned, which
+	// is nil if work returned nil, or why the shard could not be queued for; for Retrying, what
+	// failed; for Released, that the release is not confirmed yet and continues in the
+	// background.
+	Err error
+}

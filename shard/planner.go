@@ -1,0 +1,278 @@
+package shard
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl/internal/backoff"
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/listwatch"
+	"github.com/pawl-locks/pawl/internal/queue"
+	"github.com/pawl-locks/pawl/internal/shards"
+	"github.com/pawl-locks/pawl/internal/txn"
+	"github.com/pawl-locks/pawl/lock"
+)
+
+// A term is one term of the planner (rule SH3).
+type term struct {
+	m *member
+	a *queue.Acquisition
+	p *shards.Planner
+
+	news      chan struct{} // holds one element when there is something to do
+	sent      map[int64]time.Time
+	sending   sync.WaitGroup
+	slots     chan struct{} // bounds the writes under way
+	said      int64         // the revision that was proclaimed last
+	saying    bool
+	sayAfter  time.Time
+	mu        sync.Mutex
+	answers   []func()
+	turned    time.Time // the last turn of the loop
+	abandoned bool
+}
+
+// proclaimed is what the planner says of itself.
+type proclaimed struct {
+	// Planned is the revision up to which everything is planned for, and written.
+	Planned int64 `json:"planned"`
+}
+
+func (p proclaimed) encode() []byte {
+	b, _ := json.Marshal(p) // a number always marshals
+	return b
+}
+
+// decodeProclaimed is the inverse of encode; what cannot be read says nothing.
+func decodeProclaimed(value []byte) (p proclaimed) {
+	_ = json.Unmarshal(value, &p)
+	return p
+}
+
+const (
+	writesAtOnce = 16
+	writeAgain   = time.Second // after a write that failed
+)
+
+// plan campaigns for the planner, again and again, until the membership ends or stopPlanning is
+// called.
+func (m *member) plan() {
+	m.planning = true
+	ctx, cancel := context.WithCancel(m.ctx)
+	m.stopPlanning = cancel
+	m.job(func() func() {
+		for pace := (backoff.Backoff{First: minPause, Most: maxPause}); ctx.Err() == nil; {
+			q := queue.Queue{Queue: m.keys.Planner(), Election: true}
+			a, err := queue.Acquire(ctx, m.s, q, queue.Request{Value: proclaimed{}.encode()})
+			if err != nil {
+				pace.Sleep(ctx)
+				continue
+			}
+			pace.Reset()
+			m.reign(ctx, a)
+		}
+		return func() {
+			m.planning = false
+			if m.leaving {
+				m.w.Leave(time.Now())
+			}
+		}
+	})
+}
+
+// reign plans until the term or ctx ends, and then resigns.
+func (m *member) reign(ctx context.Context, a *queue.Acquisition) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(a.Context(), cancel)()
+	t := &term{m: m, a: a, news: make(chan struct{}, 1), slots: make(chan struct{}, writesAtOnce), turned: time.Now()}
+	m.setTerm(t)
+	for t.run(ctx) {
+	}
+	m.setTerm(nil)
+	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), partWait)
+	defer cancel()
+	_ = a.Release(ctx, lock.ErrReleased)
+}
+
+func (m *member) setTerm(t *term) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.term = t
+}
+
+// superviseTerm resigns a term whose loop has not turned for a TTL.
+func (m *member) superviseTerm(now time.Time) {
+	m.mu.Lock()
+	t := m.term
+	m.mu.Unlock()
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	stuck := !t.abandoned && now.Sub(t.turned) > m.s.TTL()
+	t.abandoned = t.abandoned || stuck
+	t.mu.Unlock()
+	if stuck {
+		m.job(func() func() {
+			ctx, cancel := context.WithTimeout(m.ctx, releaseWait)
+			defer cancel()
+			_ = t.a.Release(ctx, lock.ErrReleased)
+			return func() {}
+		})
+	}
+}
+
+// run reads everything, and plans from there on; again: it has to be read again.
+func (t *term) run(ctx context.Context) (again bool) {
+	m := t.m
+	var view *shards.View
+	if err := listwatch.Persist(ctx, m.host.Cluster, func() (err error) {
+		t.turn()
+		view, err = read(ctx, m.host.Cluster, m.keys, m.n)
+		return err
+	}); err != nil {
+		backoff.Sleep(ctx, minPause) // permission may come back
+		return ctx.Err() == nil && t.a.Err() == nil
+	}
+	t.p = shards.NewPlanner(view, m.name, m.s.TTL(), settle, time.Now())
+	t.sent = map[int64]time.Time{}
+	ctx, cancel := context.WithCancel(ctx)
+	keys := listwatch.Keys{Key: m.keys.Prefix, End: string(txn.PrefixEnd(m.keys.Prefix))}
+	tail := listwatch.Open(m.host.Watches, keys, view.Rev+1, t.news, nil)
+	defer func() {
+		tail.Close()
+		cancel()
+		t.sending.Wait()
+		t.process()
+	}()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		t.turn()
+		t.process()
+		now := time.Now()
+		gap, err := t.apply(now, tail)
+		if gap || err != nil || ctx.Err() != nil {
+			return ctx.Err() == nil
+		}
+		t.p.Tick(now)
+		t.write(ctx, now)
+		t.proclaim(ctx, now)
+		timer.Reset(max(t.p.Wake(now).Sub(now), 0))
+		select {
+		case <-t.news:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// turn records that the loop turns.
+func (t *term) turn() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.turned = time.Now()
+}
+
+// later has do called by the loop.
+func (t *term) later(do func()) {
+	t.mu.Lock()
+	t.answers = append(t.answers, do)
+	t.mu.Unlock()
+	select {
+	case t.news <- struct{}{}:
+	default:
+	}
+}
+
+// process does what later was called with.
+func (t *term) process() {
+	t.mu.Lock()
+	answers := t.answers
+	t.answers = nil
+	t.mu.Unlock()
+	for _, do := range answers {
+		do()
+	}
+}
+
+// apply processes what the watch has delivered.
+func (t *term) apply(now time.Time, tail *listwatch.Tail) (gap bool, err error) {
+	held, compacted, err := tail.Peek()
+	for _, changes := range held {
+		for _, e := range changes.Events {
+			t.p.Apply(now, event(e))
+		}
+		tail.Drop()
+	}
+	return compacted > 0, err
+}
+
+// write sends the wishes that are to be put, those that gain first.
+func (t *term) write(ctx context.Context, now time.Time) {
+	for _, w := range t.p.Writes() {
+		if until, sent := t.sent[w.Lease]; sent && (until.IsZero() || now.Before(until)) {
+			continue
+		}
+		select {
+		case t.slots <- struct{}{}:
+		default:
+			return // an answer wakes the loop
+		}
+		t.sent[w.Lease] = time.Time{}
+		t.sending.Go(func() { // ends with the request, which ctx bounds
+			rev, err := t.put(ctx, w)
+			<-t.slots
+			t.later(func() {
+				delete(t.sent, w.Lease)
+				if err != nil {
+					t.sent[w.Lease] = time.Now().Add(writeAgain)
+					time.AfterFunc(writeAgain, func() { t.later(func() {}) })
+					return
+				}
+				t.p.Wrote(time.Now(), w, rev)
+			})
+		})
+	}
+}
+
+// put puts a wish, guarded by the term, if its key is as it was when it was planned; rev 0: it
+// was refused.
+func (t *term) put(ctx context.Context, w shards.Write) (rev int64, err error) {
+	key := t.m.keys.Wish(w.Lease)
+	resp, err := t.m.host.Cluster.Txn(ctx, cluster.Request{Op: "write a wish"}, &pb.TxnRequest{
+		Compare: []*pb.Compare{txn.CreateIs(t.a.Key(), int64(t.a.Token())), txn.ModIs(key, w.Mod)},
+		Success: []*pb.RequestOp{txn.PutKeepingLease(key, w.Wish.Encode())},
+		Failure: []*pb.RequestOp{txn.Stat(key)},
+	})
+	if err != nil {
+		return 0, err
+	}
+	return txn.PutRevision(resp, 0), nil
+}
+
+// proclaim says up to which revision everything is planned for.
+func (t *term) proclaim(ctx context.Context, now time.Time) {
+	planned := t.p.Planned()
+	if planned == 0 || planned == t.said || t.saying || now.Before(t.sayAfter) {
+		return
+	}
+	t.saying = true
+	t.sending.Go(func() { // ends with the request, which ctx bounds
+		err := t.a.Rewrite(ctx, proclaimed{planned}.encode())
+		t.later(func() {
+			t.saying = false
+			if err != nil {
+				t.sayAfter = time.Now().Add(writeAgain)
+				time.AfterFunc(writeAgain, func() { t.later(func() {}) })
+				return
+			}
+			t.said = planned
+		})
+	})
+}

@@ -1,0 +1,273 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/backoff"
+	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/keys"
+	"github.com/pawl-locks/pawl/internal/session"
+	"github.com/pawl-locks/pawl/internal/shards"
+)
+
+// settle is how long after the last change a plan is made.
+const settle = time.Second
+
+// Run works on shards of name, together with every other Run of that name and n, until ctx
+// ends: each of the shards 0 to n-1 is worked on by one of them, and each of them has its
+// share.
+//
+// work is called for each shard that this worker gets, in a goroutine of its own, concurrently
+// with its other shards. Its ctx has the values of Run's, carries the shard's token, and ends at
+// the loss of the shard, with the cause, and with ErrMoved when another worker waits for the
+// shard. It does not end with Run's ctx. When work has returned after ErrMoved, the shard is
+// released; if nobody waits for it any more, work is called again instead. work that returns
+// before ErrMoved gives the shard up, and this worker does not take it again for a while: 1 s,
+// and up to 1 min if that repeats. A panic of work is not recovered.
+//
+// When ctx ends, Run gives its shards to the others: work goes on until somebody waits for the
+// shard, and for the TTL and a second at most. Run returns ctx's cause when all works have
+// returned. It waits for a work that ignores its context.
+//
+// A session that is lost is replaced, for ever; work of a lost shard that still runs keeps that
+// shard, and no other, from being taken again. Run returns an error instead when it matches
+// ErrCount, pawl.ErrClusterChanged or pawl.ErrTokenFloor, when the client is closed
+// (lease.ErrClosed), and when an argument is invalid.
+func Run(ctx context.Context, c *pawl.Client, name string, n int, opts Options, work func(ctx context.Context, h *Held) error) error {
+	r := &runner{client: c, name: name, n: n, opts: opts, work: work, news: make(chan struct{}, 1)}
+	if err := r.check(ctx); err != nil {
+		return failed("run", name, ctx, err)
+	}
+	weight := opts.Weight
+	if weight == 0 {
+		weight = 1
+	}
+	r.w = shards.NewWorker(n, shards.Member{Weight: weight, Value: opts.Value}, opts.Session.WithDefaults().TTL, settle, opts.Moves)
+	r.values = context.WithoutCancel(ctx)
+	r.rejoin = backoff.Backoff{First: minPause, Most: maxPause}
+	return failed("run", name, ctx, r.run(ctx))
+}
+
+// The bounds of the pause before another session is made.
+const (
+	minPause = 500 * time.Millisecond
+	maxPause = 30 * time.Second
+)
+
+// A runner is one call of Run. Only the goroutine that called Run uses it, except for post.
+// What takes time is done by other goroutines, which post what is to follow.
+type runner struct {
+	client *pawl.Client
+	name   string
+	n      int
+	opts   Options
+	work   func(ctx context.Context, h *Held) error
+	values context.Context // of Run's ctx; never ends
+	keys   keys.Shards
+	host   session.Host
+
+	w       *shards.Worker
+	m       *member // nil: none
+	joining context.CancelFunc
+	rejoin  backoff.Backoff
+	joinAt  time.Time // of the next try
+	tries   map[int]*try
+	holds   map[int]*hold
+	works   int // that run
+	jobs    int // goroutines that will post
+
+	leaving bool
+	result  error // why Run ends; nil: its ctx has
+
+	mu   sync.Mutex
+	mail []func()
+	news chan struct{} // holds one element when there is mail
+}
+
+func (r *runner) check(ctx context.Context) (err error) {
+	switch {
+	case ctx == nil:
+		return errors.New("nil context")
+	case r.work == nil:
+		return errors.New("nil work")
+	case r.n < 1 || r.n > MaxShards:
+		return fmt.Errorf("%d shards, want 1 to %d", r.n, MaxShards)
+	}
+	if err := r.opts.check(); err != nil {
+		return err
+	}
+	if r.host, err = inside.HostOf(r.client); err != nil {
+		return err
+	}
+	r.keys, err = keys.NewShards(r.host.Namespace, r.name)
+	r.tries, r.holds = map[int]*try{}, map[int]*hold{}
+	return err
+}
+
+// post has do called in Run's goroutine.
+func (r *runner) post(do func()) {
+	r.mu.Lock()
+	r.mail = append(r.mail, do)
+	r.mu.Unlock()
+	select {
+	case r.news <- struct{}{}:
+	default:
+	}
+}
+
+// job runs job in a goroutine, and then what it returned in Run's. Run waits for it.
+func (r *runner) job(job func() func()) {
+	r.jobs++
+	go func() { // ends with job; the loop waits for what it posts
+		then := job()
+		r.post(func() {
+			r.jobs--
+			then()
+		})
+	}()
+}
+
+func (r *runner) notify(ev Event) {
+	if r.opts.Notify != nil {
+		r.opts.Notify(ev)
+	}
+}
+
+// run is the loop.
+func (r *runner) run(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	stop := ctx.Done()
+	for {
+		r.step(time.Now())
+		if r.leaving && r.works == 0 && r.w.Idle() {
+			break
+		}
+		timer.Reset(r.wake(time.Now()))
+		select {
+		case <-r.news:
+			r.process()
+		case <-timer.C:
+		case <-stop:
+			stop = nil
+			r.leave()
+		}
+	}
+	r.part()
+	if r.result != nil {
+		return r.result
+	}
+	return context.Cause(ctx)
+}
+
+// process does what was posted.
+func (r *runner) process() {
+	r.mu.Lock()
+	mail := r.mail
+	r.mail = nil
+	r.mu.Unlock()
+	for _, do := range mail {
+		do()
+	}
+}
+
+// step does what is due.
+func (r *runner) step(now time.Time) {
+	if r.m != nil && r.m.ended && r.m.jobs == 0 && len(r.m.holds) == 0 {
+		r.m = nil
+	}
+	if r.m == nil {
+		r.join(now)
+		return
+	}
+	if r.m.ended {
+		return
+	}
+	for _, a := range r.w.Next(now) {
+		r.do(a)
+	}
+	r.m.follow(r.w.Offered())
+	r.m.write(now)
+	r.m.count(now)
+	r.m.superviseTerm(now)
+}
+
+// wake is in how long something is due, if nothing happens.
+func (r *runner) wake(now time.Time) time.Duration {
+	next := now.Add(time.Minute)
+	sooner := func(t time.Time) {
+		if !t.IsZero() && t.Before(next) {
+			next = t
+		}
+	}
+	switch {
+	case r.m == nil && r.joining == nil && !r.leaving:
+		sooner(r.joinAt)
+	case r.m != nil && !r.m.ended:
+		sooner(r.w.Wake(now))
+		sooner(r.m.countAt)
+		sooner(r.m.writeAt)
+		sooner(now.Add(r.w.TTL / 4))
+	}
+	return max(next.Sub(now), 0)
+}
+
+// leave begins an orderly leave. The candidacy is resigned first (rule SH5).
+func (r *runner) leave() {
+	r.leaving = true
+	if r.joining != nil {
+		r.joining()
+	}
+	if r.m != nil && r.m.planning {
+		r.m.stopPlanning() // then w.Leave is called
+		return
+	}
+	r.w.Leave(time.Now())
+}
+
+// fail ends Run with err, as the end of its context does.
+func (r *runner) fail(err error) {
+	if r.result == nil {
+		r.result = err
+	}
+	if !r.leaving {
+		r.leave()
+	}
+}
+
+// fatal returns why Run ends after err; nil: it continues.
+func (r *runner) fatal(err error) error {
+	if _, closed := inside.HostOf(r.client); closed != nil {
+		return closed
+	}
+	if errors.Is(err, pawl.ErrClusterChanged) || errors.Is(err, pawl.ErrTokenFloor) || errors.Is(err, ErrCount) {
+		return err
+	}
+	return nil
+}
+
+// partWait is how long Run waits for the end of its session; after that closing continues in
+// the background.
+const partWait = time.Second
+
+// part ends what is left when nothing is held any more, and waits for all goroutines.
+func (r *runner) part() {
+	if r.m != nil {
+		m := r.m
+		m.end()
+		m.done()
+		inside.SessionOf(m.session).CloseInBackground()
+		ctx, cancel := context.WithTimeout(context.Background(), partWait)
+		defer cancel()
+		_ = m.session.Close(ctx)
+	}
+	for r.jobs > 0 {
+		<-r.news
+		r.process()
+	}
+}
