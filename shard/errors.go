@@ -18,6 +18,8 @@ var (
 	ErrCount = errors.New("others share out another number of shards")
 )
 
+var errNilContext = errors.New("nil context")
+
 // failed wraps the error of a public call, once.
 func failed(op, name string, ctx context.Context, err error) error {
 	if err == nil {

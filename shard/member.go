@@ -40,7 +40,7 @@ type member struct {
 	pace    backoff.Backoff
 	removed bool // the member key was deleted for good, because it could not be written
 
-	watches      []*watcher.Watch
+	watches      map[string]*watcher.Watch // of the member key and the wish key
 	countAt      time.Time
 	waiters      map[int]*waiters
 	planning     bool
@@ -131,7 +131,7 @@ func (r *runner) enter(ctx context.Context, value []byte) (m *member, err error)
 	ctx, cancel := context.WithCancel(r.values)
 	return &member{
 		runner: r, session: session, s: s, ctx: ctx, cancel: cancel, done: s.DeferRevocation(), key: key, wishKey: wish,
-		wrote: string(value), mod: resp.Header.Revision, holds: map[int]*hold{}, waiters: map[int]*waiters{},
+		wrote: string(value), mod: resp.Header.Revision, watches: map[string]*watcher.Watch{}, holds: map[int]*hold{}, waiters: map[int]*waiters{},
 		pace: backoff.Backoff{First: time.Second, Most: maxPause},
 	}, nil
 }
@@ -144,10 +144,17 @@ func (m *member) begin() {
 	m.countAt = now.Add(backoff.Spread(m.s.TTL()))
 	m.notify(Event{Kind: Joined, Shard: -1})
 	context.AfterFunc(m.s.Context(), func() { m.post(m.lost) })
-	for _, key := range []string{m.key, m.wishKey} {
-		m.watches = append(m.watches, m.host.Watches.Watch(key, "", m.mod+1, func(u watcher.Update) { m.post(func() { m.changed(u) }) }))
-	}
+	m.watch(m.key, m.mod+1)
+	m.watch(m.wishKey, m.mod+1)
 	m.plan()
+}
+
+// watch watches the member key or the wish key.
+func (m *member) watch(key string, from int64) {
+	if m.ended {
+		return
+	}
+	m.watches[key] = m.host.Watches.Watch(key, "", from, func(u watcher.Update) { m.post(func() { m.changed(key, u) }) })
 }
 
 // lost is the end of the session.
@@ -184,12 +191,19 @@ func (m *member) end() {
 }
 
 // changed processes changes of the member key and the wish key.
-func (m *member) changed(u watcher.Update) {
+func (m *member) changed(key string, u watcher.Update) {
 	if m.ended {
 		return
 	}
 	for _, e := range u.Events {
 		m.shown(e.Key, e.Value, e.ModRevision, e.Deleted)
+	}
+	switch {
+	case u.Compacted > 0:
+		m.watch(key, u.Compacted)
+		m.countAt = time.Now() // reads what was missed
+	case u.Err != nil: // permission may come back; until then the counts read the key
+		time.AfterFunc(m.s.TTL(), func() { m.post(func() { m.watch(key, m.mod+1) }) })
 	}
 }
 
@@ -229,7 +243,7 @@ func (m *member) write(now time.Time) {
 	if m.writing || m.removed || value == m.wrote || now.Before(m.writeAt) {
 		return
 	}
-	m.writing = true
+	m.writing, m.writeAt = true, time.Time{}
 	mod := m.mod
 	m.job(func() func() {
 		resp, err := m.host.Cluster.Txn(m.ctx, cluster.Request{Op: "write the member key"}, &pb.TxnRequest{
@@ -341,6 +355,9 @@ type waiters struct {
 // readAtOnce is how many queues are read in one request.
 const readAtOnce = 64
 
+// readAgain is the pause after a read that failed.
+const readAgain = time.Second
+
 // follow follows who waits for the shards in offered, and for no others.
 func (m *member) follow(offered shards.Set) {
 	for i, w := range m.waiters {
@@ -396,7 +413,7 @@ func (m *member) readQueues(part []int) {
 				if w := of[at]; m.waiters[i] != w || m.ended {
 					continue
 				} else if err != nil {
-					delete(m.waiters, i) // read again
+					m.readLater(i, w)
 				} else {
 					m.followQueue(i, w, resp, at)
 				}
@@ -431,10 +448,22 @@ func (m *member) queueChanged(i int, w *waiters, u watcher.Update) {
 		}
 	}
 	if u.Compacted > 0 || u.Err != nil {
-		delete(m.waiters, i) // read again
+		m.readLater(i, w)
 		return
 	}
 	m.reportWaiters(i, w)
+}
+
+// readLater has a queue read once more, after a while.
+func (m *member) readLater(i int, w *waiters) {
+	time.AfterFunc(backoff.Jitter(readAgain), func() {
+		m.post(func() {
+			if m.waiters[i] == w {
+				w.stop()
+				delete(m.waiters, i)
+			}
+		})
+	})
 }
 
 // reportWaiters reports whether anybody but this member itself waits.

@@ -2,7 +2,6 @@ package shard
 
 import (
 	"context"
-	"encoding/json"
 	"sync"
 	"time"
 
@@ -36,23 +35,6 @@ type term struct {
 	abandoned bool
 }
 
-// proclaimed is what the planner says of itself.
-type proclaimed struct {
-	// Planned is the revision up to which everything is planned for, and written.
-	Planned int64 `json:"planned"`
-}
-
-func (p proclaimed) encode() []byte {
-	b, _ := json.Marshal(p) // a number always marshals
-	return b
-}
-
-// decodeProclaimed is the inverse of encode; what cannot be read says nothing.
-func decodeProclaimed(value []byte) (p proclaimed) {
-	_ = json.Unmarshal(value, &p)
-	return p
-}
-
 const (
 	writesAtOnce = 16
 	writeAgain   = time.Second // after a write that failed
@@ -67,7 +49,7 @@ func (m *member) plan() {
 	m.job(func() func() {
 		for pace := (backoff.Backoff{First: minPause, Most: maxPause}); ctx.Err() == nil; {
 			q := queue.Queue{Queue: m.keys.Planner(), Election: true}
-			a, err := queue.Acquire(ctx, m.s, q, queue.Request{Value: proclaimed{}.encode()})
+			a, err := queue.Acquire(ctx, m.s, q, queue.Request{Value: shards.EncodePlanned(0)})
 			if err != nil {
 				pace.Sleep(ctx)
 				continue
@@ -264,7 +246,7 @@ func (t *term) proclaim(ctx context.Context, now time.Time) {
 	}
 	t.saying = true
 	t.sending.Go(func() { // ends with the request, which ctx bounds
-		err := t.a.Rewrite(ctx, proclaimed{planned}.encode())
+		err := t.a.Rewrite(ctx, shards.EncodePlanned(planned))
 		t.later(func() {
 			t.saying = false
 			if err != nil {

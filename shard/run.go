@@ -92,7 +92,7 @@ type runner struct {
 func (r *runner) check(ctx context.Context) (err error) {
 	switch {
 	case ctx == nil:
-		return errors.New("nil context")
+		return errNilContext
 	case r.work == nil:
 		return errors.New("nil work")
 	case r.n < 1 || r.n > MaxShards:
@@ -201,7 +201,7 @@ func (r *runner) step(now time.Time) {
 func (r *runner) wake(now time.Time) time.Duration {
 	next := now.Add(time.Minute)
 	sooner := func(t time.Time) {
-		if !t.IsZero() && t.Before(next) {
+		if t.After(now) && t.Before(next) { // step has done what was due by now
 			next = t
 		}
 	}

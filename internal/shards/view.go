@@ -2,6 +2,8 @@ package shards
 
 import (
 	"cmp"
+	"encoding/json"
+	"fmt"
 	"slices"
 
 	"github.com/pawl-locks/pawl/internal/keys"
@@ -15,6 +17,7 @@ const (
 	CannotChanged                     // what a member cannot take has changed
 	ShardEmptied                      // a shard has neither owner nor waiter
 	WishChanged                       // a wish was put or deleted
+	MemberCame                        // beside MembersChanged
 )
 
 // An Event is one change of one key of the name.
@@ -51,6 +54,8 @@ type View struct {
 	Members map[int64]*MemberState // by lease
 	Queues  [][]Entry              // by shard, in the order of their creation
 	Planner []Entry                // the candidates
+	Planned int64                  // the revision that a planner has proclaimed
+	Changed int64                  // the revision of the last change that is to be planned for, as far as is known
 
 	keys keys.Shards
 }
@@ -65,6 +70,18 @@ func NewView(k keys.Shards, n int) *View {
 // already change nothing.
 func (v *View) Apply(e Event) Reason {
 	v.Rev = max(v.Rev, e.Mod)
+	r := v.apply(e)
+	switch {
+	case r == 0 || r == WishChanged: // which a planner's own writes are, too
+	case r&MemberCame != 0:
+		v.Changed = max(v.Changed, e.Create) // what it has written since may be planned for
+	default:
+		v.Changed = max(v.Changed, e.Mod)
+	}
+	return r
+}
+
+func (v *View) apply(e Event) Reason {
 	switch k := v.keys.Parse(e.Key); {
 	case k.Kind == keys.ShardsQueue && k.Shard < v.N:
 		q := &v.Queues[k.Shard]
@@ -75,6 +92,7 @@ func (v *View) Apply(e Event) Reason {
 		}
 	case k.Kind == keys.ShardsPlanner:
 		enter(&v.Planner, e, k.Lease)
+		v.Planned = max(v.Planned, DecodePlanned(e.Value))
 	case k.Kind == keys.ShardsMember && k.N == v.N:
 		return v.member(k.Lease, e)
 	case k.Kind == keys.ShardsWish:
@@ -125,6 +143,9 @@ func (v *View) member(lease int64, e Event) (r Reason) {
 		if value, err := DecodeMember(v.N, e.Value); err == nil {
 			m.Member, m.There = value, true
 		}
+	}
+	if m.There && !was {
+		r |= MemberCame
 	}
 	if m.There != was || m.Leaving != old.Leaving || m.Weight != old.Weight {
 		r |= MembersChanged
@@ -181,4 +202,30 @@ func (v *View) Share(lease int64) int {
 		return 0
 	}
 	return (v.N*own + weights - 1) / weights
+}
+
+// ByAge are the leases of all members, in the order in which they joined.
+func (v *View) ByAge() (all []int64) {
+	for lease, m := range v.Members {
+		if m.There {
+			all = append(all, lease)
+		}
+	}
+	slices.SortFunc(all, func(a, b int64) int {
+		return cmp.Or(cmp.Compare(v.Members[a].Create, v.Members[b].Create), cmp.Compare(a, b))
+	})
+	return all
+}
+
+// EncodePlanned is the value of a planner's key: the revision up to which everything is planned
+// for, and written.
+func EncodePlanned(rev int64) []byte { return fmt.Appendf(nil, `{"planned":%d}`, rev) }
+
+// DecodePlanned is the inverse of EncodePlanned; what cannot be read says nothing.
+func DecodePlanned(value []byte) int64 {
+	var p struct {
+		Planned int64 `json:"planned"`
+	}
+	_ = json.Unmarshal(value, &p)
+	return p.Planned
 }

@@ -113,7 +113,7 @@ func (p *planner) apply(e shards.Event) {
 		p.View.Apply(e)
 		return
 	}
-	if p.s.Rules.MembersOnly && p.View.Apply(e) != shards.MembersChanged {
+	if p.s.Rules.MembersOnly && p.View.Apply(e)&shards.MembersChanged == 0 {
 		return
 	}
 	p.Apply(p.s.time(), e)

@@ -1,0 +1,416 @@
+package shard_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/pawl-locks/pawl/internal/shards"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/lock"
+	"github.com/pawl-locks/pawl/shard"
+)
+
+// began starts k workers and lets them share out the shards.
+func (w *fixture) began(k int, opts shard.Options) {
+	w.Helper()
+	for range k {
+		w.start(opts)
+	}
+	w.pass(4 * time.Second)
+	w.shared()
+}
+
+// another is a worker that is not x.
+func (w *fixture) another(x *worker) *worker {
+	return w.all[slices.IndexFunc(w.all, func(y *worker) bool { return y != x && !y.gone })]
+}
+
+func TestAWorkerThatIsKilledIsReplacedAfterTheTTL(t *testing.T) {
+	inBubble(t, 12, func(w *fixture) {
+		w.began(3, shard.Options{})
+		dead := w.another(w.planner())
+		had, before := dead.owned(), w.total()
+		dead.kill()
+		w.pass(ttl + 2500*time.Millisecond) // the server deletes the lease up to half a second late
+		w.shared()
+		assert.Equal(w, len(had), w.total()-before, "what it had moves, and nothing else")
+	})
+}
+
+func TestAWorkerThatIsCutOffLosesItsShardsFirst(t *testing.T) {
+	inBubble(t, 6, func(w *fixture) {
+		w.began(2, shard.Options{})
+		x := w.all[0]
+		had := x.owned()
+		x.set(func() { x.ignores = true })
+		x.net.set(true)
+		w.pass(ttl + 3*time.Second)
+		assert.Equal(w, had, x.owned(), "its work does not return")
+		for i, h := range x.has {
+			assert.ErrorIs(w, h.Err(), lock.ErrLost)
+			assert.Contains(w, w.all[1].owned(), i, "the other has it")
+		}
+		x.net.set(false)
+		w.pass(time.Minute)
+		assert.Equal(w, had, w.all[1].owned(), "a shard whose work runs still is not taken again, and another is")
+		x.set(func() { x.ignores = false; close(x.freed) })
+		w.pass(2 * time.Minute)
+		w.shared()
+	})
+}
+
+func TestWithoutThePlannerWorkGoesOnAndTheNextOneBeginsAtWhatItFinds(t *testing.T) {
+	for name, end := range map[string]func(*worker){
+		"killed":  (*worker).kill,
+		"leaves":  func(x *worker) { _ = x.leave() },
+		"cut off": func(x *worker) { x.net.set(true); x.w.pass(ttl + time.Second); x.net.set(false) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 12, func(w *fixture) {
+				w.began(3, shard.Options{})
+				planner := w.planner()
+				others := map[*worker][]int{}
+				for _, x := range w.all {
+					if x != planner {
+						others[x] = x.owned()
+					}
+				}
+				end(planner)
+				w.pass(ttl + 5*time.Second)
+				w.shared()
+				w.pass(time.Minute)
+				for x, had := range others {
+					assert.Subset(w, x.owned(), had[:len(had)-boolInt(name == "cut off")], "it keeps what it had")
+				}
+				w.start(shard.Options{})
+				w.pass(4 * time.Second)
+				w.shared()
+			})
+		})
+	}
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 3
+	}
+	return 0
+}
+
+// With nobody to plan, what has no owner is taken all the same.
+func TestWithoutAnyPlannerShardsAreTakenInTime(t *testing.T) {
+	inBubble(t, 12, func(w *fixture) {
+		w.began(3, shard.Options{})
+		w.f.Put(w.keys.Planner().Prefix+"foreign", "", 0) // a candidate that never plans
+		w.planner().kill()
+		w.pass(ttl + time.Second)
+		w.pass(8 * ttl)
+		assert.Equal(w, 12, w.loads()[0]+w.loads()[1], "%v", w.loads())
+		require.True(w, w.f.Delete(w.keys.Planner().Prefix+"foreign"))
+		w.pass(5 * time.Second)
+		w.shared()
+	})
+}
+
+// Only who waits changes, and it converges.
+func TestAbsurdWishesDoNoHarm(t *testing.T) {
+	inBubble(t, 12, func(w *fixture) {
+		w.began(3, shard.Options{})
+		all := shards.SetOf(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11).Encode()
+		for _, wish := range [][]byte{all, nil, []byte("rubbish"), []byte("=0-99999")} {
+			for _, x := range w.all {
+				w.f.Put(w.keys.Wish(x.lease()), string(wish), x.lease())
+			}
+			w.pass(5 * time.Second)
+			w.shared()
+		}
+	})
+}
+
+func TestAWishThatIsLostOrLateIsMadeGood(t *testing.T) {
+	for name, rule := range map[string]etcdfake.Rule{
+		"lost":            {Lose: true, Times: 3},
+		"answer lost":     {Hang: true, Times: 3},
+		"refused":         {Forge: nil, Err: status.Error(codes.Unavailable, "etcdserver: request timed out"), Times: 3},
+		"applied again":   {Again: 30 * time.Second, Times: 3},
+		"applied late":    {Late: 20 * time.Second, Err: status.Error(codes.Unavailable, "etcdserver: request timed out"), Times: 3},
+		"arrives later":   {Delay: 2 * time.Second, Times: 3},
+		"answered later ": {HoldAnswer: 2 * time.Second, Times: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 12, func(w *fixture) {
+				w.began(3, shard.Options{})
+				rule.Op = "write a wish"
+				fault := w.f.Inject(rule)
+				w.start(shard.Options{})
+				w.pass(45 * time.Second)
+				assert.Positive(w, fault.Hits())
+				w.shared()
+				assert.Equal(w, 15, w.total(), "no more moves than without")
+			})
+		})
+	}
+}
+
+// Others are planned for at most five seconds late.
+func TestAMemberThatFlapsHoldsNobodyUp(t *testing.T) {
+	inBubble(t, 12, func(w *fixture) {
+		w.began(3, shard.Options{})
+		dead := w.another(w.planner())
+		dead.kill()
+		w.pass(ttl - time.Second)
+		for i := range 16 {
+			w.f.Put(w.keys.Member(12, 77), string(shards.Member{Weight: -1 - i}.Encode()), 0)
+			w.pass(500 * time.Millisecond)
+		}
+		w.shared()
+		assert.True(w, w.f.Delete(w.keys.Member(12, 77)))
+	})
+}
+
+func TestAShardWhoseWorkFailsRunsElsewhere(t *testing.T) {
+	inBubble(t, 6, func(w *fixture) {
+		bad := w.start(shard.Options{}, func(x *worker) {
+			x.fails = func(i int) error {
+				if i == 3 {
+					return errors.New("no")
+				}
+				return nil
+			}
+		})
+		w.start(shard.Options{})
+		w.pass(3 * time.Minute)
+		w.shared()
+		assert.NotContains(w, bad.owned(), 3)
+		assert.Less(w, len(bad.kinds(shard.Failed)), 4)
+	})
+}
+
+// work that returns nil by itself gives its shard up, for a while that grows.
+func TestWorkThatAlwaysReturnsIsCalledLessAndLessOften(t *testing.T) {
+	inBubble(t, 1, func(w *fixture) {
+		x := w.start(shard.Options{}, func(x *worker) { x.fails = func(int) error { return errors.New("no") } })
+		w.pass(10 * time.Minute)
+		failed := x.kinds(shard.Failed)
+		assert.GreaterOrEqual(w, len(failed), 10)
+		assert.LessOrEqual(w, len(failed), 20, "up to a minute apart")
+		assert.EqualError(w, failed[0].Err, "no")
+		assert.Equal(w, 0, failed[0].Shard)
+	})
+}
+
+func TestAWorkerThatMayNotLockAShardLeavesItToOthers(t *testing.T) {
+	inBubble(t, 6, func(w *fixture) {
+		w.start(shard.Options{})
+		w.start(shard.Options{})
+		w.pass(4 * time.Second)
+		w.shared()
+		x, y := w.all[0], w.all[1]
+		lease := x.lease()
+		had := y.owned()[0]
+		w.f.Inject(etcdfake.Rule{
+			Op: "enqueue", Match: func(q etcdfake.Request) bool {
+				return etcdfake.OnLease(lease)(q) && etcdfake.OnKey(w.keys.Queue(had).Prefix)(q)
+			}, Err: status.Error(codes.PermissionDenied, "etcdserver: permission denied"),
+		})
+		w.f.Put(w.keys.Wish(lease), string(shards.SetOf(append(x.owned(), had)...).Encode()), lease)
+		w.pass(2 * time.Minute)
+		w.shared()
+	})
+}
+
+// A worker whose Prepare never returns counts as full after a while; what it was wished goes
+// elsewhere once it is known that it hangs.
+func TestAWorkerThatDoesNotFollowItsWishCountsAsFull(t *testing.T) {
+	inBubble(t, 6, func(w *fixture) {
+		w.start(shard.Options{})
+		w.start(shard.Options{})
+		w.pass(4 * time.Second)
+		w.shared()
+		lease := int64(0x77) // its session lives, and nobody is behind it
+		w.f.Put(w.keys.Member(6, lease), string(shards.Member{Weight: 1}.Encode()), 0)
+		w.f.Put(w.keys.Wish(lease), "", 0)
+		w.pass(2 * time.Second)
+		assert.NotEmpty(w, w.f.Get(w.keys.Wish(lease)).Value)
+		before := w.total()
+		w.pass(ttl + 4*time.Second)
+		assert.Empty(w, w.f.Get(w.keys.Wish(lease)).Value)
+		w.shared()
+		assert.LessOrEqual(w, w.total()-before, 2)
+	})
+}
+
+func TestWorkThatIgnoresErrMovedKeepsItsShardUntilOverrun(t *testing.T) {
+	for _, overrun := range []time.Duration{0, 20 * time.Second} {
+		inBubble(t, 4, func(w *fixture) {
+			x := w.start(shard.Options{Overrun: overrun})
+			w.pass(3 * time.Second)
+			x.set(func() { x.ignores = true })
+			y := w.start(shard.Options{})
+			w.pass(3 * time.Second)
+			moving := x.kinds(shard.Moving)
+			require.Len(w, moving, 2)
+			h := x.has[moving[0].Shard]
+			assert.NoError(w, h.Err())
+			w.pass(18 * time.Second)
+			if overrun == 0 {
+				w.pass(10 * time.Minute)
+				assert.NoError(w, h.Err())
+				assert.Empty(w, y.owned())
+				return
+			}
+			assert.ErrorIs(w, h.Err(), lock.ErrLost)
+			assert.ErrorIs(w, h.Err(), shard.ErrMoved)
+			assert.NotNil(w, w.f.Get(h.Key()), "its key stays for a margin")
+			assert.Empty(w, y.owned())
+			w.pass(4 * time.Second)
+			assert.ElementsMatch(w, []int{moving[0].Shard, moving[1].Shard}, y.owned(), "those two are taken, and no other")
+			assert.Len(w, x.owned(), 4)
+		})
+	}
+}
+
+func TestARunWithAnotherNumberOfShardsIsRefusedEachTime(t *testing.T) {
+	inBubble(t, 6, func(w *fixture) {
+		w.began(2, shard.Options{})
+		rev := w.f.Revision()
+		for _, n := range []int{5, 7, 60} {
+			err := shard.Run(w.Context(), w.client(w.all[0].net.dial(w.f)), "jobs", n, shard.Options{}, w.all[0].work)
+			assert.ErrorIs(w, err, shard.ErrCount)
+			assert.ErrorContains(w, err, "6 instead of")
+		}
+		assert.Empty(w, w.writes(rev), "nobody else notices")
+		w.pass(time.Minute)
+		w.shared()
+	})
+}
+
+// Each of eight is replaced by a new one, as a rolling restart does.
+func TestARollingRestartMovesLittle(t *testing.T) {
+	inBubble(t, 64, func(w *fixture) {
+		w.began(8, shard.Options{})
+		before := w.total()
+		for _, x := range slices.Clone(w.all) {
+			w.start(shard.Options{})
+			w.pass(5 * time.Second)
+			w.shared()
+			require.Error(w, x.leave())
+			w.pass(5 * time.Second)
+			w.shared()
+		}
+		assert.LessOrEqual(w, w.total()-before, 8*(7+8), "at most 7 for each join and 8 for each leave")
+		for i := range w.n {
+			assert.Less(w, w.gap(i), 100*time.Millisecond, "shard %d has nobody for so long", i)
+		}
+	})
+}
+
+// gap is the longest time for which a shard that had an owner had none.
+func (w *fixture) gap(i int) (longest time.Duration) {
+	prefix := w.keys.Queue(i).Prefix
+	n, had := 0, false
+	var since time.Time
+	for _, c := range w.f.History() {
+		switch {
+		case !strings.HasPrefix(c.Key, prefix):
+		case c.Deleted:
+			if n--; n == 0 {
+				since = c.At
+			}
+		case c.Version == 1:
+			if n++; n == 1 && had {
+				longest = max(longest, c.At.Sub(since))
+			}
+			had = true
+		}
+	}
+	return longest
+}
+
+func TestLeavingHandsOverAndWaitsForNobodyForLongerThanATTL(t *testing.T) {
+	inBubble(t, 4, func(w *fixture) {
+		x := w.start(shard.Options{})
+		w.pass(3 * time.Second)
+		began := time.Now()
+		require.Error(w, x.leave())
+		assert.InDelta(w, ttl+time.Second, time.Since(began), float64(time.Second), "nobody comes for its shards")
+		assert.Empty(w, w.f.Keys(w.keys.Prefix))
+		assert.Empty(w, w.f.Leases())
+
+		w.began(1, shard.Options{})
+		y := w.start(shard.Options{})
+		w.pass(4 * time.Second)
+		began = time.Now()
+		require.Error(w, w.all[1].leave())
+		assert.Less(w, time.Since(began), 3*time.Second)
+		w.pass(time.Second)
+		assert.Len(w, y.owned(), 4)
+	})
+}
+
+func TestWhatAnOperatorDeletesIsPutAgain(t *testing.T) {
+	inBubble(t, 6, func(w *fixture) {
+		w.began(2, shard.Options{})
+		for _, x := range w.all {
+			own := x.owned()[0]
+			for _, key := range []string{
+				x.has[own].Key(), w.keys.Member(6, x.lease()), w.keys.Wish(x.lease()), w.f.Keys(w.keys.Planner().Prefix)[0],
+			} {
+				require.True(w, w.f.Delete(key), key)
+				w.pass(5 * time.Second)
+				w.shared()
+				assert.NotNil(w, w.f.Get(w.keys.Member(6, x.lease())))
+				assert.NotNil(w, w.f.Get(w.keys.Wish(x.lease())))
+				assert.Len(w, w.f.Keys(w.keys.Planner().Prefix), 2)
+			}
+			lost := x.kinds(shard.Lost)
+			require.Len(w, lost, 1)
+			assert.Equal(w, own, lost[0].Shard)
+			assert.ErrorIs(w, lost[0].Err, lock.ErrKeyDeleted)
+		}
+	})
+}
+
+func TestOnAFullDiskShardsStayAndAReleaseWorks(t *testing.T) {
+	inBubble(t, 6, func(w *fixture) {
+		w.began(3, shard.Options{})
+		before := w.total()
+		w.f.SetNoSpace(true)
+		w.pass(20 * time.Second)
+		assert.Equal(w, before, w.total())
+		w.shared()
+		leaves := w.another(w.planner())
+		require.Error(w, leaves.leave())
+		w.pass(40 * time.Second)
+		w.f.SetNoSpace(false)
+		w.pass(2 * time.Minute)
+		w.shared()
+	})
+}
+
+func TestAfterACompactionThePlannerReadsAgain(t *testing.T) {
+	inBubble(t, 12, func(w *fixture) {
+		w.began(3, shard.Options{})
+		for i := range w.f.Members() {
+			w.f.Member(i).EndStreams("Watch", status.Error(codes.Unavailable, "gone"))
+		}
+		fault := w.f.Inject(etcdfake.Rule{Method: "Watch", Opening: true, Err: status.Error(codes.Unavailable, "no")})
+		w.another(w.planner()).kill()
+		w.pass(ttl + time.Second)
+		w.f.Compact(w.f.Revision())
+		fault.Lift()
+		w.pass(10 * time.Second)
+		w.shared()
+		w.start(shard.Options{})
+		w.pass(5 * time.Second)
+		w.shared()
+	})
+}
