@@ -135,7 +135,9 @@ func (w *fixture) start(opts shard.Options, how ...func(*worker)) *worker {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	x.cancel = cancel
+	w.mu.Lock()
 	w.all = append(w.all, x)
+	w.mu.Unlock()
 	go func() { // ends with Run, which endAll waits for
 		defer close(x.done)
 		x.err = shard.Run(ctx, x.c, "jobs", w.n, opts, x.work)
@@ -192,7 +194,10 @@ func (x *worker) work(ctx context.Context, h *shard.Held) error {
 func (x *worker) write(h *shard.Held) {
 	w, i := x.w, h.Shard()
 	believes := h.Err() == nil
-	for _, other := range w.all {
+	w.mu.Lock()
+	all := w.all
+	w.mu.Unlock()
+	for _, other := range all {
 		if other != x {
 			other.mu.Lock()
 			theirs := other.has[i]

@@ -1,0 +1,133 @@
+package shard_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/shard"
+)
+
+// operations counts the operations of requests, by name.
+type operations map[string]int
+
+func (w *fixture) operations() operations {
+	ops := operations{}
+	w.f.Inject(etcdfake.Rule{Match: func(q etcdfake.Request) bool {
+		for _, op := range q.Ops() {
+			ops[op]++
+		}
+		return false
+	}})
+	return ops
+}
+
+// during are the operations while f runs, those that keep sessions apart.
+func (o operations) during(f func()) operations {
+	synctest.Wait()
+	clear(o)
+	f()
+	synctest.Wait()
+	out := maps.Clone(o)
+	for _, op := range []string{"lease grant", "put session key", "confirm session", "lease revoke"} {
+		delete(out, op)
+	}
+	return out
+}
+
+func (o operations) total() (n int) {
+	for _, hits := range o {
+		n += hits
+	}
+	return n
+}
+
+// only asserts that the operations are these and no others.
+func (o operations) only(t testing.TB, names ...string) {
+	t.Helper()
+	assert.Subset(t, names, slices.Sorted(maps.Keys(o)))
+}
+
+const (
+	counts, lists = "count the shards' queues", "read the shards of a name"
+	joins, marks  = "join the shards' workers", "write the member key"
+	wishes, says  = "write a wish", "write value"
+	offers, looks = "read who waits for shards", "read who still waits for a shard"
+)
+
+// What each change costs the cluster, in operations; many of them share a request.
+func TestWhatItCosts(t *testing.T) {
+	for _, c := range []struct{ n, k int }{{64, 8}, {1000, 50}} {
+		t.Run(fmt.Sprintf("%d shards of %d workers", c.n, c.k), func(t *testing.T) {
+			if c.k > 8 {
+				lane.OnlyProof(t, "50 workers take half a minute")
+			}
+			inBubble(t, c.n, func(w *fixture) {
+				ops := w.operations()
+				moved := func() (n int) {
+					for _, x := range w.all {
+						n += len(x.kinds(shard.Acquired))
+					}
+					return n
+				}
+				txns := w.f.Counts().Received["Txn"]
+				n := ops.during(func() {
+					for range c.k {
+						w.start(shard.Options{})
+					}
+					w.pass(4 * time.Second)
+				})
+				w.shared()
+				n.only(w, joins, lists, wishes, says, "enqueue", counts)
+				assert.Equal(w, c.k, n[joins])
+				assert.Equal(w, c.k, n[wishes])
+				assert.Equal(w, c.n+c.k, n["enqueue"], "one for each shard, and one for each candidate")
+				assert.LessOrEqual(w, n[lists]+n[says], 4)
+				if c.k == 8 {
+					assert.LessOrEqual(w, w.f.Counts().Received["Txn"]-txns, 120, "with those of the sessions")
+				}
+
+				n = ops.during(func() { w.pass(5 * ttl) })
+				n.only(w, counts)
+				assert.InDelta(w, 5*c.k, n[counts], float64(c.k), "one a TTL for each worker")
+
+				before := moved()
+				n = ops.during(func() { w.start(shard.Options{}); w.pass(4 * time.Second) })
+				w.shared()
+				moves := moved() - before
+				n.only(w, joins, counts, wishes, says, offers, looks, "enqueue", "release", "confirm position")
+				assert.Equal(w, c.n/(c.k+1), moves, "the least")
+				assert.Equal(w, []int{1, moves + 1, moves, moves}, []int{n[joins], n["enqueue"], n[looks], n["release"]})
+				assert.LessOrEqual(w, n["confirm position"], moves)
+				assert.LessOrEqual(w, n[offers], moves)
+				assert.LessOrEqual(w, n[wishes], min(moves, c.k)+1, "those whose wish changes")
+
+				before = moved()
+				n = ops.during(func() { _ = w.another(w.planner()).leave(); w.pass(4 * time.Second) })
+				w.shared()
+				moves = moved() - before
+				assert.LessOrEqual(w, moves, c.n/c.k+1, "what it had")
+				assert.Equal(w, []int{moves, moves, moves}, []int{n["enqueue"], n[looks], n["release"]})
+				assert.LessOrEqual(w, n[marks], 1)
+				assert.LessOrEqual(w, n[wishes], c.k+1)
+
+				before = moved()
+				n = ops.during(func() { w.another(w.planner()).kill(); w.pass(ttl + 4*time.Second) })
+				w.shared()
+				moves = moved() - before
+				assert.LessOrEqual(w, moves, c.n/c.k+1, "what it had")
+				assert.Equal(w, moves, n["enqueue"])
+				assert.Zero(w, n["release"])
+				assert.LessOrEqual(w, n[wishes], c.k)
+				assert.LessOrEqual(w, n.total(), 2*moves+3*c.k+12)
+			})
+		})
+	}
+}

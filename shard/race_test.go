@@ -1,0 +1,71 @@
+package shard_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/shard"
+)
+
+// Workers join, leave, die and are cut off at random for two minutes: nobody overlaps, no write
+// of a holder is refused, every counter is exact, and ten seconds after the last change is over
+// the shards are balanced, after few moves.
+func TestManyWorkersThatComeAndGo(t *testing.T) {
+	first := lane.Seed(t)
+	for i := range uint64(lane.Of(2, 40)) {
+		inBubble(t, 64, func(w *fixture) { w.comeAndGo(rand.New(rand.NewPCG(first+i, 1)), 12) })
+	}
+}
+
+func TestTwoHundredWorkersThatComeAndGo(t *testing.T) {
+	lane.OnlyProof(t, "it takes minutes")
+	inBubble(t, 2000, func(w *fixture) { w.comeAndGo(rand.New(rand.NewPCG(lane.Seed(t), 2)), 200) })
+}
+
+func (w *fixture) comeAndGo(r *rand.Rand, most int) {
+	w.Helper()
+	var living []*worker
+	join := func() { living = append(living, w.start(shard.Options{})) }
+	for range most / 2 {
+		join()
+	}
+	w.pass(5 * time.Second)
+	w.shared()
+	before, least := w.total(), 0
+	var leaving []*worker
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); w.pass(time.Duration(r.Int64N(int64(4 * time.Second)))) {
+		at := r.IntN(len(living))
+		x := living[at]
+		least += w.n/len(living) + 1 // what any of these changes moves
+		switch {
+		case len(living) < most && r.IntN(2) == 0 || len(living) < 3:
+			join()
+			continue
+		case r.IntN(3) == 0:
+			x.kill()
+		case r.IntN(3) == 0:
+			x.net.set(true)
+			time.AfterFunc(time.Duration(r.Int64N(int64(2*ttl))), func() { x.net.set(false) })
+			least += w.n/len(living) + 1 // it comes back
+			continue
+		default:
+			x.cancel()
+			leaving = append(leaving, x)
+		}
+		living = append(living[:at], living[at+1:]...)
+	}
+	for _, x := range leaving {
+		<-x.done
+		x.gone = true
+		require.Error(w, x.err)
+	}
+	w.pass(2*ttl + 3*time.Second) // the last that died or was cut off
+	w.pass(10 * time.Second)
+	w.shared()
+	assert.LessOrEqual(w, w.total()-before, 2*least)
+}
