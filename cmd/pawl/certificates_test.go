@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"net"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -22,21 +23,32 @@ func TestAWaitOutlivesTheRotationOfCertificates(t *testing.T) {
 	for name, c := range map[string]struct {
 		happens func(front *pki.Front, files *pki.Dir, young *pki.Authority)
 		says    string
+		mend    func(front *pki.Front, files *pki.Dir, young *pki.Authority) // once it says so
 	}{
 		"rotated": {func(front *pki.Front, files *pki.Dir, young *pki.Authority) {
 			files.Trust(young)
 			files.Show(young, "client.test")
 			front.Show(young.Pair(""), young)
-		}, ""},
+		}, "", nil},
 		"rotated, the server first": {func(front *pki.Front, files *pki.Dir, young *pki.Authority) {
 			front.Show(young.Pair(""), young)
 			files.Trust(young)
 			files.Show(young, "client.test")
-		}, ""},
+		}, "", nil},
 		"broken": {func(front *pki.Front, files *pki.Dir, young *pki.Authority) {
 			files.Break()
 			front.Cut()
-		}, "the files for TLS cannot be used"},
+		}, "the files for TLS cannot be used", nil},
+		"restored": {
+			func(front *pki.Front, files *pki.Dir, young *pki.Authority) {
+				files.Break()
+				front.Show(young.Pair(""), young)
+			}, "x509: certificate signed by unknown authority",
+			func(_ *pki.Front, files *pki.Dir, young *pki.Authority) {
+				files.Trust(young)
+				files.Show(young, "client.test")
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -57,6 +69,10 @@ func TestAWaitOutlivesTheRotationOfCertificates(t *testing.T) {
 				return err == nil && len(q) == 2
 			}, "it waits")
 			c.happens(front, files, young)
+			if c.mend != nil {
+				eventually(t, func() bool { return strings.Contains(p.stderr.String(), c.says) }, "it says so")
+				c.mend(front, files, young)
+			}
 			require.NoError(t, held.Release(t.Context()))
 			require.Equal(t, 0, p.code(t))
 			assert.Contains(t, p.stderr.String(), c.says)

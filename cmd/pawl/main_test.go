@@ -89,7 +89,7 @@ type program struct {
 	cmd    *exec.Cmd
 	stdout io.Reader
 	tmp    string // its TMPDIR
-	stderr *strings.Builder
+	stderr *lockedBuffer
 }
 
 // begin starts pawl with args; whatever happens it is gone at the test's end.
@@ -107,7 +107,7 @@ func beginWith(t *testing.T, endpoint, name string, args ...string) *program {
 // beginAs starts a program as a user.
 func beginAs(t *testing.T, user int, endpoint, name string, args ...string) *program {
 	t.Helper()
-	p := &program{cmd: exec.Command(name, args...), stderr: &strings.Builder{}, tmp: t.TempDir()}
+	p := &program{cmd: exec.Command(name, args...), stderr: new(lockedBuffer), tmp: t.TempDir()}
 	p.cmd.Env = append(os.Environ(), "ETCDCTL_ENDPOINTS="+endpoint, "TMPDIR="+p.tmp)
 	p.cmd.Stderr = p.stderr
 	p.cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true} // never in a terminal's foreground
