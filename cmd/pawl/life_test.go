@@ -102,19 +102,25 @@ func TestCommandIsSentTheSignalsThatPawlGets(t *testing.T) {
 	// Signals that these tests' parent ignores, as nohup does, are ignored by all of its
 	// descendants.
 	maps.DeleteFunc(signals, func(_ string, sig unix.Signal) bool { return signal.Ignored(sig) })
-	p := begin(t, s.Addr(), "lock", "signals", "--", "sh", "-c", fmt.Sprintf(`
-		n=0
-		for s in TERM INT HUP QUIT USR1 USR2 WINCH; do trap "echo $s; n=\$((n+1))" $s; done
-		echo ready
-		while [ $n -lt %d ]; do sleep 0.05; done
-		exit 5`, len(signals)))
-	out := p.lines()
-	assert.Equal(t, "ready", next(t, out))
-	for name, sig := range signals {
-		require.NoError(t, p.cmd.Process.Signal(sig))
-		assert.Equal(t, name, next(t, out))
+	for _, receiver := range []string{"the process that was started", "the process that the key names"} {
+		p := begin(t, s.Addr(), "lock", "signals", "--", "sh", "-c", fmt.Sprintf(`
+			n=0
+			for s in TERM INT HUP QUIT USR1 USR2 WINCH; do trap "echo $s; n=\$((n+1))" $s; done
+			echo $PPID
+			while [ $n -lt %d ]; do sleep 0.05; done
+			exit 5`, len(signals)))
+		out := p.lines()
+		to, err := strconv.Atoi(next(t, out))
+		require.NoError(t, err)
+		if receiver == "the process that was started" {
+			to = p.cmd.Process.Pid
+		}
+		for name, sig := range signals {
+			require.NoError(t, unix.Kill(to, sig))
+			assert.Equal(t, name, next(t, out), receiver)
+		}
+		assert.Equal(t, 5, p.code(t), "the command's own end")
 	}
-	assert.Equal(t, 5, p.code(t), "the command's own end")
 	requireNothingLeft(t, s)
 }
 

@@ -37,6 +37,9 @@ const (
 	inStates   = "./cmd/pawld/internal/state"
 	inPython   = "./clients/python"
 	inNode     = "./clients/node"
+
+	inSupervise = "./cmd/pawl/internal/supervise"
+	inDoctor    = "./cmd/pawl/internal/doctor"
 )
 
 // mutants are the faults that others have made, each of which the tests must
@@ -608,6 +611,10 @@ var mutants = []mutant{
 		"		case <-time.After(stateWait):", "		case <-time.After(time.Hour + stateWait):"}}, []string{inPawld}},
 	{"a closed standard error ends pawld", "contract", []edit{{"cmd/pawld/main.go",
 		"	signal.Ignore(syscall.SIGPIPE)\n", ""}}, []string{inPawld}},
+	{"a signal to both of pawl's processes is passed on twice", "contract", []edit{{"cmd/pawl/internal/supervise/signals.go",
+		"	second := a.n > 0 && a.by != by\n", "	second := a.n > 0 && a.by == receiver(-1)\n"}}, []string{inSupervise}},
+	{"a leader that a member knows counts as a quorum", "contract", []edit{{"cmd/pawl/internal/doctor/cluster.go",
+		"func(e endpoint) bool { return e.agreed }", "func(e endpoint) bool { return e.status != nil && e.status.Leader != 0 }"}}, []string{inDoctor}},
 	{"a hangup ends pawld at once", "contract", []edit{{"cmd/pawld/main.go",
 		"		signal.Notify(signals, syscall.SIGHUP)\n", ""}}, []string{inPawld}},
 	{"a newcomer to --health takes nobody's place", "contract", []edit{{"cmd/pawld/internal/peer/limit.go",

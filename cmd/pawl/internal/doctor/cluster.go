@@ -22,6 +22,7 @@ type endpoint struct {
 	name   string
 	status *pb.StatusResponse // nil: it does not answer
 	took   time.Duration      // the best of a few answers
+	agreed bool               // it has answered what it can answer only while most members run
 	err    error
 }
 
@@ -59,14 +60,15 @@ func (d *doctor) endpoints(ctx context.Context, cfg pawl.Config, within time.Dur
 	}
 	all.Wait()
 	for _, e := range ends {
-		d.endpoint(e, haveLeader(ends))
+		d.endpoint(e, haveQuorum(ends))
 	}
 	return ends
 }
 
-// haveLeader reports whether one of the endpoints knows a leader: then most members run.
-func haveLeader(ends []endpoint) bool {
-	return slices.ContainsFunc(ends, func(e endpoint) bool { return e.status != nil && e.status.Leader != 0 })
+// haveQuorum reports whether most members run, as one of the endpoints has shown. That it knows a leader shows
+// nothing: it knows for a while the one that has gone.
+func haveQuorum(ends []endpoint) bool {
+	return slices.ContainsFunc(ends, func(e endpoint) bool { return e.agreed })
 }
 
 // probe connects to the endpoint, and reads its status.
@@ -91,6 +93,13 @@ func (e *endpoint) probe(ctx context.Context, cfg cluster.Config) {
 		}
 		e.err = err
 	}
+	if e.status == nil {
+		return
+	}
+	e.agreed = c.Do(ctx, cluster.Request{Op: "list members", Repeat: cluster.Always, Local: true, Reads: true}, func(ctx context.Context, m *cluster.Member) (*pb.ResponseHeader, error) {
+		resp, err := pb.NewClusterClient(m).MemberList(ctx, &pb.MemberListRequest{Linearizable: true})
+		return resp.GetHeader(), err
+	}) == nil
 }
 
 // endpoint checks an endpoint. quorum: most members run.
