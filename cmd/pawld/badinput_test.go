@@ -192,7 +192,7 @@ func TestWhatCannotBeStartedSaysWhy(t *testing.T) {
 		text string
 	}{
 		{[]string{"x"}, `"x": want flags alone`},
-		{[]string{"--nothing"}, "unknown flag: --nothing"},
+		{[]string{"--nothing"}, "unknown flag: --nothing\npawld: see pawld --help\n"},
 		{[]string{"--max-ttl", "2s"}, "--max-ttl is 2s, want 3s to 2m30s"},
 		{[]string{"--sync-every", "-1s"}, "--sync-every is -1s, want 0 or more"},
 		{[]string{"--max-sessions", "0"}, "--max-sessions is 0"},

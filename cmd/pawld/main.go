@@ -46,6 +46,7 @@ func run(args []string, stdout, stderr io.Writer, signals <-chan os.Signal) int 
 		return 0
 	case err != nil:
 		fmt.Fprintln(stderr, "pawld:", err)
+		fmt.Fprintln(stderr, "pawld: see pawld --help")
 		return exitUsage
 	case o.version:
 		fmt.Fprintln(stdout, "pawld version", version.String())
