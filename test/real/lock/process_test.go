@@ -98,7 +98,8 @@ func TestALocksLifeOnARealServer(t *testing.T) {
 	})})
 	require.NoError(t, err)
 	defer client.Close()
-	two, err := client.NewSession(ctx, lease.Options{TTL: lease.MinTTL})
+	const ttl = 6 * time.Second
+	two, err := client.NewSession(ctx, lease.Options{TTL: ttl})
 	require.NoError(t, err)
 	mine, others := lock.New(one, "life", lock.Options{}), lock.New(two, "life", lock.Options{})
 
@@ -133,7 +134,7 @@ func TestALocksLifeOnARealServer(t *testing.T) {
 
 	last, err := others.Acquire(ctx)
 	require.NoError(t, err)
-	for lasted := lease.MinTTL; lasted > 0; { // more than a TTL: what is left was added, and used up
+	for lasted := ttl; lasted > 0; { // more than a TTL: what is left was added, and used up
 		ev := <-renewed
 		lasted -= ev.Left - ev.Was
 	}

@@ -3,7 +3,6 @@ package supervise
 import (
 	"errors"
 	"io/fs"
-	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -21,27 +20,28 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
 )
 
-// linked is a guardian, and both ends of its link.
-func linked(t *testing.T) (g *guardian, ours *net.UnixConn, theirs *os.File) {
+// linked is a guardian, and its holder's end of their link.
+func linked(t *testing.T) (g *guardian, theirs *os.File) {
 	ours, theirs, err := newConn()
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = ours.Close(); _ = theirs.Close() })
 	raw, err := ours.SyscallConn()
 	require.NoError(t, err)
-	return &guardian{conn: raw, arrived: map[os.Signal]bool{}}, ours, theirs
+	return &guardian{conn: raw, arrived: map[os.Signal]bool{}}, theirs
 }
 
 func TestAHolderThatReadsNoSignalsDoesNotHoldUpItsGuardian(t *testing.T) {
-	g, ours, _ := linked(t)
+	g, _ := linked(t)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for ours.SetWriteDeadline(time.Time{}); ; { // until nothing more is kept for it
-			ours.SetWriteDeadline(time.Now().Add(time.Millisecond))
-			if _, err := ours.Write([]byte{1}); err != nil {
-				break
+		assert.NoError(t, g.conn.Control(func(fd uintptr) {
+			for { // until nothing more is kept for it
+				if _, err := unix.Write(int(fd), []byte{1}); err == unix.EAGAIN {
+					return
+				}
 			}
-		}
+		}))
 		g.forward(unix.SIGUSR1)
 	}()
 	select {
@@ -53,7 +53,7 @@ func TestAHolderThatReadsNoSignalsDoesNotHoldUpItsGuardian(t *testing.T) {
 
 // On a busy machine a guardian may wait for a processor in the middle of sending.
 func TestAGuardianThatIsLateLosesNoSignal(t *testing.T) {
-	g, _, theirs := linked(t)
+	g, theirs := linked(t)
 	require.NoError(t, unix.SetNonblock(int(theirs.Fd()), true))
 	var stop atomic.Bool
 	defer stop.Store(true)
