@@ -23,12 +23,14 @@
 //     call any method of a session, a lock or a term. It must not call
 //     Client.Close, which waits for it.
 //  2. The events of one session come in order and one at a time, and so do those
-//     of one acquisition of a lock or one campaign with its term. Events of different ones come
-//     in any order, and at the same time.
+//     of one acquisition of a lock or one campaign with its term, and those of one call of
+//     shard.Run, its plans apart. Events of different ones come in any order, and at the same
+//     time.
 //  3. The goroutine of a call delivers the events of that call, before the call returns:
 //     enqueued, acquired, gave up, released, elected, proclaimed, resigned, fenced.
 //     (If another goroutine is delivering an event of the same acquisition, that
-//     goroutine delivers this event too.) One goroutine of the client delivers everything
+//     goroutine delivers this event too.) Run's goroutine delivers the events of shards, and
+//     the one that plans those of plans. One goroutine of the client delivers everything
 //     else, and every loss. So a slow Observer delays those calls, but never a renewal,
 //     nor the report of a loss, nor the result of Err, which only depends on the clock.
 //  4. LockEnqueued is followed by LockAcquired or LockGaveUp. LockAcquired is

@@ -62,6 +62,11 @@ func (TermElected) event()      {}
 func (TermProclaimed) event()   {}
 func (TermEnded) event()        {}
 
+func (ShardHeld) event()     {}
+func (ShardEnded) event()    {}
+func (ShardsCounted) event() {}
+func (ShardsPlanned) event() {}
+
 func (MemberSwitched) event() {}
 func (MemberServes) event()   {}
 func (WriteFenced) event()    {}

@@ -15,6 +15,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/shards"
 	"github.com/pawl-locks/pawl/internal/txn"
 	"github.com/pawl-locks/pawl/lock"
+	"github.com/pawl-locks/pawl/observe"
 )
 
 // A try is a shard that is queued for.
@@ -29,6 +30,9 @@ type hold struct {
 
 	move    context.CancelCauseFunc // ends the context of the work that runs
 	running bool
+	moved   time.Time        // when work's context ended with ErrMoved; zero: it did not
+	took    time.Duration    // from then until work returned
+	why     observe.ShardEnd // it is given up
 	overrun *time.Timer
 }
 
@@ -96,6 +100,7 @@ func (m *member) acquired(i int, a *queue.Acquisition, err error) {
 		m.runner.holds[i], m.holds[i] = h, h
 		m.w.Acquired(now, i)
 		m.notify(Event{Kind: Acquired, Shard: i, Token: h.h.Token()})
+		m.source.Now(m.values, observe.ShardHeld{Shard: h.which()})
 		context.AfterFunc(h.h.Context(), func() { m.post(h.lose) })
 		return
 	}
@@ -117,7 +122,7 @@ func (h *hold) begin() {
 		return
 	}
 	ctx, cancel := context.WithCancelCause(h.h.Context())
-	h.move, h.running = cancel, true
+	h.move, h.running, h.moved = cancel, true, time.Time{}
 	m.works++
 	m.runner.works++
 	m.runner.job(func() func() {
@@ -133,6 +138,10 @@ func (h *hold) begin() {
 func (h *hold) offer() {
 	m := h.m
 	h.move(ErrMoved)
+	h.moved, h.took, h.why = time.Now(), 0, observe.ShardMoved
+	if m.leaving {
+		h.why = observe.ShardLeft
+	}
 	m.notify(Event{Kind: Moving, Shard: h.shard, Token: h.h.Token()})
 	if m.opts.Overrun > 0 {
 		h.overrun = time.AfterFunc(m.opts.Overrun, func() { m.post(h.take) })
@@ -170,14 +179,28 @@ func (h *hold) lose() {
 	delete(m.runner.holds, h.shard)
 	m.w.Lost(h.shard, h.running)
 	if err := h.h.Err(); !errors.Is(err, lock.ErrReleased) {
-		m.notify(Event{Kind: Lost, Shard: h.shard, Token: h.h.Token(), Err: err})
+		h.isLost(err)
 	}
+}
+
+// isLost reports a loss.
+func (h *hold) isLost(err error) {
+	h.m.notify(Event{Kind: Lost, Shard: h.shard, Token: h.h.Token(), Err: err})
+	h.m.source.Now(h.m.values, observe.ShardEnded{Shard: h.which(), Why: observe.ShardLost, Took: h.took, Err: err})
+}
+
+// which identifies the hold in events.
+func (h *hold) which() observe.Shard {
+	return observe.Shard{Name: h.m.name, Shard: h.shard, Token: h.h.Token(), Lease: h.m.s.ID()}
 }
 
 // returned processes the return of work.
 func (h *hold) returned(err error) {
 	m := h.m
 	h.running = false
+	if !h.moved.IsZero() {
+		h.took = time.Since(h.moved)
+	}
 	if h.overrun != nil {
 		h.overrun.Stop()
 	}
@@ -192,6 +215,7 @@ func (h *hold) returned(err error) {
 	}
 	now := time.Now()
 	if early := m.w.Returned(now, h.shard); early {
+		h.why = observe.ShardFailed
 		m.notify(Event{Kind: Failed, Shard: h.shard, Token: h.h.Token(), Err: err})
 	}
 }
@@ -239,11 +263,12 @@ func (h *hold) release() {
 			delete(m.holds, h.shard)
 			delete(m.runner.holds, h.shard)
 			m.w.Released(h.shard)
-			ev := Event{Kind: Released, Shard: h.shard, Token: h.h.Token(), Err: err}
 			if errors.Is(err, lock.ErrLost) {
-				ev.Kind = Lost
+				h.isLost(err)
+				return
 			}
-			m.notify(ev)
+			m.notify(Event{Kind: Released, Shard: h.shard, Token: h.h.Token(), Err: err})
+			m.source.Now(m.values, observe.ShardEnded{Shard: h.which(), Why: h.why, Took: h.took})
 		}
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/shards"
 	"github.com/pawl-locks/pawl/internal/txn"
 	"github.com/pawl-locks/pawl/internal/watcher"
+	"github.com/pawl-locks/pawl/observe"
 )
 
 // A member is one session of a runner, with its member key and its wish key.
@@ -40,12 +41,13 @@ type member struct {
 	pace    backoff.Backoff
 	removed bool // the member key was deleted for good, because it could not be written
 
-	watches      map[string]*watcher.Watch // of the member key and the wish key
-	countAt      time.Time
-	waiters      map[int]*waiters
-	planning     bool
-	stopPlanning context.CancelFunc
-	term         *term // under way; guarded by runner.mu
+	watches        map[string]*watcher.Watch // of the member key and the wish key
+	countAt        time.Time
+	unplannedSince time.Time // since when counts have shown a member that is not planned for; zero: the last one did not
+	waiters        map[int]*waiters
+	planning       bool
+	stopPlanning   context.CancelFunc
+	term           *term // under way; guarded by runner.mu
 }
 
 // job is runner.job for the work that has to end before another session is made.
@@ -164,6 +166,7 @@ func (m *member) lost() {
 	}
 	err := m.s.Err()
 	m.end()
+	m.report(observe.ShardsCounted{Left: true})
 	for _, h := range m.holds {
 		h.lose()
 	}
@@ -300,10 +303,14 @@ func (m *member) count(now time.Time) {
 	}
 	m.countAt = now.Add(backoff.Spread(m.s.TTL()))
 	from, to := m.keys.Queues()
+	members, membersEnd := m.keys.Members()
 	offered := m.w.Offered()
 	m.job(func() func() {
 		resp, err := m.host.Cluster.Txn(m.ctx, cluster.Request{Op: "count the shards' queues"}, &pb.TxnRequest{
-			Success: []*pb.RequestOp{txn.Between(from, to, 1), txn.Get(m.wishKey), txn.Get(m.key)},
+			Success: []*pb.RequestOp{
+				txn.Between(from, to, 1), txn.Get(m.wishKey), txn.Get(m.key),
+				txn.NextUnder(m.keys.Planner().Prefix, 1, 0), txn.LastBetween(members, membersEnd, 0),
+			},
 		})
 		return func() {
 			if err == nil && !m.ended {
@@ -326,7 +333,9 @@ func (m *member) counted(resp *pb.TxnResponse, offered shards.Set) {
 	if n > m.n {
 		m.readWaiters(offered)
 	}
+	counted := observe.ShardsCounted{Unowned: max(m.n-n, 0), Unplanned: m.unplanned(resp)}
 	if !m.w.Counted(n) {
+		m.report(counted)
 		return
 	}
 	m.job(func() func() {
@@ -341,9 +350,30 @@ func (m *member) counted(resp *pb.TxnResponse, offered shards.Set) {
 					empty.Add(i)
 				}
 			}
+			counted.Unowned = empty.Len()
+			m.report(counted)
 			m.w.Listed(time.Now(), empty, view.Share(m.s.ID()))
 		}
 	})
+}
+
+// unplanned is for how long the member that came last has waited for a plan, as a count shows it.
+func (m *member) unplanned(resp *pb.TxnResponse) time.Duration {
+	planner, last := txn.KV(resp, 3), txn.KV(resp, 4)
+	if last == nil || planner != nil && last.CreateRevision <= shards.DecodePlanned(planner.Value) {
+		m.unplannedSince = time.Time{}
+		return 0
+	}
+	if m.unplannedSince.IsZero() {
+		m.unplannedSince = time.Now()
+	}
+	return time.Since(m.unplannedSince)
+}
+
+// report reports to the client's observer what was counted.
+func (m *member) report(ev observe.ShardsCounted) {
+	ev.Name, ev.Lease, ev.Shards, ev.Held = m.name, m.s.ID(), m.n, len(m.holds)
+	m.source.Now(m.values, ev)
 }
 
 // waiters are the keys of others in the queue of a shard that is on offer.

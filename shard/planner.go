@@ -10,10 +10,12 @@ import (
 	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/listwatch"
+	"github.com/pawl-locks/pawl/internal/notify"
 	"github.com/pawl-locks/pawl/internal/queue"
 	"github.com/pawl-locks/pawl/internal/shards"
 	"github.com/pawl-locks/pawl/internal/txn"
 	"github.com/pawl-locks/pawl/lock"
+	"github.com/pawl-locks/pawl/observe"
 )
 
 // A term is one term of the planner (rule SH3).
@@ -22,6 +24,7 @@ type term struct {
 	a *queue.Acquisition
 	p *shards.Planner
 
+	source    *notify.Source
 	news      chan struct{} // holds one element when there is something to do
 	sent      map[int64]time.Time
 	sending   sync.WaitGroup
@@ -71,7 +74,7 @@ func (m *member) reign(ctx context.Context, a *queue.Acquisition) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(a.Context(), cancel)()
-	t := &term{m: m, a: a, news: make(chan struct{}, 1), slots: make(chan struct{}, writesAtOnce), turned: time.Now()}
+	t := &term{m: m, a: a, source: m.host.Cluster.Notifier().NewSource(), news: make(chan struct{}, 1), slots: make(chan struct{}, writesAtOnce), turned: time.Now()}
 	m.setTerm(t)
 	for t.run(ctx) {
 	}
@@ -142,7 +145,9 @@ func (t *term) run(ctx context.Context) (again bool) {
 		if gap || err != nil || ctx.Err() != nil {
 			return ctx.Err() == nil
 		}
-		t.p.Tick(now)
+		if planned, waited := t.p.Tick(now); planned {
+			t.source.Now(m.values, observe.ShardsPlanned{Name: m.name, Lease: m.s.ID(), Wishes: len(t.p.Writes()), Waited: waited})
+		}
 		t.write(ctx, now)
 		t.proclaim(ctx, now)
 		timer.Reset(max(t.p.Wake(now).Sub(now), 0))

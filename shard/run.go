@@ -11,8 +11,10 @@ import (
 	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/internal/keys"
+	"github.com/pawl-locks/pawl/internal/notify"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/shards"
+	"github.com/pawl-locks/pawl/observe"
 )
 
 // settle is how long after the last change a plan is made.
@@ -81,6 +83,7 @@ type runner struct {
 	works   int // that run
 	jobs    int // goroutines that will post
 
+	source  *notify.Source
 	leaving bool
 	result  error // why Run ends; nil: its ctx has
 
@@ -104,6 +107,7 @@ func (r *runner) check(ctx context.Context) (err error) {
 	if r.host, err = inside.HostOf(r.client); err != nil {
 		return err
 	}
+	r.source = r.host.Cluster.Notifier().NewSource()
 	r.keys, err = keys.NewShards(r.host.Namespace, r.name)
 	r.tries, r.holds = map[int]*try{}, map[int]*hold{}
 	return err
@@ -260,6 +264,7 @@ func (r *runner) part() {
 	if r.m != nil {
 		m := r.m
 		m.end()
+		m.report(observe.ShardsCounted{Left: true})
 		m.done()
 		inside.SessionOf(m.session).CloseInBackground()
 		ctx, cancel := context.WithTimeout(context.Background(), partWait)

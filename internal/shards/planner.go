@@ -102,12 +102,16 @@ func (p *Planner) Planned() int64 {
 	return p.planned
 }
 
-// Tick looks after members that do not follow, and plans if it is time to.
-func (p *Planner) Tick(now time.Time) {
+// Tick looks after members that do not follow, and plans if it is time to. It returns whether it
+// has, and for how long the first change had waited for that.
+func (p *Planner) Tick(now time.Time) (planned bool, waited time.Duration) {
 	p.watchOver(now)
-	if due := p.due(); !due.IsZero() && !now.Before(due) {
-		p.plan()
+	if due := p.due(); due.IsZero() || now.Before(due) {
+		return false, 0
 	}
+	waited = now.Sub(p.first)
+	p.plan()
+	return true, waited
 }
 
 // watchOver counts members as full that have not followed their wish for a TTL, and ends that.

@@ -45,6 +45,11 @@
 //	pawl.job.late.duration       s   histogram  of Mutex.Every's runs, as the next two
 //	pawl.job.runs                    counter    pawl.result
 //	pawl.job.skipped                 counter
+//	pawl.shards                      up-down
+//	pawl.shards.over                 counter    pawl.cause: moved, left, failed, lost
+//	pawl.shard.handover.duration s   histogram
+//	pawl.shards.unowned              gauge      the most of any name, as counted last
+//	pawl.shards.unplanned        s   gauge      the longest of any name, as counted last
 //
 // pawl.kind is lock or election; pawl.mode is exclusive, shared or semaphore; pawl.cause is one of few words: see observe/prom; pawl.result is ok or failed.
 // Names of locks are on spans only.

@@ -15,6 +15,10 @@ type meters struct {
 	sessionsOver, switches, fenced metric.Int64Counter
 	runs, skipped                  metric.Int64Counter
 	inLine, held, sessionsValid    metric.Int64UpDownCounter
+
+	shards     metric.Int64UpDownCounter
+	shardsOver metric.Int64Counter
+	handover   metric.Float64Histogram
 }
 
 // The buckets of the histograms, in seconds.
@@ -23,8 +27,9 @@ var (
 	long  = metric.WithExplicitBucketBoundaries(.001, .005, .025, .1, .5, 1, 5, 15, 60, 300, 900, 3600, 4*3600, 24*3600)
 )
 
-// newMeters makes the metrics; least returns the least remaining validity.
-func newMeters(m metric.Meter, least func() (time.Duration, bool)) (ms meters, err error) {
+// newMeters makes the metrics; least returns the least remaining validity, and counted what runs
+// of shards have counted last.
+func newMeters(m metric.Meter, least func() (time.Duration, bool), counted func() (unowned int, unplanned time.Duration, any bool)) (ms meters, err error) {
 	var errs []error
 	histogram := func(name, help string, bounds metric.HistogramOption) metric.Float64Histogram {
 		h, err := m.Float64Histogram(name, metric.WithDescription(help), metric.WithUnit("s"), bounds)
@@ -61,7 +66,24 @@ func newMeters(m metric.Meter, least func() (time.Duration, bool)) (ms meters, e
 		inLine:        upDown("pawl.waiting", "Acquisitions and campaigns that wait in a queue."),
 		held:          upDown("pawl.held", "Locks held and elections led."),
 		sessionsValid: upDown("pawl.sessions", "Sessions that are valid."),
+
+		shards:     upDown("pawl.shards", "Shards that this process works on."),
+		shardsOver: counter("pawl.shards.over", "Shards that this process has given up or lost."),
+		handover:   histogram("pawl.shard.handover.duration", "Time from ErrMoved until work had returned.", long),
 	}
+	unowned, err := m.Float64ObservableGauge("pawl.shards.unowned", metric.WithDescription("Shards that nobody works on, as this process has counted last."))
+	errs = append(errs, err)
+	unplanned, err := m.Float64ObservableGauge("pawl.shards.unplanned", metric.WithUnit("s"),
+		metric.WithDescription("For how long a worker that came has waited for a plan, as this process has counted last."))
+	errs = append(errs, err)
+	_, err = m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		if n, d, any := counted(); any {
+			o.ObserveFloat64(unowned, float64(n))
+			o.ObserveFloat64(unplanned, d.Seconds())
+		}
+		return nil
+	}, unowned, unplanned)
+	errs = append(errs, err)
 	_, err = m.Float64ObservableGauge("pawl.session.validity", metric.WithUnit("s"),
 		metric.WithDescription("How long the session that has the least left is valid, unless it is renewed."),
 		metric.WithFloat64Callback(func(_ context.Context, o metric.Float64Observer) error {

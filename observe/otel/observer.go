@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
@@ -30,6 +31,13 @@ type Observer struct {
 	spans    map[int64]span                 // of held locks and terms, by the ID of the acquisition
 	waiting  map[int64]bool                 // acquisitions in a queue
 	sessions map[int64]func() time.Duration // remaining validity of valid ones, by lease
+	counted  map[run]observe.ShardsCounted  // by runs of shards that have not left
+}
+
+// A run is a call of shard.Run.
+type run struct {
+	name  string
+	lease int64
 }
 
 // A span is the span of a hold or a term.
@@ -49,9 +57,10 @@ func New(opts Options) (*Observer, error) {
 	o := &Observer{
 		tracer: opts.TracerProvider.Tracer(scope),
 		spans:  make(map[int64]span), waiting: make(map[int64]bool), sessions: make(map[int64]func() time.Duration),
+		counted: make(map[run]observe.ShardsCounted),
 	}
 	var err error
-	o.meters, err = newMeters(opts.MeterProvider.Meter(scope), o.least)
+	o.meters, err = newMeters(opts.MeterProvider.Meter(scope), o.least, o.worst)
 	return o, err
 }
 
@@ -111,7 +120,41 @@ func (o *Observer) observeSession(ctx context.Context, ev observe.Event) {
 		o.ended(ctx, ev.Lease, ev.Err)
 	case observe.MemberSwitched:
 		o.switches.Add(ctx, 1, member(ev.From))
+	default:
+		o.observeShards(ctx, ev)
 	}
+}
+
+// observeShards processes the events of shards.
+func (o *Observer) observeShards(ctx context.Context, ev observe.Event) {
+	switch ev := ev.(type) {
+	case observe.ShardHeld:
+		o.shards.Add(ctx, 1)
+	case observe.ShardEnded:
+		o.shards.Add(ctx, -1)
+		o.shardsOver.Add(ctx, 1, metric.WithAttributes(attribute.String("pawl.cause", string(ev.Why))))
+		if ev.Took > 0 {
+			o.handover.Record(ctx, ev.Took.Seconds())
+		}
+	case observe.ShardsCounted:
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if of := (run{ev.Name, ev.Lease}); ev.Left {
+			delete(o.counted, of)
+		} else {
+			o.counted[of] = ev
+		}
+	}
+}
+
+// worst is the most of what runs of shards have counted; false: none has.
+func (o *Observer) worst() (unowned int, unplanned time.Duration, any bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, ev := range o.counted {
+		unowned, unplanned, any = max(unowned, ev.Unowned), max(unplanned, ev.Unplanned), true
+	}
+	return unowned, unplanned, any
 }
 
 func (o *Observer) ended(ctx context.Context, lease int64, err error) {

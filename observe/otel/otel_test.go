@@ -316,6 +316,7 @@ var everything = []observe.Event{
 	observe.SessionInJeopardy{}, observe.SessionLost{Lease: 1}, observe.LockEnqueued{}, observe.LockAcquired{},
 	observe.LockLost{Err: lease.ErrExpired}, observe.LockGaveUp{Err: lease.ErrExpired},
 	observe.MemberSwitched{}, observe.MemberServes{}, observe.WriteFenced{Err: kv.ErrFenced}, observe.JobRan{},
+	observe.ShardHeld{}, observe.ShardEnded{Why: observe.ShardMoved, Took: time.Second}, observe.ShardsCounted{}, observe.ShardsPlanned{},
 }
 
 func TestTheDocumentationListsEachMetric(t *testing.T) {

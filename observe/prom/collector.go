@@ -35,6 +35,7 @@ type Collector struct {
 	sessions map[int64]func() time.Duration // remaining validity of valid ones, by lease
 	waiting  map[int64]waiter               // by the ID of the acquisition
 	known    map[labels]bool                // whose series exist
+	counted  map[run]observe.ShardsCounted  // by runs of shards that have not left
 }
 
 // A waiter is an acquisition or a campaign that is in a queue.
@@ -50,7 +51,7 @@ func New(opts Options) *Collector {
 	}
 	c := &Collector{
 		opts: opts, metrics: newMetrics(opts),
-		sessions: make(map[int64]func() time.Duration), waiting: make(map[int64]waiter), known: make(map[labels]bool),
+		sessions: make(map[int64]func() time.Duration), waiting: make(map[int64]waiter), known: make(map[labels]bool), counted: make(map[run]observe.ShardsCounted),
 	}
 	c.begin()
 	return c
@@ -76,6 +77,12 @@ func (c *Collector) Observe(_ context.Context, ev observe.Event) {
 		c.switches.WithLabelValues(ev.From).Inc()
 	case observe.WriteFenced:
 		c.fenced.WithLabelValues("etcd").Inc()
+	case observe.ShardHeld:
+		c.shardHeld(ev)
+	case observe.ShardEnded:
+		c.shardEnded(ev)
+	case observe.ShardsCounted:
+		c.shardsCounted(ev)
 	default:
 		c.observeAcquisition(ev)
 	}
@@ -98,7 +105,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, m := range c.all() {
 		m.Describe(ch)
 	}
-	for _, d := range []*prometheus.Desc{c.valid, c.validity, c.oldest, c.line} {
+	for _, d := range []*prometheus.Desc{c.valid, c.validity, c.oldest, c.line, c.unowned, c.unplanned} {
 		ch <- d
 	}
 }
@@ -110,4 +117,5 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	c.collectSessions(ch)
 	c.collectWaiting(ch)
+	c.collectShards(ch)
 }

@@ -38,6 +38,11 @@
 //	pawl_job_late_seconds{name}                       histogram  from the scheduled time to the call of Mutex.Every's function
 //	pawl_job_runs_total{name,result}                  counter    result: ok, failed
 //	pawl_job_skipped_total{name}                      counter    scheduled times that nobody has run, and nobody will
+//	pawl_shards{name}                                 gauge      shards that this process works on
+//	pawl_shards_over_total{name,cause}                counter    cause: moved, left, failed, lost
+//	pawl_shard_handover_seconds{name}                 histogram  from ErrMoved until work had returned
+//	pawl_shards_unowned{name}                         gauge      that nobody works on, as counted last
+//	pawl_shards_unplanned_seconds{name}               gauge      a worker that came has waited for a plan, as counted last
 //	pawl_member_switches_total{member}                counter    a member failed, others are tried first
 //	pawl_fenced_total{guard}                          counter    writes refused; guard: etcd, storage
 package prom

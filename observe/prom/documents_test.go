@@ -27,6 +27,7 @@ var everything = []observe.Event{
 	observe.LockReleased{Pending: lease.ErrExpired}, observe.LockLost{Err: lease.ErrExpired},
 	observe.CampaignEnqueued{Acquisition: observe.Acquisition{ID: 2}}, observe.CampaignGaveUp{Err: lease.ErrExpired},
 	observe.TermElected{}, observe.TermProclaimed{}, observe.TermEnded{}, observe.JobRan{},
+	observe.ShardHeld{}, observe.ShardEnded{Why: observe.ShardMoved, Took: time.Second}, observe.ShardsCounted{Lease: 1}, observe.ShardsPlanned{},
 	observe.MemberSwitched{}, observe.MemberServes{}, observe.WriteFenced{},
 }
 

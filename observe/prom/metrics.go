@@ -10,6 +10,7 @@ import (
 // scrape.
 type metrics struct {
 	valid, validity, line, oldest *prometheus.Desc
+	unowned, unplanned            *prometheus.Desc
 
 	granted, jeopardy prometheus.Counter
 	over              *prometheus.CounterVec // cause
@@ -24,6 +25,9 @@ type metrics struct {
 
 	late          *prometheus.HistogramVec // of jobs, as what follows
 	runs, skipped *prometheus.CounterVec
+	shards        *prometheus.GaugeVec
+	shardsOver    *prometheus.CounterVec // cause
+	handover      *prometheus.HistogramVec
 }
 
 // The buckets of the histograms.
@@ -59,6 +63,9 @@ func (b builder) of(more ...string) []string {
 	return slices.Insert(more, 0, "kind", "mode")
 }
 
+// ofShards returns the labels of metrics of shards.
+func (b builder) ofShards(more ...string) []string { return b.of(more...)[2:] }
+
 func newMetrics(opts Options) metrics {
 	b := builder{opts}
 	return metrics{
@@ -66,6 +73,9 @@ func newMetrics(opts Options) metrics {
 		validity: b.desc("pawl_session_validity_seconds", "How long the session is valid from now on, unless it is renewed.", "lease"),
 		line:     b.desc("pawl_waiting", "Acquisitions and campaigns of this process that wait in a queue.", b.of()...),
 		oldest:   b.desc("pawl_oldest_wait_seconds", "How long the one that has waited longest in this process has.", b.of()...),
+
+		unowned:   b.desc("pawl_shards_unowned", "Shards that nobody works on, as this process has counted last.", b.ofShards()...),
+		unplanned: b.desc("pawl_shards_unplanned_seconds", "For how long a worker that came has waited for a plan, as this process has counted last.", b.ofShards()...),
 
 		granted:  b.counter("pawl_sessions_granted_total", "Sessions that began.").WithLabelValues(),
 		jeopardy: b.counter("pawl_sessions_in_jeopardy_total", "How often less than half of a session's validity was left.").WithLabelValues(),
@@ -84,9 +94,12 @@ func newMetrics(opts Options) metrics {
 		pending:  b.counter("pawl_releases_pending_total", "Releases and resignations that were not confirmed when the call returned.", b.of()...),
 		proclaim: b.counter("pawl_proclaims_total", "Calls of Term.Proclaim: ok or failed.", b.of("result")[2:]...),
 
-		late:    b.histogram("pawl_job_late_seconds", "Time from the scheduled time of a job until it was called.", spans, b.of()[2:]...),
-		runs:    b.counter("pawl_job_runs_total", "Runs of Mutex.Every's function: ok or failed.", b.of("result")[2:]...),
-		skipped: b.counter("pawl_job_skipped_total", "Scheduled times that nobody has run, and nobody will.", b.of()[2:]...),
+		late:       b.histogram("pawl_job_late_seconds", "Time from the scheduled time of a job until it was called.", spans, b.of()[2:]...),
+		runs:       b.counter("pawl_job_runs_total", "Runs of Mutex.Every's function: ok or failed.", b.of("result")[2:]...),
+		skipped:    b.counter("pawl_job_skipped_total", "Scheduled times that nobody has run, and nobody will.", b.of()[2:]...),
+		shards:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "pawl_shards", Help: "Shards that this process works on.", ConstLabels: opts.ConstLabels}, b.ofShards()),
+		shardsOver: b.counter("pawl_shards_over_total", "Shards that this process has given up or lost, by cause.", b.ofShards("cause")...),
+		handover:   b.histogram("pawl_shard_handover_seconds", "Time from ErrMoved until work had returned.", spans, b.ofShards()...),
 	}
 }
 
@@ -95,5 +108,6 @@ func (m *metrics) all() []prometheus.Collector {
 	return []prometheus.Collector{
 		m.granted, m.jeopardy, m.over, m.renewal, m.hedged, m.switches, m.fenced,
 		m.ahead, m.wait, m.hold, m.held, m.gaveUp, m.lost, m.pending, m.proclaim, m.late, m.runs, m.skipped,
+		m.shards, m.shardsOver, m.handover,
 	}
 }

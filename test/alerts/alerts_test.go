@@ -153,6 +153,28 @@ func lost(err error) func(c *prom.Collector) {
 	}
 }
 
+// Shards that nobody works on are an alarm after two minutes, and one that nobody plans after one.
+func TestShardsThatNobodyWorksOnOrPlansAreAnAlarm(t *testing.T) {
+	for want, counted := range map[string]observe.ShardsCounted{
+		"PawlShardsUnowned":   {Name: "a", Unowned: 1},
+		"PawlShardsUnplanned": {Name: "a", Unplanned: 61 * time.Second},
+	} {
+		all := scraped(t, prom.Options{}, 15*time.Minute, func(c *prom.Collector) {
+			leads(c)
+			c.Observe(context.Background(), observe.CampaignEnqueued{Acquisition: anAcquisition("candidates always wait"), Ahead: 1})
+			c.Observe(context.Background(), observe.ShardsCounted{Name: "a"})
+			time.Sleep(5*time.Minute + interval/2)
+			c.Observe(context.Background(), counted)
+			time.Sleep(5 * time.Minute)
+			c.Observe(context.Background(), observe.ShardsCounted{Name: "a"})
+		})
+		s, engine, rules := stored(t, all), anEngine(t), shipped(t)
+		assert.Empty(t, firing(t, engine, s, rules, 5*time.Minute))
+		assert.Equal(t, []string{want}, firing(t, engine, s, rules, 8*time.Minute))
+		assert.Empty(t, firing(t, engine, s, rules, 14*time.Minute))
+	}
+}
+
 // A wait is an alarm after ten minutes.
 func TestALongWaitIsAnAlarm(t *testing.T) {
 	all := scraped(t, prom.Options{}, 15*time.Minute, func(c *prom.Collector) {
@@ -293,6 +315,9 @@ func everything(c *prom.Collector) {
 		observe.TermElected{Acquisition: anAcquisition("e")}, observe.TermProclaimed{Acquisition: anAcquisition("e")},
 		observe.LockEnqueued{Acquisition: observe.Acquisition{ID: 9, Name: "b"}, Ahead: 2},
 		observe.MemberSwitched{From: "m"}, observe.WriteFenced{}, observe.JobRan{Name: "j"},
+		observe.ShardHeld{Shard: observe.Shard{Name: "s"}}, observe.ShardHeld{Shard: observe.Shard{Name: "s"}},
+		observe.ShardEnded{Shard: observe.Shard{Name: "s"}, Why: observe.ShardMoved, Took: time.Second},
+		observe.ShardsCounted{Name: "s", Unowned: 1, Unplanned: time.Second},
 	} {
 		c.Observe(context.Background(), ev)
 	}

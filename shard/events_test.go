@@ -1,0 +1,147 @@
+package shard_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/testkit/named"
+	"github.com/pawl-locks/pawl/lock"
+	"github.com/pawl-locks/pawl/observe"
+	"github.com/pawl-locks/pawl/shard"
+)
+
+// recorder is an observer that keeps the events of shards. It can be told to hang at one.
+type recorder struct {
+	mu   sync.Mutex
+	all  []observe.Event
+	hang func(observe.Event) <-chan struct{}
+}
+
+func (r *recorder) Observe(_ context.Context, ev observe.Event) {
+	switch ev.(type) {
+	case observe.ShardHeld, observe.ShardEnded, observe.ShardsCounted, observe.ShardsPlanned:
+	default:
+		return
+	}
+	r.mu.Lock()
+	r.all = append(r.all, ev)
+	hang := r.hang
+	r.mu.Unlock()
+	if hang != nil {
+		if until := hang(ev); until != nil {
+			<-until
+		}
+	}
+}
+
+func (r *recorder) take() (all []observe.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all, r.all = r.all, nil
+	return all
+}
+
+// observedBy has a worker's client report to r.
+func observedBy(r *recorder) func(*worker) {
+	return func(x *worker) {
+		c, err := pawl.Dial(x.w.Context(), pawl.Config{
+			Endpoints: x.w.f.Endpoints(), Observer: r,
+			DialOptions: []grpc.DialOption{grpc.WithContextDialer(x.net.dial(x.w.f)), named.Requests()},
+		})
+		require.NoError(x.w, err)
+		x.w.Cleanup(func() { _ = c.Close() })
+		x.c = c
+	}
+}
+
+func TestTheObserverLearnsOfShards(t *testing.T) {
+	inBubble(t, 2, func(w *fixture) {
+		r := &recorder{}
+		x := w.start(shard.Options{}, observedBy(r))
+		w.pass(2 * time.Second)
+		lease := x.lease()
+		which := func(i int) observe.Shard {
+			return observe.Shard{Name: "jobs", Shard: i, Token: x.has[i].Token(), Lease: lease}
+		}
+		got := r.take()
+		assert.Equal(w, observe.ShardsPlanned{Name: "jobs", Lease: lease, Wishes: 1, Waited: time.Second}, got[0])
+		assert.ElementsMatch(w, []observe.Event{observe.ShardHeld{Shard: which(0)}, observe.ShardHeld{Shard: which(1)}}, got[1:])
+		w.pass(ttl)
+		assert.Equal(w, []observe.Event{observe.ShardsCounted{Name: "jobs", Lease: lease, Shards: 2, Held: 2}}, r.take())
+
+		x.set(func() { x.slow = 700 * time.Millisecond })
+		moving := [2]observe.Shard{which(0), which(1)}
+		w.start(shard.Options{})
+		w.pass(4 * time.Second)
+		moved := x.kinds(shard.Moving)[0].Shard
+		got = r.take()
+		require.Len(w, got, 2)
+		assert.Equal(w, observe.ShardsPlanned{Name: "jobs", Lease: lease, Wishes: 2, Waited: time.Second}, got[0])
+		assert.Equal(w, observe.ShardEnded{Shard: moving[moved], Why: observe.ShardMoved, Took: 700 * time.Millisecond}, got[1])
+
+		require.True(w, w.f.Delete(x.has[1-moved].Key()))
+		w.pass(time.Second)
+		got = r.take()
+		assert.Equal(w, observe.ShardLost, got[0].(observe.ShardEnded).Why)
+		assert.ErrorIs(w, got[0].(observe.ShardEnded).Err, lock.ErrKeyDeleted)
+		w.pass(4 * time.Second)
+		w.shared()
+		r.take()
+		require.Error(w, x.leave())
+		got = r.take()
+		assert.Equal(w, observe.ShardLeft, got[0].(observe.ShardEnded).Why)
+		assert.Equal(w, observe.ShardsCounted{Name: "jobs", Lease: lease, Shards: 2, Left: true}, got[len(got)-1])
+	})
+}
+
+// Where nobody plans, the others' counts show it.
+func TestACountShowsWhatNobodyHasAndNobodyPlans(t *testing.T) {
+	inBubble(t, 6, func(w *fixture) {
+		w.f.Put(w.keys.Planner().Prefix+"foreign", "", 0)
+		r := &recorder{}
+		w.start(shard.Options{Weight: -1}, observedBy(r))
+		w.pass(3*ttl + 2*time.Second)
+		got := r.take()
+		require.Len(w, got, 3)
+		last := got[2].(observe.ShardsCounted)
+		assert.Equal(w, 6, last.Unowned)
+		assert.InDelta(w, 2*ttl, last.Unplanned, float64(3*time.Second))
+		w.f.Delete(w.keys.Planner().Prefix + "foreign")
+		w.start(shard.Options{})
+		w.pass(ttl + 3*time.Second)
+		got = r.take()
+		last = got[len(got)-1].(observe.ShardsCounted)
+		assert.Equal(w, observe.ShardsCounted{Name: "jobs", Lease: last.Lease, Shards: 6}, last)
+	})
+}
+
+// A planner whose loop has not turned for a TTL resigns, and the next one plans.
+func TestAPlannerThatIsStuckResigns(t *testing.T) {
+	inBubble(t, 6, func(w *fixture) {
+		stuck := make(chan struct{})
+		r := &recorder{hang: func(ev observe.Event) <-chan struct{} {
+			if p, ok := ev.(observe.ShardsPlanned); ok && p.Waited > 0 {
+				return stuck
+			}
+			return nil
+		}}
+		w.start(shard.Options{Weight: -1}, observedBy(r))
+		w.pass(500 * time.Millisecond)
+		w.start(shard.Options{})
+		w.start(shard.Options{})
+		w.pass(ttl)
+		assert.Equal(w, []int{0, 0, 0}, w.loads())
+		w.pass(4 * time.Second)
+		assert.Equal(w, []int{0, 3, 3}, w.loads())
+		close(stuck)
+		w.pass(time.Minute)
+		assert.Equal(w, []int{0, 3, 3}, w.loads())
+	})
+}
