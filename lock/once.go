@@ -147,7 +147,7 @@ const recordTotal = 12 * time.Second
 // It is sent again after an unknown outcome: two copies cannot both be applied, and a record
 // for at counts no matter which process wrote it.
 func (r *record) write(ctx context.Context, h *Held, at time.Time) error {
-	grace, cancel := cluster.WithGraceOf(ctx, recordGrace)
+	grace, cancel := cluster.WithGrace(ctx, recordGrace)
 	defer cancel()
 	cond := kv.Absent(r.key)
 	if r.mod != 0 {

@@ -46,7 +46,7 @@ const negligible = 10 * time.Millisecond
 // Now reads the clock.
 func Now() Instant {
 	t := time.Now()
-	gain := source.Load().slept(t)
+	gain := (*source.Load())(t)
 	if gain < negligible {
 		gain = 0
 	}
@@ -62,18 +62,14 @@ func (i Instant) Add(d time.Duration) Instant {
 // Sub returns the time from j to i, including the time slept. If that is longer than the
 // longest Duration, as it is from the zero Instant, Sub returns the longest Duration.
 func (i Instant) Sub(j Instant) time.Duration {
-	return sum(i.at.Sub(j.at), i.gain-j.gain)
-}
-
-// sum is a + b, or the Duration nearest to it.
-func sum(a, b time.Duration) time.Duration {
-	switch c := a + b; {
-	case b > 0 && c < a:
+	awake, slept := i.at.Sub(j.at), i.gain-j.gain
+	switch sum := awake + slept; {
+	case slept > 0 && sum < awake:
 		return math.MaxInt64
-	case b < 0 && c > a:
+	case slept < 0 && sum > awake:
 		return math.MinInt64
 	default:
-		return c
+		return sum
 	}
 }
 

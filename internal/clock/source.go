@@ -9,8 +9,6 @@ import (
 // time.Now was read as t.
 type Source func(t time.Time) time.Duration
 
-func (s *Source) slept(t time.Time) time.Duration { return (*s)(t) }
-
 var (
 	source   atomic.Pointer[Source]
 	wallJump atomic.Int64
@@ -37,17 +35,13 @@ func SetWallJump(d time.Duration) { wallJump.Store(int64(d)) }
 func offset(stops, runs func() time.Duration) Source {
 	base := runsAhead(stops, runs)
 	return func(t time.Time) time.Duration {
-		if bubbled(t) {
+		if t == t.Round(0) { // only in a testing/synctest bubble has time.Now no monotonic reading
 			return 0
 		}
 		s := stops()
 		return runs() - s - base
 	}
 }
-
-// bubbled reports whether t is a reading of the fake clock in a testing/synctest
-// bubble: the only time.Now without a monotonic reading.
-func bubbled(t time.Time) bool { return t == t.Round(0) }
 
 // monotonic reads the clock that package time is built on, without a system
 // call.

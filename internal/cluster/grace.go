@@ -9,14 +9,9 @@ import (
 // send: less than the 100 ms within which every call returns.
 const Grace = 80 * time.Millisecond
 
-// WithGrace returns a context with the values of ctx that ends Grace after ctx does, or when
-// cancel is called; the caller must call it. EndOf returns the same for it as for ctx.
-func WithGrace(ctx context.Context) (graced context.Context, cancel context.CancelFunc) {
-	return WithGraceOf(ctx, Grace)
-}
-
-// WithGraceOf is WithGrace with a grace of d.
-func WithGraceOf(ctx context.Context, d time.Duration) (graced context.Context, cancel context.CancelFunc) {
+// WithGrace returns a context with the values of ctx that ends d after ctx does, or when cancel is
+// called; the caller must call it. EndOf returns the same for it as for ctx.
+func WithGrace(ctx context.Context, d time.Duration) (graced context.Context, cancel context.CancelFunc) {
 	graced, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		time.AfterFunc(d, func() { end(graceEnded{EndOf(ctx)}) })

@@ -3,7 +3,6 @@ package cluster
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
@@ -40,7 +39,7 @@ func (c *Cluster) Check(m *Member, h *pb.ResponseHeader, floor int64, linearizab
 		return err
 	}
 	m.id.Store(h.MemberId)
-	raiseUint64(&c.raftTerm, h.RaftTerm)
+	raise(&c.raftTerm, h.RaftTerm)
 	if !linearizable {
 		return nil
 	}
@@ -52,7 +51,7 @@ func (c *Cluster) Check(m *Member, h *pb.ResponseHeader, floor int64, linearizab
 		c.end(err)
 		return err
 	}
-	raiseInt64(&c.revision, h.Revision)
+	raise(&c.revision, h.Revision)
 	return nil
 }
 
@@ -106,12 +105,11 @@ func (c *Cluster) endIfForeign() {
 
 func hex(id uint64) string { return fmt.Sprintf("%x", id) }
 
-func raiseInt64(v *atomic.Int64, to int64) {
-	for old := v.Load(); old < to && !v.CompareAndSwap(old, to); old = v.Load() {
-	}
-}
-
-func raiseUint64(v *atomic.Uint64, to uint64) {
+// raise makes v at least to.
+func raise[T int64 | uint64](v interface {
+	Load() T
+	CompareAndSwap(old, to T) bool
+}, to T) {
 	for old := v.Load(); old < to && !v.CompareAndSwap(old, to); old = v.Load() {
 	}
 }

@@ -60,7 +60,10 @@ func (s *sender) run(ctx context.Context) error {
 		}
 		outcome, err := s.try(ctx)
 		if err == nil {
-			s.served()
+			s.c.Worked(s.member)
+			if !s.r.anonymous {
+				s.c.creds.Accepted(s.member, s.login)
+			}
 			return nil
 		}
 		if !s.mayRetry(ctx, outcome, err) || !s.wait(ctx) {
@@ -166,14 +169,6 @@ func plainEnd(ctx context.Context, err error) error {
 		return err
 	}
 	return status.Error(codes.DeadlineExceeded, textOf(err))
-}
-
-// served records that the member has answered.
-func (s *sender) served() {
-	s.c.Worked(s.member)
-	if !s.r.anonymous {
-		s.c.creds.Accepted(s.member, s.login)
-	}
 }
 
 // mayRetry records a failed try, and reports whether another may follow.

@@ -218,7 +218,7 @@ func TestGraceEndsShortlyAfterTheCallersContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		because := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(context.WithValue(t.Context(), valueKey{}, 7))
-		s, stop := WithGrace(ctx)
+		s, stop := WithGrace(ctx, Grace)
 		defer stop()
 		assert.Equal(t, 7, s.Value(valueKey{}))
 		time.Sleep(time.Second)
@@ -233,7 +233,7 @@ func TestGraceEndsShortlyAfterTheCallersContext(t *testing.T) {
 		require.ErrorIs(t, EndOf(s), because)
 		require.ErrorIs(t, EndOf(s), context.Canceled)
 
-		late, stop := WithGrace(ctx) // of a context that has ended
+		late, stop := WithGrace(ctx, Grace) // of a context that has ended
 		defer stop()
 		require.NoError(t, late.Err())
 		time.Sleep(Grace)
@@ -241,13 +241,13 @@ func TestGraceEndsShortlyAfterTheCallersContext(t *testing.T) {
 
 		timed, cancelTimed := context.WithTimeout(t.Context(), time.Second)
 		defer cancelTimed()
-		s, stop = WithGrace(timed)
+		s, stop = WithGrace(timed, Grace)
 		defer stop()
 		<-s.Done()
 		require.ErrorIs(t, EndOf(s), context.DeadlineExceeded)
 		require.NotErrorIs(t, EndOf(s), context.Canceled)
 
-		s, stop = WithGrace(context.Background())
+		s, stop = WithGrace(context.Background(), Grace)
 		stop()
 		require.ErrorIs(t, EndOf(s), context.Canceled)
 	})

@@ -140,7 +140,7 @@ func (a *Acquisition) win(ctx context.Context, l Limits) error {
 	watched := a.watches.own != nil // either all of its own keys are watched, or none
 	held := a.state.Phase() == state.Held
 	a.mu.Unlock()
-	if err := a.s.Hold(&a.hook, a, a.n); err != nil {
+	if err := a.s.Hold(&a.hook, a, a.n, !watched); err != nil {
 		return err
 	}
 	if held {
@@ -155,9 +155,6 @@ func (a *Acquisition) win(ctx context.Context, l Limits) error {
 			return nil
 		}
 		return err
-	}
-	if !watched {
-		a.s.ArmLater(&a.hook)
 	}
 	return nil
 }

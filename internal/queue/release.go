@@ -28,7 +28,7 @@ func (a *Acquisition) Release(ctx context.Context, as error) error {
 	if decided, err := a.outcome(); decided {
 		return err
 	}
-	graced, cancel := cluster.WithGrace(ctx)
+	graced, cancel := cluster.WithGrace(ctx, cluster.Grace)
 	defer cancel()
 	err := a.free(graced)
 	if decided, err := a.outcome(); decided {

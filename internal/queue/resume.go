@@ -79,7 +79,7 @@ func ResumeAll(ctx context.Context, s *session.Session, own []string, t fencing.
 	if a.named {
 		s.Name(a.n)
 	}
-	if err := s.Hold(&a.hook, a, a.n); err != nil {
+	if err := s.Hold(&a.hook, a, a.n, false); err != nil {
 		return nil, err
 	}
 	a.limit(l, s.KeptUntil(a.n))

@@ -47,11 +47,14 @@ func (s *Session) Wait(h *Hook, d Dependent) error {
 // Hold adds d, whose entry is n, to the roster as held, or makes it held if it was waiting.
 // From now on a Detach leaves it to a successor. Both are done in one critical section, so that
 // no Handle contains the one without the other. It does not compare the clock: its caller has
-// done so (rule T3).
-func (s *Session) Hold(h *Hook, d Dependent, n int64) error {
+// done so (rule T3). arm: Arm is called after ArmDelay, unless d is dropped earlier.
+func (s *Session) Hold(h *Hook, d Dependent, n int64, arm bool) error {
 	return s.unlessEnded(func() error {
 		s.roster.add(h, d, true)
 		s.ledger.move(n, won, nil)
+		if arm {
+			s.roster.armLater(h, time.Now())
+		}
 		return nil
 	})
 }
@@ -61,16 +64,7 @@ func (s *Session) Hold(h *Hook, d Dependent, n int64) error {
 func (s *Session) Drop(h *Hook) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.roster.drop(h)
-}
-
-// ArmLater has the dependent of h armed after ArmDelay, unless it is dropped earlier.
-func (s *Session) ArmLater(h *Hook) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended.Load() == nil { // otherwise nobody would remove it from the list
-		s.roster.armLater(h, time.Now())
-	}
+	h.leave()
 }
 
 // Limit has HoldExpired called on the dependent of h at until, if it is held then. Its calls of

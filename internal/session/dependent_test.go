@@ -84,7 +84,7 @@ func (r *rig) hold(s *Session, n int) []*dependent {
 	for i := range n {
 		c := &dependent{own: fmt.Sprintf("lock/%d", i)}
 		r.Put(c.own, "", s.ID())
-		require.NoError(r.t, s.Hold(&c.hook, c, 0))
+		require.NoError(r.t, s.Hold(&c.hook, c, 0, false))
 		out = append(out, c)
 	}
 	return out
@@ -150,7 +150,7 @@ func TestAReadShowsEachDependentWhatItsKeysWere(t *testing.T) {
 		waiter := &dependent{own: "b", predecessor: "a"}
 		gone := &dependent{own: "gone"}
 		require.NoError(t, s.Wait(&waiter.hook, waiter))
-		require.NoError(t, s.Hold(&gone.hook, gone, 0))
+		require.NoError(t, s.Hold(&gone.hook, gone, 0, false))
 		sleep(1500 * time.Millisecond)
 		require.Equal(t, 1, waiter.looks())
 		assert.Equal(t, observation{r.Revision(), 0, Observed{b, b2}, Observed{a, a}}, waiter.observed[0])
@@ -243,11 +243,9 @@ func TestADependentIsArmedOnceAfterTheDelay(t *testing.T) {
 		s := r.session(lease.Options{TTL: 8 * time.Second})
 		short, long := &dependent{own: "short"}, &dependent{own: "long"}
 		began := time.Now()
-		require.NoError(t, s.Hold(&short.hook, short, 0))
-		s.ArmLater(&short.hook)
+		require.NoError(t, s.Hold(&short.hook, short, 0, true))
 		sleep(20 * time.Millisecond)
-		require.NoError(t, s.Hold(&long.hook, long, 0))
-		s.ArmLater(&long.hook)
+		require.NoError(t, s.Hold(&long.hook, long, 0, true))
 		s.Drop(&short.hook)
 		sleep(time.Second)
 		assert.Empty(t, short.armed)
@@ -261,9 +259,9 @@ func TestNothingIsArmedOnADeadSession(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 8 * time.Second})
 		c := &dependent{own: "k"}
-		require.NoError(t, s.Hold(&c.hook, c, 0))
+		require.NoError(t, s.Hold(&c.hook, c, 0, true))
 		s.CloseInBackground()
-		s.ArmLater(&c.hook)
+		require.Error(t, s.Hold(&c.hook, c, 0, true))
 		sleep(time.Second)
 		assert.Empty(t, c.armed)
 		assert.Empty(t, s.roster.arming, "nobody would empty the list")
@@ -279,9 +277,9 @@ func TestEveryDependentLearnsOfTheEndOnceAndAfterTheMark(t *testing.T) {
 			c.onEnd = func(cause error) { assert.Equal(t, cause, s.Err(), "marked first") }
 		}
 		require.NoError(t, s.Wait(&held.hook, held))
-		require.NoError(t, s.Hold(&held.hook, held, 0), "from waiting to held")
+		require.NoError(t, s.Hold(&held.hook, held, 0, false), "from waiting to held")
 		require.NoError(t, s.Wait(&waiting.hook, waiting))
-		require.NoError(t, s.Hold(&dropped.hook, dropped, 0))
+		require.NoError(t, s.Hold(&dropped.hook, dropped, 0, false))
 		s.Drop(&dropped.hook)
 		s.Drop(&dropped.hook)
 		r.Revoke(s.ID())
@@ -293,7 +291,7 @@ func TestEveryDependentLearnsOfTheEndOnceAndAfterTheMark(t *testing.T) {
 
 		late := &dependent{own: "l"}
 		assert.Equal(t, s.Err(), s.Wait(&late.hook, late))
-		assert.Equal(t, s.Err(), s.Hold(&late.hook, late, 0))
+		assert.Equal(t, s.Err(), s.Hold(&late.hook, late, 0, false))
 		_, _, err := begin(s, "p/")
 		assert.Equal(t, s.Err(), err)
 	})

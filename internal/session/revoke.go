@@ -26,7 +26,7 @@ func (s *Session) Close(ctx context.Context) error {
 	s.end(lease.ErrClosed, remove)
 	late := time.NewTimer(closeTotal)
 	defer late.Stop()
-	grace, cancel := cluster.WithGrace(ctx)
+	grace, cancel := cluster.WithGrace(ctx, cluster.Grace)
 	defer cancel()
 	for _, step := range []<-chan struct{}{s.looped, s.revocation.done} {
 		if isClosed(step) {

@@ -36,8 +36,10 @@ func (r *ring) push(h *Hook) {
 	r.n++
 }
 
-func (r *ring) drop(h *Hook) {
-	if h.in != r {
+// leave takes the hook out of the ring that it is in.
+func (h *Hook) leave() {
+	r := h.in
+	if r == nil {
 		return
 	}
 	if h.prev == nil {
@@ -59,7 +61,7 @@ func (r *ring) take() []Dependent {
 	dependents := make([]Dependent, 0, r.n)
 	for r.first != nil {
 		h := r.first
-		r.drop(h)
+		h.leave()
 		dependents = append(dependents, h.dependent)
 	}
 	return dependents

@@ -33,17 +33,11 @@ func newRoster(wake func()) roster {
 // add adds d as held or waiting, and removes it from where it was.
 func (r *roster) add(h *Hook, d Dependent, held bool) {
 	h.dependent = d
-	r.drop(h)
+	h.leave()
 	if held {
 		r.holding.push(h)
 	} else {
 		r.waiting.push(h)
-	}
-}
-
-func (r *roster) drop(h *Hook) {
-	if h.in != nil {
-		h.in.drop(h)
 	}
 }
 
@@ -114,7 +108,7 @@ func (r *roster) round(most int) []Dependent {
 	room := max(most-r.waiting.keys(), fewHolders)
 	for n := r.holding.n; n > 0 && room > 0; n-- {
 		h := r.holding.first
-		r.holding.drop(h)
+		h.leave()
 		r.holding.push(h)
 		dependents = append(dependents, h.dependent)
 		room -= h.own()

@@ -20,7 +20,7 @@ func TestRingKeepsOrderUnderPushAndDrop(t *testing.T) {
 	for i := range 2000 {
 		h := &hooks[(i*7919)%len(hooks)]
 		if h.in != nil {
-			r.drop(h)
+			h.leave()
 			for j, m := range model {
 				if m == h {
 					model = append(model[:j:j], model[j+1:]...)
@@ -79,7 +79,7 @@ func TestAClosedRosterGivesEachDependentOnce(t *testing.T) {
 		r.add(holds, b, false)
 		r.add(holds, b, true)
 		r.add(dropped, c, true)
-		r.drop(dropped)
+		dropped.leave()
 		r.armLater(holds, time.Now())
 		assert.Equal(t, []Dependent{a, b}, r.close())
 		assert.Empty(t, r.close())
@@ -106,7 +106,7 @@ func TestHoldsWithALimitEndInTime(t *testing.T) {
 		assert.True(t, r.limit(&hooks[2], now.Add(3*time.Second)), "the loop sleeps for an hour")
 		r.limit(&hooks[0], now.Add(2*time.Second))
 		r.limit(&hooks[1], now.Add(time.Second))
-		r.drop(&hooks[1]) // released
+		hooks[1].leave() // released
 		over, next = r.overdue(now.Add(2*time.Second-1), later)
 		assert.Empty(t, over)
 		assert.Equal(t, began.Add(2*time.Second), next)
@@ -126,7 +126,7 @@ func TestWhatIsDueIsArmedInOrder(t *testing.T) {
 		r.add(&hooks[i], dependents[i], true)
 		r.armLater(&hooks[i], began.Add(time.Duration(i)))
 	}
-	r.drop(&hooks[1])
+	hooks[1].leave()
 	due, next := r.due(began.Add(ArmDelay - 1))
 	assert.Empty(t, due)
 	assert.Equal(t, began.Add(ArmDelay), next)

@@ -284,7 +284,7 @@ func TestContextIsCancelledAsSoonAsErrSaysSo(t *testing.T) {
 		c := &dependent{onEnd: func(cause error) {
 			assert.Equal(t, cause, context.Cause(s.Context()))
 		}}
-		require.NoError(t, s.Hold(&c.hook, c, 0))
+		require.NoError(t, s.Hold(&c.hook, c, 0, false))
 		r.Revoke(s.ID())
 		synctest.Wait()
 		require.Len(t, c.ends, 1)

@@ -199,7 +199,7 @@ func TestOpenEntriesAreUndoneByTheSuccessor(t *testing.T) {
 		require.NoError(t, err)
 		r.Put(held, "", s.ID())
 		c := &dependent{own: held}
-		require.NoError(t, s.Hold(&c.hook, c, n4))
+		require.NoError(t, s.Hold(&c.hook, c, n4, false))
 		h := s.Detach()
 		require.Len(t, c.ends, 1)
 
@@ -232,7 +232,7 @@ func TestWhatIsDiscardedIsRemovedAsNotReleased(t *testing.T) {
 			require.NoError(t, err)
 			r.Put(key, "", s.ID())
 			c := &dependent{own: key}
-			require.NoError(t, s.Hold(&c.hook, c, n))
+			require.NoError(t, s.Hold(&c.hook, c, n, false))
 			own, ns = append(own, key), append(ns, n)
 		}
 		next := sessionOn(t, r.successor(), lease.Options{Resume: s.Detach()})

@@ -65,7 +65,7 @@ var mutants = []mutant{
 	}, []string{inQueue}},
 	{"a key is resumed without a reading of the clock", "T3", []edit{{"internal/queue/resume.go",
 		"	if err := s.Err(); err != nil { // rule T3: Hold does not compare the clock\n		return nil, err\n	}\n", ""}}, []string{inQueue}},
-	{"time slept does not count", "T1", []edit{{"internal/clock/clock.go", ", i.gain-j.gain)", ", 0)"}}, []string{inClock, inSession}},
+	{"time slept does not count", "T1", []edit{{"internal/clock/clock.go", ", i.gain-j.gain\n", ", time.Duration(0)\n"}}, []string{inClock, inSession}},
 	{"a renewal's answer is believed without a read", "N1", []edit{{"internal/session/renewal.go",
 		"	reads := s.keyReads()\n", "	if k.rev = k.answer.Header.Revision; k.rev >= 0 {\n		return\n	}\n	reads := s.keyReads()\n"}}, []string{inSession, simulation}},
 	{"the raft term is ignored", "N1", []edit{{"internal/session/renewal.go", "	case read.RaftTerm != raftTerm:", "	case false:"}}, []string{inSession, simulation}},
