@@ -52,7 +52,7 @@ type Config struct {
 	// values of none of them, nor their deadlines.
 	DialOptions []grpc.DialOption
 
-	// Of tests: how a name is resolved, and an address of it connected to; nil: as package net does.
+	// For tests: they replace how package net resolves a name and connects to an address of it.
 	lookup func(ctx context.Context, host string) ([]string, error)
 	dial   func(ctx context.Context, network, address string) (net.Conn, error)
 }
@@ -66,7 +66,7 @@ type Cluster struct {
 	began    time.Time
 
 	members atomic.Pointer[[]*Member] // replaced as a whole, under mu
-	turn    atomic.Uint64             // of Pick
+	picks   atomic.Uint64             // how often Pick was called
 	leaving []*Member                 // no longer in members, still with requests under way; under mu
 	leftOut sync.Map                  // why each advertised endpoint was last not used
 

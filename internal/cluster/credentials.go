@@ -31,10 +31,10 @@ const (
 type login struct {
 	md      metadata.MD
 	ctx     context.Context // with the token and nothing else
-	token   string          // empty: none is needed
-	issuer  *Member         // the member that issued it; nil: none
+	token   string          // empty if none is needed
+	issuer  *Member         // the member that issued it, or nil
 	alone   bool            // for requests to the issuer only
-	renewAt time.Duration   // on the Cluster's clock; 0: once it is refused
+	renewAt time.Duration   // on the Cluster's clock; 0 if it is renewed only once it is refused
 }
 
 func newLogin(token string, issuer *Member) *login {
@@ -60,7 +60,7 @@ type credentials struct {
 	c              *Cluster
 	user, password string
 	bare           *login                // without a token
-	current        atomic.Pointer[login] // nil: one must be fetched
+	current        atomic.Pointer[login] // nil if one must be fetched
 
 	at sync.Map // by endpoint: when a member that is not in use was last logged in at
 
@@ -68,7 +68,7 @@ type credentials struct {
 	fetching *fetch
 	shun     []*Member       // for the next fetch: the members that refused the last login, and the one that issued it
 	usual    Usual           // how long a login takes
-	began    time.Duration   // when the last fetch began; 0: there was none
+	began    time.Duration   // when the last fetch began, or 0
 	backoff  backoff.Backoff // between that and the next fetch
 	failure  error           // of the last fetch, if user and password were refused
 	failedAt time.Duration
@@ -132,7 +132,7 @@ func (s *credentials) For(ctx context.Context, m *Member, until time.Time) (*log
 var errNoToken = errors.New("no auth token came in time")
 
 // after returns the login for a probe of m, which refused l with err; an error: there is none to try.
-// A member that is not in use yet may be newer than l, and then does not know it, whoever accepts it.
+// A member that is not in use yet may be newer than l, and then does not know it, even if other members accept it.
 // So the login is at m itself, and proves m alone.
 func (s *credentials) after(ctx context.Context, m *Member, l *login, err error, until time.Time) (*login, error) {
 	if s.c.uses(m) {
@@ -318,7 +318,7 @@ func (s *credentials) run(f *fetch, round *loginRound, wait time.Duration) {
 }
 
 // Outgoing returns ctx with the metadata of everything that is sent to m, instead of its own,
-// and the auth token in it (empty: none). If there is no token yet it waits for one, within ctx
+// and the auth token in it, which is empty if none is needed. If there is no token yet it waits for one, within ctx
 // and 10 s; the error then says why there is none.
 func (c *Cluster) Outgoing(ctx context.Context, m *Member) (out context.Context, token string, err error) {
 	until := time.Now().Add(outgoingTotal)

@@ -75,7 +75,7 @@ var errNotReached = errors.New("no endpoint gave a good answer in time")
 // firstProbe is the first probing of an endpoint.
 type firstProbe struct {
 	member *Member
-	last   atomic.Pointer[error] // the last probe's error; nil: no probe has ended
+	last   atomic.Pointer[error] // the last probe's error; nil until a probe has ended
 }
 
 var errNoAnswerYet = errors.New("no answer yet")

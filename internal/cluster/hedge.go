@@ -137,7 +137,7 @@ func (r *hedging[R]) drain() {
 	}
 }
 
-// Usual is how long an answer usually takes; 0: there was none yet.
+// Usual is how long an answer usually takes. It is 0 before the first one.
 type Usual time.Duration
 
 // Note takes another answer into account.

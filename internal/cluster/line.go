@@ -24,7 +24,7 @@ type line struct {
 	watch func(*line)   // begins to watch it; never blocks
 	alien func(error)   // told why the other side's certificate is refused; never blocks
 
-	addresses *addresses // of the member's name; nil: it has only one
+	addresses *addresses // of the member's name; nil if it has only one
 
 	asked   atomic.Bool   // something was sent since the last read
 	reads   atomic.Uint32 // how often a read changed that

@@ -34,7 +34,7 @@ type link struct {
 
 	wait func(d time.Duration, end, stop <-chan struct{}) bool // backoff.Wait
 
-	addresses *addresses // of the member's name; nil: it has only one
+	addresses *addresses // of the member's name; nil if it has only one
 
 	mu      sync.Mutex
 	closed  bool
@@ -89,7 +89,7 @@ func (k *link) NewStream(ctx context.Context, desc *grpc.StreamDesc, method stri
 func (k *link) GetState() connectivity.State { return k.line.Load().conn.GetState() }
 
 // ready reports whether the line in use is connected, and is not examined for its silence. One
-// that is not connected is told to connect.
+// that is not connected begins to connect.
 func (k *link) ready() bool {
 	l := k.line.Load()
 	switch l.conn.GetState() {
@@ -241,7 +241,7 @@ func (k *link) examine(l *line) *exam {
 	return x
 }
 
-// doubt acts on a line that is still silent; true: it was replaced.
+// doubt acts on a line that is still silent, and reports whether it was replaced.
 func (k *link) doubt(l *line, x *exam) bool {
 	if spare := x.ready.Load(); spare != nil {
 		k.swap(l, spare, "it was silent, and a new one answers")

@@ -35,14 +35,14 @@ type Member struct {
 	retired  atomic.Bool  // no longer in the list; the connection is closed when inflight is 0
 
 	coolUntil atomic.Int64          // on the Cluster's clock: until then Pick prefers other members
-	failure   atomic.Pointer[error] // the last since it served; nil: none
+	failure   atomic.Pointer[error] // the last since it served, or nil
 	id        atomic.Uint64
 	accepted  atomic.Pointer[login] // the last token that it accepted
 	refused   atomic.Pointer[login] // the last token that it refused; nil since it accepted one
 	own       atomic.Pointer[login] // for requests to it only; nil: they carry the one of all
 	checked   atomic.Bool           // Status has answered
 	learner   atomic.Bool
-	nests     atomic.Int64           // the version, if it accepts transactions within transactions: see TakesNested; 0: it does not
+	nests     atomic.Int64           // the version if it accepts transactions within transactions, otherwise 0; see TakesNested
 	foreign   atomic.Int32           // how often in a row another cluster answered here, at most confirmed
 	warned    atomic.Pointer[string] // the version that was last warned about
 

@@ -48,7 +48,7 @@ const (
 // told to connect, so that a later call finds it ready. It is never nil.
 func (c *Cluster) Pick(avoid ...*Member) *Member {
 	list := c.list()
-	start := int(c.turn.Add(1) % uint64(len(list)))
+	start := int(c.picks.Add(1) % uint64(len(list)))
 	now := c.now()
 	var best *Member
 	bestGrade := foreign << 1

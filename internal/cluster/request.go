@@ -26,16 +26,16 @@ const (
 type Request struct {
 	Op     string        // for error texts, a name for each operation: "enqueue", "lease grant"
 	Repeat Repeat        // when it is sent again
-	PerTry time.Duration // bound of one try; 0: 3 s
-	Total  time.Duration // bound of all tries together; 0: 12 s. A context that ends sooner wins
+	PerTry time.Duration // bound of one try; 0 means 3 s
+	Total  time.Duration // bound of all tries together; 0 means 12 s. A context that ends sooner wins
 	Avoid  *Member       // another member than this one, if there is one
 	On     *Member       // only this one, and one try
 	Local  bool          // the answer's revision is not checked: Status, LeaseTimeToLive, MemberList
 	Reads  bool          // for Do: it writes nothing, so its failure is NotApplied. Txn finds that out from t
-	Lanes  Lanes         // is notified of each try; nil: none is
+	Lanes  Lanes         // is notified of each try, unless it is nil
 	Ticket int           // identifies the request to Lanes
 
-	Parts func() []string // the names of the operations that share it, in the order of its nested transactions; nil: Op alone
+	Parts func() []string // the names of the operations that share it, in the order of its nested transactions; nil means Op alone
 
 	anonymous bool // without a token: Authenticate
 }

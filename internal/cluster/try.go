@@ -28,7 +28,7 @@ type try struct {
 	cancel          context.CancelFunc // ends the Context
 	began           time.Time
 	term            uint64                // the raft term known when it began
-	why             atomic.Pointer[error] // why cancel was called before an answer; nil: it was not
+	why             atomic.Pointer[error] // why cancel was called before an answer, or nil
 
 	mu      sync.Mutex
 	peer    peer.Peer // of the first request

@@ -38,8 +38,8 @@ func (c *Cluster) TakesNested() bool {
 	return true
 }
 
-// nestsAs is a number for the minor version of a server that accepts transactions within
-// transactions; 0: it does not.
+// nestsAs returns a number for the minor version of a server, or 0 if it does not accept
+// transactions within transactions.
 func nestsAs(version string) int64 {
 	if VersionFault(version) != "" {
 		return 0

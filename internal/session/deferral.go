@@ -12,7 +12,7 @@ import (
 type Deferral struct {
 	mu   sync.Mutex
 	work int
-	idle chan struct{} // closed when no work is left; nil: there is none
+	idle chan struct{} // closed when no work is left; nil if there is none
 }
 
 // Begin defers until done is called. done may be called more than once.
@@ -34,7 +34,7 @@ func (d *Deferral) done() {
 	}
 }
 
-// pending returns a channel that is closed when no work is left; nil: none is left now.
+// pending returns a channel that is closed when no work is left, or nil if none is left now.
 func (d *Deferral) pending() <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -49,7 +49,7 @@ func (d *Deferral) pending() <-chan struct{} {
 func (s *Session) DeferRevocation() (done func()) { return s.deferral.Begin() }
 
 // AwaitDeferred waits until neither the session's Deferral nor its client's defers the
-// revocation; false: ctx ended earlier.
+// revocation. It returns false if ctx ends first.
 func (s *Session) AwaitDeferred(ctx context.Context) bool {
 	for {
 		pending := s.deferral.pending()

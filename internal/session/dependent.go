@@ -27,8 +27,8 @@ type Dependent interface {
 	End(cause error)
 }
 
-// Observed is what a read without values showed of one key; zero: it did not exist, or was not
-// read.
+// Observed is what a read without values showed of one key. It is zero if the key did not exist or
+// was not read.
 type Observed struct{ Create, Mod int64 }
 
 // ArmDelay is how long after an acquisition its own key is watched: a lock held for less needs

@@ -25,7 +25,7 @@ func (s *Session) DetachKeeping(kept func() map[string]bool) lease.Handle {
 	if !s.endFor(because(lease.ErrClosed, "detached")) {
 		return lease.Handle{}
 	}
-	<-s.looped // so that this process renews nothing more
+	<-s.stopped // so that this process renews nothing more
 	return handleOf(s.state(kept()))
 }
 

@@ -52,8 +52,8 @@ func newSession(host Host, opts lease.Options) *Session {
 		ledger:   newLedger(),
 		removals: removals{added: make(chan struct{}, 1)},
 		done:     make(chan struct{}),
-		looped:   make(chan struct{}),
-		poked:    make(chan struct{}, 1),
+		stopped:  make(chan struct{}),
+		woken:    make(chan struct{}, 1),
 		maxOps:   maxOps,
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
@@ -155,7 +155,7 @@ func identity(owner string) keys.Identity {
 // ended, its lease is removed.
 func (s *Session) start() error {
 	if err := s.Err(); err != nil {
-		close(s.looped)
+		close(s.stopped)
 		return err
 	}
 	s.notifyGranted()
@@ -166,7 +166,7 @@ func (s *Session) start() error {
 
 // discard ends a session that no caller has received.
 func (s *Session) discard() {
-	close(s.looped)
+	close(s.stopped)
 	s.end(because(lease.ErrClosed, "never begun"), remove)
 }
 

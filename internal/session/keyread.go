@@ -23,7 +23,7 @@ type keyRead struct {
 }
 
 // keysOf holds the indices of one of a dependent's keys, and of its predecessor, among a
-// keyRead's operations; -1: not read.
+// keyRead's operations. An index of -1 means that it is not read.
 type keysOf struct {
 	dependent        Dependent
 	index            int // of the own key
@@ -46,7 +46,7 @@ func (s *Session) keyReads() []keyRead {
 func split(dependents []Dependent, most int) []keyRead {
 	all := []keyRead{{}}
 	for _, d := range dependents {
-		own, predecessor := d.Keys() // none: they are not known to exist yet
+		own, predecessor := d.Keys() // none if they are not known to exist yet
 		for index, key := range own {
 			l := &all[len(all)-1]
 			if len(l.ops) > 0 && len(l.ops)+1+opsFor(predecessor) > most {
@@ -128,7 +128,7 @@ func (s *Session) readRest(ctx context.Context, m *cluster.Member, reads []keyRe
 }
 
 // Examine reads, linearizably, whether the session key is still as this session wrote it, and ends
-// the session if not. nil: the key was shown.
+// the session if not. It returns nil only if the key was shown.
 func (s *Session) Examine(ctx context.Context) error {
 	if err := s.Err(); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 
 // A keyWatch is the watch of the session key. Its session guards it.
 type keyWatch struct {
-	watch *watcher.Watch // nil: there is none
+	watch *watcher.Watch // nil if there is none
 	ended bool           // it has to be created again
 }
 
@@ -26,8 +26,8 @@ func (k *keyWatch) again() bool {
 	return again
 }
 
-// watchKey watches the session key from revision from on. A watch can prove
-// a loss, but its silence proves nothing (rule H2): validity does not depend on it.
+// watchKey watches the session key, starting at revision from. A watch can prove a loss, but its
+// silence proves nothing (rule H2), so validity does not depend on it.
 func (s *Session) watchKey(from int64) {
 	w := s.host.Watches.Watch(s.key, "", from, s.keyChanged)
 	s.mu.Lock()

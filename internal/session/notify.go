@@ -57,7 +57,7 @@ func (s *Session) notifyHedged(slow, m *cluster.Member, after time.Duration) {
 }
 
 // warn reports jeopardy, once between two renewals: less than half of the validity is left. It
-// returns when to call it next; the zero Time: not before the next renewal.
+// returns when to call it next, or the zero Time if that is after the next renewal.
 func (r *renewer) warn(now time.Time) time.Time {
 	if r.warned {
 		return time.Time{}

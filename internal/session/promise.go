@@ -29,8 +29,8 @@ func (s *Session) Promise(until clock.Instant) error {
 	})
 }
 
-// awaitPromise waits until all promises have passed; false: ctx ended earlier. The session has
-// ended, so no promise can be added.
+// awaitPromise waits until all promises have passed. It returns false if ctx ends first. The
+// session has ended, so no promise can be added.
 func (s *Session) awaitPromise(ctx context.Context) bool {
 	s.mu.Lock()
 	until := s.promise.until
@@ -38,8 +38,8 @@ func (s *Session) awaitPromise(ctx context.Context) bool {
 	return AwaitInstant(ctx, until)
 }
 
-// AwaitInstant waits until the instant until; false: ctx ended earlier. It reads the clock
-// again after each wait, because a timer stands still during a suspend.
+// AwaitInstant waits until the instant until. It returns false if ctx ends first. It reads the
+// clock again after each wait, because a timer stops during a suspend.
 func AwaitInstant(ctx context.Context, until clock.Instant) bool {
 	for {
 		left := until.Sub(clock.Now())

@@ -13,7 +13,7 @@ import (
 // loop renews the session until it ends. It owns the renewer, arms dependents, ends holds that
 // reach their limit, and compares the clock at the deadline.
 func (s *Session) loop() {
-	defer close(s.looped)
+	defer close(s.stopped)
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &renewer{s: s, ctx: ctx, results: make(chan confirmation)}
 	r.begin = time.Now().Add(s.validity.window().sent.Sub(clock.Now()) + s.TTL()/4)
@@ -30,7 +30,7 @@ func (s *Session) loop() {
 			return
 		case c := <-r.results:
 			r.finish(c)
-		case <-s.poked:
+		case <-s.woken:
 		case <-timer.C:
 		}
 		if s.Err() != nil {
@@ -59,7 +59,7 @@ type renewer struct {
 	underWay bool              // a round is
 	results  chan confirmation // of the round
 	warned   bool              // jeopardy was reported since the last renewal
-	reading  chan struct{}     // closed when readRest has returned; nil: it was never started
+	reading  chan struct{}     // closed when readRest has returned; nil if it was never started
 
 	// Used by the round while one is under way.
 	last     *cluster.Member // the member that confirmed last

@@ -149,8 +149,8 @@ func (k *renewal) confirm(ctx context.Context) {
 	}
 }
 
-// ValidateKey ends the session if its key, as a linearizable read at revision rev showed it
-// (nil: it does not exist), is not as this session wrote it.
+// ValidateKey ends the session if its key is not as this session wrote it. key is what a
+// linearizable read at revision rev showed, or nil if it showed none.
 func (s *Session) ValidateKey(key *mvccpb.KeyValue, rev int64) error {
 	switch {
 	case key == nil:

@@ -28,7 +28,7 @@ func (s *Session) Close(ctx context.Context) error {
 	defer late.Stop()
 	grace, cancel := cluster.WithGrace(ctx, cluster.Grace)
 	defer cancel()
-	for _, step := range []<-chan struct{}{s.looped, s.revocation.done} {
+	for _, step := range []<-chan struct{}{s.stopped, s.revocation.done} {
 		if isClosed(step) {
 			continue
 		}
@@ -48,7 +48,7 @@ func (s *Session) CloseInBackground() { s.end(lease.ErrClosed, remove) }
 
 // Stopped is closed when the session has ended and all of its goroutines have returned, except
 // for a revocation.
-func (s *Session) Stopped() <-chan struct{} { return s.looped }
+func (s *Session) Stopped() <-chan struct{} { return s.stopped }
 
 // A revocation is the revocation of an ended session's lease, and its result.
 type revocation struct {

@@ -6,8 +6,8 @@ import "github.com/pawl-locks/pawl/internal/clock"
 // that the session allocates nothing for it. The session guards its fields.
 type Hook struct {
 	dependent  Dependent
-	until      clock.Instant // when Limit ends the hold; zero: never
-	keys       int           // how many keys of its own the dependent has; 0: one
+	until      clock.Instant // when Limit ends the hold; zero if it does not
+	keys       int           // how many keys of its own the dependent has; 0 means one
 	prev, next *Hook
 	in         *ring
 }

@@ -56,8 +56,8 @@ func (r *roster) armLater(h *Hook, now time.Time) {
 	}
 }
 
-// due removes and returns the dependents to be armed at now, and returns when the next is
-// due; the zero Time: none. It skips dropped ones, due or not, so that a burst of short holds
+// due removes and returns the dependents to be armed at now, and returns when the next is due, or
+// the zero Time. It skips dropped ones, due or not, so that a burst of short holds
 // does not wake the loop for each.
 func (r *roster) due(now time.Time) (due []Dependent, next time.Time) {
 	i := 0

@@ -24,8 +24,8 @@ type Host struct {
 	Together  *together.Sender // sends what is put into queues and deleted from them
 	Watches   *watcher.Hub
 	Cleanup   *cleanup.Group
-	Deferral  *Deferral     // of all of the client's sessions; nil: there is none
-	Layouts   *Layouts      // of all of the client's sessions; nil if layouts are not compared
+	Deferral  *Deferral     // of all of the client's sessions, or nil
+	Layouts   *Layouts      // of all of the client's sessions, or nil if layouts are not compared
 	Namespace string        // the prefix of the session key
 	Floor     fencing.Token // only tokens above it are returned
 }
@@ -50,14 +50,14 @@ type Session struct {
 	validity validity
 	ended    atomic.Pointer[ending]
 
-	ctx    context.Context // cancelled with the cause
-	cancel context.CancelCauseFunc
-	done   chan struct{} // closed after ended is set and the dependents are notified
-	looped chan struct{} // closed when the renewal loop has returned
-	poked  chan struct{} // wakes the loop
-	urgent atomic.Bool   // a renewal is to begin at once
+	ctx     context.Context // cancelled with the cause
+	cancel  context.CancelCauseFunc
+	done    chan struct{} // closed after ended is set and the dependents are notified
+	stopped chan struct{} // closed when the renewal loop has returned
+	woken   chan struct{} // wakes the loop
+	urgent  atomic.Bool   // a renewal is to begin at once
 
-	events *notify.Source // set before a caller has the session; nil: there is no observer
+	events *notify.Source // set before a caller has the session; nil if there is no observer
 
 	mu       sync.Mutex
 	ledger   ledger
@@ -113,7 +113,7 @@ func (s *Session) RenewNow() {
 // wake makes the loop check its timers again.
 func (s *Session) wake() {
 	select {
-	case s.poked <- struct{}{}:
+	case s.woken <- struct{}{}:
 	default:
 	}
 }

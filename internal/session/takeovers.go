@@ -28,7 +28,7 @@ type takeover struct {
 	ttl   time.Duration
 
 	// Guarded by the table's mutex.
-	trying chan struct{} // closed when the try under way ends; nil: there is none
+	trying chan struct{} // closed when the try under way ends; nil if there is none
 	last   clock.Instant // when the last try ended
 }
 

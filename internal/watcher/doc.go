@@ -1,13 +1,13 @@
 // Package watcher carries many watches of etcd keys on few streams, and keeps each one going through the loss of
 // streams, members, leaders and auth tokens, without losing or repeating an event.
 //
-// A [Hub] belongs to one connection to a cluster. [Hub.Watch] adds a watch of a key or a range from a revision on; its
+// A [Hub] belongs to one connection to a cluster. [Hub.Watch] adds a watch of a key or a range, starting at a revision; its
 // function is called with every change, until [Watch.Cancel], the compaction of events not yet delivered, a
 // lasting refusal, or the end of the Hub or its cluster.
 //
 // # Guarantees
 //
-//  1. Every event of the watched keys from the given revision on is delivered, in the order of
+//  1. Every event of the watched keys is delivered, starting at the given revision, in the order of
 //     revisions, once. All events of one revision come in one [Update], in the order of their keys. What a server
 //     sends twice, late, out of order or in fragments is sorted before it is delivered, and keys outside the range
 //     are dropped.

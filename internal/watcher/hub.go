@@ -58,9 +58,9 @@ func (h *Hub) Close() {
 	h.running.Wait()
 }
 
-// Watch calls fn with all changes of the keys in [key, end) from revision from on (below 1:
-// from 1), until the watch ends. An empty end means key alone; "\x00" means all keys from key
-// on. An empty key is the smallest one.
+// Watch calls fn with all changes of the keys in [key, end), starting at revision from, or at 1 if
+// from is below 1, until the watch ends. An empty end means key alone; "\x00" means key and all
+// keys after it. An empty key is the smallest one.
 //
 // fn is called by one goroutine at a time. It must not block, because it delays the other
 // watches of its stream, and must not call Hub.Close. It may be called before Watch returns. On
@@ -118,8 +118,9 @@ func (h *Hub) Stats() Stats {
 	return Stats{Watches: h.watches, Streams: len(h.streams), Moves: h.moves}
 }
 
-// assign gives w, which is in no table, to a stream with room that ok (nil: any) accepts, or to a new one. Caller holds mu and
-// nudges the stream afterwards; the Hub is not closed.
+// assign gives w, which is in no table, to a stream with room that ok accepts, or to a new one. A
+// nil ok accepts every stream. The caller holds mu and nudges the stream afterwards; the Hub is
+// not closed.
 func (h *Hub) assign(w *Watch, ok func(*stream) bool) *stream {
 	i := slices.IndexFunc(h.streams, func(s *stream) bool {
 		return s.table.size < perStream && (ok == nil || ok(s))
@@ -152,7 +153,7 @@ func (h *Hub) cancel(w *Watch) {
 	}
 }
 
-// leave removes w from the count; false: it was removed already. Caller holds mu.
+// leave removes w from the count. It returns false if it was removed already. Caller holds mu.
 func (h *Hub) leave(w *Watch) bool {
 	if !w.wanted {
 		return false
@@ -180,7 +181,8 @@ func (h *Hub) elsewhere(p postponed, from *stream, now time.Time) {
 	s.nudge()
 }
 
-// retire removes s from the streams that accept watches; false: it has watches. Caller holds mu.
+// retire removes s from the streams that accept watches, and reports whether it did. It leaves a
+// stream that has watches. The caller holds mu.
 func (h *Hub) retire(s *stream) bool {
 	if s.table.size > 0 {
 		return false

@@ -21,8 +21,8 @@ type link struct {
 	// Used only in the stream's turn.
 	grpc   pb.Watch_WatchClient // nil until open
 	token  string
-	worked time.Time // when its first good answer came; zero: none
-	end    error     // why no further answer is used; nil: it has not ended
+	worked time.Time // when its first good answer came, or zero
+	end    error     // why no further answer is used; nil until it ends
 }
 
 // linkError is why a link ended.
@@ -50,7 +50,7 @@ func (s *stream) dial(m *cluster.Member) {
 func (s *stream) read(ctx context.Context, l *link) {
 	defer close(l.done)
 	err := s.converse(ctx, l)
-	_ = s.turn(func(time.Time) error { return err })
+	_ = s.do(func(time.Time) error { return err })
 }
 
 func (s *stream) converse(ctx context.Context, l *link) *linkError {
@@ -58,12 +58,12 @@ func (s *stream) converse(ctx context.Context, l *link) *linkError {
 	if err != nil {
 		return &linkError{err: err}
 	}
-	_ = s.turn(func(now time.Time) error { s.pulse.opening(now); return nil })
+	_ = s.do(func(now time.Time) error { s.pulse.opening(now); return nil })
 	grpc, err := l.member.Watch().Watch(out)
 	if err != nil {
 		return &linkError{err, token, true}
 	}
-	_ = s.turn(func(now time.Time) error {
+	_ = s.do(func(now time.Time) error {
 		l.grpc, l.token = grpc, token
 		s.pulse.opened(now)
 		s.hub.opened(s, token)
@@ -77,7 +77,7 @@ func (s *stream) converse(ctx context.Context, l *link) *linkError {
 		if err != nil {
 			return &linkError{err, token, true}
 		}
-		if s.turn(func(now time.Time) error { return s.answer(r, now) }) != nil {
+		if s.do(func(now time.Time) error { return s.answer(r, now) }) != nil {
 			s.nudge() // answers that arrive before the loop has ended the link are dropped
 		}
 	}

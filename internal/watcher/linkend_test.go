@@ -15,12 +15,12 @@ import (
 // is woken for from then on comes too late for that link.
 func (c *call) whileItEnds(f func()) {
 	s := c.hub.streams[0]
-	s.turns.Enter(context.Background())
+	s.working.Enter(context.Background())
 	c.end <- status.Error(codes.Unavailable, "gone")
 	synctest.Wait()
 	f()
 	synctest.Wait()
-	s.turns.Leave()
+	s.working.Leave()
 }
 
 func TestAWatchThatComesWhileItsLinkEndsIsCreatedOnTheNext(t *testing.T) {

@@ -23,8 +23,8 @@ const (
 type pulse struct {
 	open       bool
 	since      time.Time // when opening began, or the last answer came
-	unanswered time.Time // when the first unanswered creation (or echo) was sent, or the one before it was answered; zero: there is none
-	probed     time.Time // when the unanswered progress request was sent; zero: there is none
+	unanswered time.Time // when the first unanswered creation (or echo) was sent, or the one before it was answered; zero if there is none
+	probed     time.Time // when the unanswered progress request was sent; zero if there is none
 	echoed     bool      // an echo was sent since probed
 }
 

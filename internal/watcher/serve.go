@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// turn lets one goroutine at a time, the loop or the reader of its link, work on the loop's
-// state. Unless the link has ended it runs work, and then does all that became due. The first
-// error ends the link, and every later turn returns it.
-func (s *stream) turn(work func(now time.Time) error) error {
-	s.turns.Enter(context.Background()) // it waits for nothing but the other's work
-	defer s.turns.Leave()
+// do runs work, and then does all that became due, unless the link has ended. The loop and the
+// reader of its link call it, and one of them at a time is inside. The first error ends the link,
+// and every later call returns it.
+func (s *stream) do(work func(now time.Time) error) error {
+	s.working.Enter(context.Background()) // it waits for nothing but the other's work
+	defer s.working.Leave()
 	l, now := s.link, time.Now()
 	if l.end == nil {
 		l.end = work(now)
@@ -27,7 +27,7 @@ func (s *stream) turn(work func(now time.Time) error) error {
 func (s *stream) serve() error {
 	nothing := func(time.Time) error { return nil }
 	for work := nothing; ; {
-		if err := s.turn(work); err != nil {
+		if err := s.do(work); err != nil {
 			return err
 		}
 		select {
@@ -92,8 +92,8 @@ func (s *stream) retryLater(now time.Time) (next time.Time) {
 	return next
 }
 
-// rest returns when the table has to be checked again; idle: the stream has had no watch for a
-// while, and accepts none any more.
+// rest returns when the table has to be checked again, or idle if the stream has had no watch for
+// a while and no longer accepts one.
 func (s *stream) rest(now time.Time) (next time.Time, idle bool) {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()

@@ -16,7 +16,7 @@ type Event struct {
 
 	CreateRevision int64 // 0 if the key was deleted
 	ModRevision    int64 // of this change
-	Lease          int64 // 0: none, or the key was deleted
+	Lease          int64 // 0 if there is none, or the key was deleted
 }
 
 // advance processes the events of an answer, after those held back from the answers before,

@@ -22,19 +22,19 @@ type stream struct {
 	token  string // of the link, or of the last link
 	avoid  *cluster.Member
 
-	// Used by the loop or the link's reader, whichever is inside of turns.
-	turns gate.Gate
-	link  *link // nil: there was none yet
-	pulse pulse
-	empty time.Time // since when it has no watch; zero: it has one
-	alarm *time.Timer
-	set   time.Time  // when alarm fires; zero: it is not set
-	calls []delivery // of one answer
-	sends sends
+	// Used by the loop or the link's reader, whichever is inside of working.
+	working gate.Gate
+	link    *link // nil before the first one
+	pulse   pulse
+	empty   time.Time // since when it has no watch; zero if it has one
+	alarm   *time.Timer
+	set     time.Time  // when alarm fires; zero if it is not set
+	calls   []delivery // of one answer
+	sends   sends
 }
 
 func newStream(h *Hub) *stream {
-	s := &stream{hub: h, wake: make(chan struct{}, 1), table: newTable(), turns: gate.New(1)}
+	s := &stream{hub: h, wake: make(chan struct{}, 1), table: newTable(), working: gate.New(1)}
 	s.sweep = time.AfterFunc(sweepAfter, s.nudge)
 	s.sweep.Stop()
 	return s
@@ -74,7 +74,7 @@ func (s *stream) run() {
 	}
 }
 
-// attend opens a link and serves it until it ends. nil: open another one.
+// attend opens a link and serves it until it ends. It returns nil if another one is to be opened.
 func (s *stream) attend() error {
 	c := s.hub.cluster
 	m := c.Pick(s.avoided()...)

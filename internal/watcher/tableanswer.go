@@ -12,7 +12,7 @@ import (
 type outcome struct {
 	answered bool   // an unanswered creation was answered
 	refused  bool   // a creation was refused, or ended, for reason
-	watch    *Watch // the watch, in no list; nil: an echo's, or one that is handled already
+	watch    *Watch // the watch, in no list; nil for an echo, or if it is handled already
 	reason   string
 	err      error // the link has to be ended
 }
@@ -76,7 +76,7 @@ func (tb *table) answered(r *pb.WatchResponse, out []delivery) ([]delivery, outc
 	return out, res
 }
 
-// indexOf is the index in requests of the creation of id; below 0: it is not there.
+// indexOf is the index in requests of the creation of id, or negative if it is not there.
 func (tb *table) indexOf(id int64) int {
 	return slices.IndexFunc(tb.requests, func(a request) bool { return a.id == id })
 }

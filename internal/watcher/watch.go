@@ -33,7 +33,7 @@ type Watch struct {
 	home     *stream
 	next     int64 // the lowest revision not delivered; only events move it
 	stage    stage
-	id       int64 // of its creation; 0: there is none
+	id       int64 // of its creation; 0 if there is none
 	refusals *refusals
 	wanted   bool // neither cancelled nor ended
 
