@@ -1,9 +1,9 @@
 // Package python holds the source of pawld's client for Python, for Go programs that bring it along: pawl demo does.
 package python
 
-import _ "embed"
+import "embed"
 
-// Client is the module pawld, which needs nothing but Python's standard library.
+// Client has the package pawld, which needs nothing but Python's standard library, in a folder of that name.
 //
-//go:embed pawld/__init__.py
-var Client string
+//go:embed pawld/*.py
+var Client embed.FS

@@ -51,10 +51,10 @@ def play(c):
             return {"released": False, "why": e.why}
         return {"released": True}
     if c["op"] == "forget":
-        session._call("Acquire", {
+        session._transport.send("Acquire", {
             "session": session._id, "requestId": secrets.token_hex(16), "names": [c["name"]],
             "mode": "EXCLUSIVE", "ttlMs": int(session._ttl * 1000), "waitMs": 5000, "owner": "python",
-        }, 10)
+        }, 10, pawld._threads.Wait())
         return {}
     raise ValueError(c["op"])
 

@@ -301,7 +301,7 @@ class SessionTest(unittest.TestCase):
             c.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text))
 
         self.at_addresses(self.dead(), self.raw(answer, socket.AF_INET))
-        within = pawld.Session(address=("pawld.example", 1), token="0123456789abcdef")._call("Renew", {}, 2)["within"]
+        within = pawld.Session(address=("pawld.example", 1), token="0123456789abcdef")._transport.send("Renew", {}, 2, pawld._threads.Wait())["within"]
         self.assertLessEqual(within, 1000, "of the time, pawld has what is left")
 
     def test_what_is_sent_slowly_ends_at_its_time(self):
@@ -321,7 +321,7 @@ class SessionTest(unittest.TestCase):
 
         now = [0.0]
         with mock.patch.object(time, "monotonic", lambda: now[0]), self.assertRaises(socket.timeout):
-            pawld._Timed(Slow(), 0.2).sendall(b"x" * 100)
+            pawld._threads.Timed(Slow(), 0.2).sendall(b"x" * 100)
         self.assertLess(now[0], 0.3)
 
     def raw(self, answer, family=socket.AF_UNIX):
@@ -362,7 +362,7 @@ class SessionTest(unittest.TestCase):
                     time.sleep(0.2)
                     c.sendall(b"{}")
 
-                self.assertEqual(pawld.Session(self.raw(answer))._call("Renew", {}, 10), {})
+                self.assertEqual(pawld.Session(self.raw(answer))._transport.send("Renew", {}, 10, pawld._threads.Wait()), {})
 
     def test_a_token_that_no_header_can_have_is_refused_and_not_shown(self):
         for token in ("secret-secret-secret\n", "secret-secret\r\nX: y", " secret-secret-secret", "secret-secret\u20acsecret", "secret\0secret"):

@@ -19,6 +19,7 @@ from unittest import mock
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
 import pawld  # noqa: E402
+from pawld._threads import at_once  # noqa: E402
 
 HANG = 180  # seconds, after which a test that waits for an event has failed
 AWAY = pawld.Error("unavailable", "away")
@@ -76,13 +77,15 @@ def never(body, wait):
 def at_each_line(run, do):
     """Runs run, and calls do between each two lines of the client's in this thread."""
 
+    client = os.path.dirname(pawld.__file__)
+
     def line(frame, event, _):
         if event == "line":
             do()
         return line
 
     before = sys.gettrace()
-    sys.settrace(lambda frame, event, _: line if frame.f_code.co_filename == pawld.__file__ else None)
+    sys.settrace(lambda frame, event, _: line if os.path.dirname(frame.f_code.co_filename) == client else None)
     try:
         run()
     finally:
@@ -111,7 +114,7 @@ class Case(unittest.TestCase):
 
     def alone(self):
         """No threads but the test's."""
-        patch = mock.patch.object(pawld._Worker, "begin", lambda self: None)
+        patch = mock.patch.object(pawld._threads.Worker, "begin", lambda self: None)
         patch.start()
         self.addCleanup(patch.stop)
 
@@ -143,11 +146,11 @@ class EachLineTest(Case):
         self.alone()
         session, fake = self.make()
         locks = [session.acquire("n"), session.acquire("m")]
-        wait, lines, wrong = pawld._Wait(), [], []
+        wait, lines, wrong = pawld._threads.Wait(), [], []
 
         def look():
-            refused(lambda: session._renew(wait, False))
-            refused(lambda: session._free(wait, False))
+            refused(lambda: at_once(session._renew(wait, False)))
+            refused(lambda: at_once(session._free(wait, False)))
             for lock in locks:
                 free = fake.ended or lock._id in fake.free
                 if lock.held() and free:
@@ -214,7 +217,7 @@ class SignalTest(Case):
 
     def test_a_handler_waits_for_nothing_that_it_interrupted(self):
         self.alone()
-        patch = mock.patch.object(pawld, "threading", types.SimpleNamespace(**{**vars(threading), "Lock": Mutex}))
+        patch = mock.patch.object(pawld._belief, "threading", types.SimpleNamespace(**{**vars(threading), "Lock": Mutex}))
         patch.start()
         self.addCleanup(patch.stop)
         handler = []
@@ -297,7 +300,7 @@ class ForkTest(Case):
 class RenewalTest(Case):
     def test_a_thread_that_cannot_be_started_is_started_again(self):
         session, fake = self.make()
-        start = pawld._thread.start_new_thread
+        start = pawld._threads._thread.start_new_thread
         fails = [RuntimeError("can't start new thread")]
 
         def sometimes(*args):
@@ -305,7 +308,7 @@ class RenewalTest(Case):
                 raise fails.pop()
             return start(*args)
 
-        with mock.patch.object(pawld._thread, "start_new_thread", sometimes):
+        with mock.patch.object(pawld._threads._thread, "start_new_thread", sometimes):
             with self.assertRaises(RuntimeError):
                 session.acquire("n")
             self.assertFalse(fake.rows, "what failed is given back")
@@ -354,13 +357,13 @@ class RenewalTest(Case):
         self.alone()
         session, fake = self.make(ttl=100)
         fake.answers["Acquire"] = lambda body, wait: {"state": "HELD", "lock": dict(held(body["requestId"]), validForMs=body["names"][0])}
-        with mock.patch.object(pawld, "_Instant", Still):
+        with mock.patch.object(pawld._belief, "Instant", Still), mock.patch.object(pawld._steps, "Instant", Still):
             for valid, want in ("90000", 25000), ("30000", 15000), ("10", 5):
                 session.acquire(valid)
                 timeouts = []
                 send = fake.send
                 fake.send = lambda m, b, t, w: (timeouts.append(t), send(m, b, t, w))[1]
-                refused(lambda: session._renew(pawld._Wait(), False))
+                refused(lambda: at_once(session._renew(pawld._threads.Wait(), False)))
                 fake.send = send
                 self.assertEqual(fake.calls("Renew")[-1]["waitMs"], want)
                 if want > 5:
@@ -441,7 +444,7 @@ class CloseTest(Case):
         ):
             with self.subTest(name), mock.patch.object(socket, "getaddrinfo", look_up if listener is None else socket.getaddrinfo):
                 transport = pawld.Session(**options)._transport
-                wait = pawld._Wait()
+                wait = pawld._threads.Wait()
                 done = self.in_thread(lambda: transport.send("Acquire", {}, 1000, wait))
                 if listener is None:
                     self.assertTrue(looking.wait(HANG))
@@ -449,7 +452,7 @@ class CloseTest(Case):
                     c, _ = listener.accept()
                     self.addCleanup(c.close)
                     self.assertTrue(c.recv(1))
-                wait.end(pawld._closed())
+                wait.end(pawld._wire.closed())
                 self.assertEqual(done().code, "closed")
 
 
@@ -540,7 +543,7 @@ class FailureTest(Case):
         fake.answers["Renew"] = renew
         with self.assertLogs("pawld", logging.INFO) as logs:
             for _ in range(4):
-                refused(lambda: session._renew(pawld._Wait(), False))
+                refused(lambda: at_once(session._renew(pawld._threads.Wait(), False)))
         self.assertEqual([r.levelname for r in logs.records], ["WARNING", "INFO"])
 
     def test_a_number_that_is_none_is_malformed(self):
@@ -563,7 +566,7 @@ class FailureTest(Case):
             return fake.release(body, wait)
 
         fake.answers["Release"] = release
-        with mock.patch.object(pawld._Wait, "pause", lambda self, seconds: self.check()):
+        with mock.patch.object(pawld._threads.Wait, "pause", lambda self, seconds: self.check()):
             with self.assertRaises(TimeoutError):
                 session.acquire("n", timeout=0)
             asked = fake.calls("Acquire")[0]["requestId"]

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -194,10 +195,11 @@ func (d *demo) startPawld(ctx context.Context, dir, program string) (socket stri
 // hirePython starts a contender in Python, with the client beside it.
 func (d *demo) hirePython(dir, program, who, socket, name string) (*worker, error) {
 	script := filepath.Join(dir, "contender.py")
-	for path, source := range map[string]string{script: contenderPy, filepath.Join(dir, "pawld.py"): python.Client} {
-		if err := os.WriteFile(path, []byte(source), 0o600); err != nil {
-			return nil, err
-		}
+	if err := os.WriteFile(script, []byte(contenderPy), 0o600); err != nil {
+		return nil, err
+	}
+	if err := os.CopyFS(dir, python.Client); err != nil && !errors.Is(err, fs.ErrExist) { // beside another contender
+		return nil, err
 	}
 	seconds := func(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) }
 	w, err := startProcess(who, exec.Command(program, "-B", script, who, socket, d.file, name, seconds(demoTTL), seconds(pauseWork)))

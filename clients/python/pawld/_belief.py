@@ -1,0 +1,139 @@
+"""How long a lock is believed in: for as long as pawld said, counted from before the request that it answered was written.
+
+Threads share it without a mutex: what they share is replaced or added as a whole. So a signal
+handler may look at it, whatever it interrupts.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import Any, Dict, List, Optional
+
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+_process = object()
+"""This process. A fork's child gets another one: a pid can repeat."""
+
+
+def _forked() -> None:
+    global _process
+    _process = object()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
+def process() -> object:
+    return _process
+
+
+class LockLost(Exception):
+    """The lock is not held any more; why says what ended it."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"lock {name!r} is not held: {why}")
+        self.name = name
+        self.why = why
+
+
+class Instant:
+    """A reading of both clocks: one that counts a suspend, and the wall's."""
+
+    __slots__ = ("boot", "wall")
+
+    def __init__(self) -> None:
+        self.boot = time.clock_gettime_ns(_CLOCK)
+        self.wall = time.time_ns()
+
+    def since(self, earlier: "Instant") -> int:
+        return max(self.boot - earlier.boot, self.wall - earlier.wall)
+
+
+class Belief:
+    """What both clients' Lock knows without I/O."""
+
+    def __init__(self, request_id: str, names: List[str], ttl: float, max_hold: int) -> None:
+        self.name = ", ".join(names)
+        self.names = names
+        self.token = 0
+        """For the storage: greater than that of every holder before, of each of its names."""
+        self.slot = 0
+        """Of a semaphore: its number, that no other holder has."""
+        self.keys: List[str] = []
+        """Its keys in etcd, one for each of its names."""
+        self._id = request_id
+        self._process = _process
+        self._ttl = ttl
+        self._belief = (Instant(), 0)  # since when, and for how many ns
+        self._max_hold = max_hold
+        self._ended: Dict[str, str] = {}  # "why", once it has: the first to say so is right
+        self._lost = ""
+        self._known: Optional[Instant] = None
+        self._guard = threading.RLock()  # of those that extend the belief: who looks takes nothing
+
+    def held(self) -> bool:
+        """Whether it is held, by the clock at this call. It does no I/O."""
+        return self._why() == ""
+
+    def check(self) -> None:
+        """Raises LockLost unless it is held. It does no I/O."""
+        why = self._why()
+        if why:
+            raise LockLost(self.name, why)
+
+    def _why(self) -> str:
+        if self._process is not _process:
+            return "another process acquired it"
+        now = Instant()  # before the belief is read: who is stopped in between ends none that was extended
+        sent, valid = self._belief
+        if now.since(sent) >= valid:
+            self._end(self._bound())  # what has ended stays ended
+        return self._ended.get("why", "")
+
+    def _left(self) -> int:
+        """For how many ns it is believed in, if nothing extends it."""
+        now = Instant()
+        sent, valid = self._belief
+        return 0 if self._ended else max(valid - now.since(sent), 0)
+
+    def _bound(self) -> str:
+        """What ended the belief, as far as the client can tell: MAX_HOLD if the hold's limit comes before the end of the TTL."""
+        sent, _ = self._belief
+        until = sent.since(self._known or sent) + int(self._ttl * 1e9)
+        return "MAX_HOLD" if 0 < self._max_hold <= until else "EXPIRED"
+
+    def _believe(self, sent: Instant, answer: Dict[str, Any]) -> None:
+        valid = int(answer.get("validForMs", "0")) * 1_000_000
+        now = Instant()
+        with self._guard:
+            if self._known is None:
+                self.token = int(answer["token"])
+                self.keys = answer["keys"]
+                self.slot = int(answer.get("slot", 0))
+                self._belief = sent, valid
+                self._known = now
+                return
+            before, was = self._belief
+            if now.since(before) >= was:
+                self._end(self._bound())
+            elif now.since(sent) - valid < now.since(before) - was:
+                self._belief = sent, valid
+
+    def _knew(self, sent: Instant) -> bool:
+        """Whether it was known to be held when a request was sent."""
+        return self._known is not None and sent.boot >= self._known.boot
+
+    def _end(self, why: str) -> None:
+        self._ended.setdefault("why", why)
+
+    def _released(self) -> bool:
+        """Whether its release has begun."""
+        return self._ended.get("why") == "released"
+
+    def _lose(self, why: str) -> None:
+        """What release says. pawld does not know it for ever: then it is what ended the belief."""
+        self._end(self._why() or why or "NOT_HELD")
+        self._lost = why or self._lost or self._ended["why"]

@@ -1,0 +1,170 @@
+"""What requests and answers look like, and what a failure means. http.client writes and reads them, on any connection."""
+
+from __future__ import annotations
+
+import errno
+import http.client
+import io
+import json
+import os
+import socket as _socket
+import ssl as _ssl
+import stat
+import time
+from typing import Any, Dict, Optional, Tuple, Union
+
+AGAIN = ("unavailable", "resource_exhausted")
+"""The codes of refusals that pass: pawld, or etcd, is away, or a limit is reached."""
+
+Answer = Dict[str, Any]
+Text = Tuple[int, str, bytes]
+"""An answer's status, its reason, and its body."""
+
+
+class Error(Exception):
+    """A call that was refused, or that pawld or etcd does not answer: code says which."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+
+
+def closed() -> Error:
+    return Error("closed", "the session is closed")
+
+
+def not_pawld(why: object) -> Error:
+    return Error("unimplemented", f"what answers is not pawld: {why}")
+
+
+FAILURES = (OSError, http.client.HTTPException, ValueError)
+"""What a connection fails with."""
+
+
+class Wire:
+    """Where pawld is, and how it is spoken to: what both clients' transports have in common."""
+
+    def __init__(self, socket: str, address: Optional[Tuple[str, int]], ssl: Optional[_ssl.SSLContext], token: str) -> None:
+        if any(not "!" <= c <= "~" for c in token):  # http.client's own error would show it
+            raise Error("invalid_argument", "token has a space, a line's end or another character that no token has: strip what a file has around it")
+        self._socket, self._address, self._ssl, self._token = socket, address, ssl, token
+
+    def _connection(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection("pawl") if self._address is None else http.client.HTTPConnection(*self._address)
+
+    def _request(self, connection: http.client.HTTPConnection, method: str, body: Answer, seconds: float) -> None:
+        """Writes it. pawld has that many seconds to answer."""
+        headers = {"Content-Type": "application/json", "Connect-Timeout-Ms": str(max(int(seconds * 1000), 1))}
+        if self._token:
+            headers["Authorization"] = "Bearer " + self._token
+        connection.request("POST", "/pawl.v1.Locks/" + method, json.dumps(body), headers)
+
+    @staticmethod
+    def _share(end: float, addresses: int) -> float:
+        """When the first of so many addresses is given up: the others get the rest of the time."""
+        now = time.monotonic()
+        return now + (end - now) / addresses
+
+    @staticmethod
+    def _answer(status: int, reason: str, text: bytes) -> Answer:
+        try:
+            answer = json.loads(text)
+        except ValueError:
+            answer = None
+        if isinstance(answer, dict):
+            if status == 200:
+                return answer
+            if isinstance(answer.get("code"), str):
+                raise Error(answer["code"], str(answer.get("message", "")))
+        if status in (408, 425, 429, 502, 503, 504):  # a proxy's
+            raise Error("unavailable", f"pawld does not answer: {status} {reason}")
+        raise not_pawld(f"{status} {reason}, and no answer of pawld's")
+
+    def _failure(self, e: Exception) -> Error:
+        """What a call failed with: unavailable, unless a call again would fail, too."""
+        if isinstance(e, _ssl.SSLCertVerificationError):
+            return Error("unauthenticated", f"the certificate of pawld is not accepted: {e}")
+        if isinstance(e, _ssl.SSLError) and not isinstance(e, (_ssl.SSLEOFError, _ssl.SSLZeroReturnError, _ssl.SSLSyscallError)):
+            if "ALERT" in (getattr(e, "reason", None) or ""):
+                return Error("unauthenticated", f"pawld refuses the connection: {e}")
+            return not_pawld(e)
+        if isinstance(e, _socket.gaierror):
+            if e.errno not in (_socket.EAI_AGAIN, _socket.EAI_MEMORY, _socket.EAI_SYSTEM):
+                return Error("invalid_argument", f"host {self._address and self._address[0]!r} is not known: {e}")
+        elif isinstance(e, PermissionError):
+            return Error("permission_denied", f"{self._socket if self._address is None else self._address}: {e}")
+        elif isinstance(e, http.client.HTTPException) and not isinstance(e, (http.client.IncompleteRead, http.client.RemoteDisconnected)):
+            return not_pawld(repr(e))
+        elif self._address is None and isinstance(e, OSError):
+            if "too long" in str(e) or e.errno == errno.ENAMETOOLONG:
+                return Error("invalid_argument", f"{self._socket}: {e}")
+            if e.errno in (errno.ENOTDIR, errno.ELOOP, errno.EPROTOTYPE) or (e.errno == errno.ECONNREFUSED and not self._is_socket()):
+                return Error("invalid_argument", f"{self._socket} is not a socket")
+        elif isinstance(e, ValueError):
+            return Error("invalid_argument", str(e))
+        return Error("unavailable", f"pawld does not answer: {e}")
+
+    def _is_socket(self) -> bool:
+        try:
+            return stat.S_ISSOCK(os.stat(self._socket).st_mode)
+        except OSError:
+            return True  # it has gone, and may come again
+
+
+class Captured:
+    """A connection's socket that keeps what is written."""
+
+    def __init__(self) -> None:
+        self.data = b""
+
+    def sendall(self, data: bytes) -> None:
+        self.data += data
+
+    def close(self) -> None:
+        pass
+
+
+class _Received:
+    """A connection's socket from which everything has been read."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def makefile(self, mode: str, *args: Any) -> io.BytesIO:
+        return io.BytesIO(self._data)
+
+
+def received(data: bytes, ended: bool) -> Union[Text, int]:
+    """The answer, once all of it is there; until then the length of data with which to ask again. ended says that no more comes."""
+    if not ended and b"\n" not in data:
+        return len(data) + 1  # nor a status
+    response = http.client.HTTPResponse(_Received(data), method="POST")  # type: ignore[arg-type]
+    try:
+        response.begin()
+        if not ended and (b"\r\n\r\n" not in data or (response.length is None and not response.chunked)):
+            return len(data) + 1  # the headers, or a body that ends with the connection
+        return response.status, response.reason, response.read()
+    except (http.client.IncompleteRead, http.client.RemoteDisconnected) as e:
+        if ended:
+            raise
+        return len(data) + (getattr(e, "expected", None) or 1)
+
+
+def checked(method: str, answer: Answer) -> Answer:
+    """The answer, if it has the form of method's."""
+    try:
+        locks = answer.get("locks", []) if method == "Renew" else []
+        if method in ("Confirm", "Proclaim") or (method == "Acquire" and answer["state"] in ("HELD", "LOST")):
+            locks = [answer["lock"]]
+        elif method == "Acquire" and answer["state"] not in ("BUSY", "WAITING"):
+            raise ValueError(f"state {answer['state']!r}")
+        elif method == "Release":
+            for result in answer.get("results", []):
+                result.get("released"), result.get("why")
+        for lock in locks:
+            lock["requestId"], lock.get("why")
+            if lock["state"] == "HELD":
+                int(lock["token"]), int(lock.get("validForMs", "0")), int(lock.get("slot", 0)), lock["keys"][0]
+    except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as e:
+        raise not_pawld(f"its answer to {method} is malformed: {e!r}") from e
+    return answer
