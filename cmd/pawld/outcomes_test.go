@@ -86,11 +86,12 @@ func believes(t *testing.T, d driver) bool {
 	return got["held"] == true
 }
 
-// drivers play a client in each language.
+// drivers play each client.
 var drivers = map[string][]string{
-	"Go":     {"env", driveEnv + "=1", os.Args[0]},
-	"Python": {"python3", "../../clients/python/tests/driver.py"},
-	"Node":   {"node", "../../clients/node/test/driver.js"},
+	"Go":                  {"env", driveEnv + "=1", os.Args[0]},
+	"Python":              {"python3", "../../clients/python/tests/driver.py"},
+	"Python with asyncio": {"python3", "../../clients/python/tests/driver.py", "aio"},
+	"Node":                {"node", "../../clients/node/test/driver.js"},
 }
 
 func TestAKilledClientIsFollowedAfterItsTTL(t *testing.T) {

@@ -54,6 +54,9 @@ func TestEveryClientPlaysTheScenario(t *testing.T) {
 		"Python": func(t *testing.T, socket string, ttl time.Duration) driver {
 			return newProgram(t, "python3", "../../clients/python/tests/driver.py", socket, fmt.Sprint(ttl.Seconds()))
 		},
+		"Python with asyncio": func(t *testing.T, socket string, ttl time.Duration) driver {
+			return newProgram(t, "python3", "../../clients/python/tests/driver.py", "aio", socket, fmt.Sprint(ttl.Seconds()))
+		},
 		"Node": func(t *testing.T, socket string, ttl time.Duration) driver {
 			return newProgram(t, "node", "../../clients/node/test/driver.js", socket, fmt.Sprint(ttl.Seconds()))
 		},

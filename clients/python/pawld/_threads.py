@@ -147,8 +147,9 @@ class Transport(Wire):
             return _reach(_socket.AF_UNIX, self._socket, end, wait)
         found = _look_up(to.host, to.port, end, wait)
         for n, (family, _, _, _, at) in enumerate(found):
+            now = time.monotonic()
             try:
-                sock = _reach(family, at, self._share(end, len(found) - n), wait)
+                sock = _reach(family, at, now + (end - now) / (len(found) - n), wait)  # the others get the rest of the time
                 break
             except OSError:
                 wait.check()

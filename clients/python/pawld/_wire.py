@@ -10,7 +10,6 @@ import os
 import socket as _socket
 import ssl as _ssl
 import stat
-import time
 from typing import Any, Dict, Optional, Tuple, Union
 
 AGAIN = ("unavailable", "resource_exhausted")
@@ -58,12 +57,6 @@ class Wire:
         if self._token:
             headers["Authorization"] = "Bearer " + self._token
         connection.request("POST", "/pawl.v1.Locks/" + method, json.dumps(body), headers)
-
-    @staticmethod
-    def _share(end: float, addresses: int) -> float:
-        """When the first of so many addresses is given up: the others get the rest of the time."""
-        now = time.monotonic()
-        return now + (end - now) / addresses
 
     @staticmethod
     def _answer(status: int, reason: str, text: bytes) -> Answer:

@@ -303,10 +303,10 @@ class RenewalTest(Case):
         start = pawld._threads._thread.start_new_thread
         fails = [RuntimeError("can't start new thread")]
 
-        def sometimes(*args):
-            if fails:
+        def sometimes(run, args):
+            if fails and run.__self__ is session._renewer:
                 raise fails.pop()
-            return start(*args)
+            return start(run, args)
 
         with mock.patch.object(pawld._threads._thread, "start_new_thread", sometimes):
             with self.assertRaises(RuntimeError):

@@ -1,0 +1,264 @@
+"""Strict locks and elections on etcd, through the daemon pawld, for programs that use asyncio.
+
+    async with pawld.aio.Session() as session, session.lock("report") as lock:
+        async for row in rows:
+            lock.check()                       # raises LockLost; compares the clock, does no I/O
+            await store(row, token=lock.token)  # the storage refuses a token below the highest it has seen
+
+A task that is cancelled while it waits gives its position in the queue up, and holds nothing
+afterwards: asyncio.timeout, asyncio.wait_for and a TaskGroup may end any wait. Neither a wait
+nor a lock has a thread, and a session has none. It belongs to the event loop that first uses it.
+
+A lock is believed in as in pawld. What blocks the event loop for longer than the TTL delays the
+renewals: then the next check raises LockLost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket as _socket
+import ssl as _ssl
+import time
+from base64 import b64encode
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any, AsyncIterator, Callable, Coroutine, Iterable, List, Optional, Tuple, Type, TypeVar, cast
+
+from . import _steps
+from ._belief import Belief, LockLost
+from ._wire import FAILURES, Answer, Captured, Error, Text, Wire, received
+
+__all__ = ["Session", "Lock", "Error", "LockLost"]
+
+T = TypeVar("T")
+
+
+class Lock(Belief):
+    """One acquisition of a lock or of several at once, or one term of an election."""
+
+    def __init__(self, session: "Session", request_id: str, names: List[str], max_hold: int) -> None:
+        super().__init__(request_id, names, session._ttl, max_hold)
+        self._session = session
+
+    async def confirm(self) -> None:
+        """Queries etcd. Raises LockLost unless it is held."""
+        await self._session._query(self, "Confirm", {})
+
+    async def proclaim(self, value: bytes) -> None:
+        """Changes the value of an election's term."""
+        await self._session._query(self, "Proclaim", {"value": b64encode(value).decode()})
+
+    async def release(self) -> None:
+        """Gives it back. Raises LockLost if it was not held until now. If it is cancelled, the release goes on."""
+        await self._session._release(self)
+
+    async def __aenter__(self) -> "Lock":
+        return self
+
+    async def __aexit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]) -> None:
+        try:
+            await self.release()
+        except (Error, LockLost):
+            if error is None:
+                raise
+
+
+class Wait:
+    """What one caller waits for. Nothing but the event loop's thread can end it."""
+
+    def __init__(self) -> None:
+        self._error: Optional[BaseException] = None
+        self._task: Optional["asyncio.Future[Any]"] = None
+
+    def end(self, error: BaseException) -> None:
+        self._error = error
+        if self._task is not None:
+            self._task.cancel()
+
+    def check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    async def run(self, steps: Coroutine[Any, Any, T], seconds: Optional[float]) -> T:
+        """What steps give within that many seconds."""
+        if self._error is not None:
+            steps.close()
+            raise self._error
+        task = asyncio.ensure_future(steps)
+        self._task = task
+        task.add_done_callback(lambda t: t.cancelled() or t.exception())  # who waits may have gone
+        try:
+            await asyncio.wait({task}, timeout=seconds)
+        finally:
+            self._task = None
+            late = task.cancel()
+        self.check()
+        if late:
+            raise _socket.timeout("timed out")
+        return task.result()
+
+
+class Worker:
+    """A task that runs rounds while there is work, whatever a round raises. begin starts it, and starts it again."""
+
+    def __init__(self, session: "Session", round: Callable[[Wait, bool], Coroutine[Any, Any, bool]], work: Callable[[], bool]) -> None:
+        self._session, self._round, self._work = session, round, work
+        self._task: Optional["asyncio.Task[None]"] = None
+
+    def begin(self) -> None:
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def wake(self) -> None:
+        pass  # it waits for no work: it ends
+
+    async def _run(self) -> None:
+        wait = Wait()
+        self._session._waits[wait] = None
+        try:
+            await self._session._rounds(self._round, self._work, wait)
+        except Error:
+            pass  # closed
+        finally:
+            self._session._waits.pop(wait, None)
+
+
+class Transport(Wire):
+    """Sends requests to pawld, each on a connection of its own."""
+
+    async def send(self, method: str, body: Answer, timeout: float, wait: Wait) -> Answer:
+        try:
+            status, reason, text = await wait.run(self._exchange(method, body, time.monotonic() + timeout), timeout)
+        except FAILURES as e:
+            raise self._failure(e) from e
+        return self._answer(status, reason, text)
+
+    async def _exchange(self, method: str, body: Answer, end: float) -> Text:
+        connection, written = self._connection(), Captured()
+        if self._address is None:
+            reader, writer = await asyncio.open_unix_connection(self._socket)
+        else:  # an address that does not answer leaves time for the others
+            host = connection.host
+            reader, writer = await asyncio.open_connection(
+                host, connection.port, ssl=self._ssl, server_hostname=host if self._ssl else None, happy_eyeballs_delay=0.25
+            )
+        try:
+            connection.sock = cast(Any, written)
+            self._request(connection, method, body, end - time.monotonic())
+            writer.write(written.data)
+            data, want, ended = b"", 0, False
+            while True:
+                while len(data) < want and not ended:
+                    part = await reader.read(1 << 16)
+                    data, ended = data + part, not part
+                answer = received(data, ended)
+                if not isinstance(answer, int):
+                    return answer
+                want = answer
+        finally:
+            writer.transport.abort()  # close would wait for the other side
+
+
+class Session(_steps.Steps[Lock, Wait]):
+    """What a process's locks hang on. It renews them in a task of its own."""
+
+    _survived = Exception  # not its cancellation, at the end of the event loop
+
+    def __init__(
+        self,
+        socket: str = "/run/pawl/pawld.sock",
+        *,
+        address: Optional[Tuple[str, int]] = None,
+        ssl: Optional[_ssl.SSLContext] = None,
+        token: str = "",
+        ttl: float = 10.0,
+        owner: str = "",
+        bind: bool = False,
+    ) -> None:
+        """address, with ssl or with token, is that of pawld's --listen; else socket is used.
+
+        With bind, the session is bound to this process, on the Unix socket and Linux 6.5 and later:
+        when the process exits, its locks are given up at once.
+        """
+        super().__init__(ttl, owner, bind)
+        self._transport = Transport(socket, address, ssl, token)
+        self._loop: Optional[asyncio.AbstractEventLoop] = None
+        self._renewer = Worker(self, self._renew, lambda: bool(self._locks or self._asked))
+        self._releaser = Worker(self, self._free, lambda: bool(self._unwanted))
+        self._workers = self._renewer, self._releaser
+
+    @asynccontextmanager
+    async def lock(
+        self, name: str, *, timeout: Optional[float] = None, shared: bool = False, max_hold: float = 0, delay: float = 0
+    ) -> AsyncIterator[Lock]:
+        """acquire, for async with: it is released at the end."""
+        async with await self.acquire(name, timeout=timeout, shared=shared, max_hold=max_hold, delay=delay) as lock:
+            yield lock
+
+    async def acquire(
+        self, name: str, *, timeout: Optional[float] = None, shared: bool = False, max_hold: float = 0, delay: float = 0
+    ) -> Lock:
+        """Waits until the lock is held; raises TimeoutError after timeout seconds."""
+        return await self._acquire(_steps.one(name, shared, max_hold, delay), timeout, Wait())
+
+    async def try_acquire(self, name: str, *, shared: bool = False, max_hold: float = 0) -> Optional[Lock]:
+        """None where another holds the lock, or waits for it."""
+        return await self._try_acquire(_steps.one(name, shared, max_hold), Wait())
+
+    async def acquire_all(
+        self, names: Iterable[str], *, shared: Iterable[str] = (), timeout: Optional[float] = None, max_hold: float = 0
+    ) -> Lock:
+        """Waits until all names are held at once, those of shared together with other readers.
+
+        Acquisitions of several names never wait for one another in a circle, whatever their order.
+        """
+        return await self._acquire(_steps.several(names, shared, max_hold), timeout, Wait())
+
+    async def try_acquire_all(self, names: Iterable[str], *, shared: Iterable[str] = (), max_hold: float = 0) -> Optional[Lock]:
+        """All of the names or none: None where one of them is not free."""
+        return await self._try_acquire(_steps.several(names, shared, max_hold), Wait())
+
+    async def acquire_slot(self, name: str, limit: int, *, timeout: Optional[float] = None, max_hold: float = 0) -> Lock:
+        """Waits until one of a semaphore's limit slots is held: lock.slot says which."""
+        return await self._acquire(_steps.slot(name, limit, max_hold), timeout, Wait())
+
+    async def try_acquire_slot(self, name: str, limit: int, *, max_hold: float = 0) -> Optional[Lock]:
+        """None where no slot is free, or others wait for one."""
+        return await self._try_acquire(_steps.slot(name, limit, max_hold), Wait())
+
+    async def campaign(self, name: str, value: bytes = b"", *, timeout: Optional[float] = None) -> Lock:
+        """Waits until it leads: the Lock is its term."""
+        return await self._acquire(_steps.term(name, value), timeout, Wait())
+
+    async def close(self) -> None:
+        """Gives everything back, and ends what waits."""
+        await self._close()
+
+    async def __aenter__(self) -> "Session":
+        return self
+
+    async def __aexit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]) -> None:
+        try:
+            await self.close()
+        except Error:
+            if error is None:
+                raise
+
+    def _mine(self) -> None:
+        super()._mine()
+        loop = asyncio.get_running_loop()
+        if self._loop not in (None, loop):
+            raise Error("invalid_argument", "the session is another event loop's")
+        self._loop = loop
+
+    def _lock(self, request_id: str, names: List[str], max_hold: int) -> Lock:
+        return Lock(self, request_id, names, max_hold)
+
+    def _wait(self) -> Wait:
+        return Wait()
+
+    async def _send(self, method: str, body: Answer, timeout: float, wait: Wait) -> Answer:
+        return await self._transport.send(method, body, timeout, wait)
+
+    async def _pause(self, wait: Wait, seconds: float) -> None:
+        await wait.run(asyncio.sleep(seconds), None)
