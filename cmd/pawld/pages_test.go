@@ -1,8 +1,10 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -55,5 +57,38 @@ func TestCommandsOfPagesRun(t *testing.T) {
 			}
 			assert.NotContains(t, string(out), `"code"`)
 		})
+	}
+}
+
+var programs = regexp.MustCompile("(?sm)^```(python|js)\n(.*?)^```")
+
+// The programs of pages for Python and Node run as they are printed, except for the socket's path.
+func TestProgramsOfPagesRun(t *testing.T) {
+	t.Parallel()
+	python, err := filepath.Abs("../../clients/python")
+	require.NoError(t, err)
+	node, err := filepath.Abs("../../clients/node")
+	require.NoError(t, err)
+	p := start(t, ofShared(t), "")
+	for _, page := range []string{"../../clients/python/README.md", "../../clients/node/README.md", "../../docs/how-to/cancellation.md"} {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		found := programs.FindAllStringSubmatch(string(text), -1)
+		require.NotEmpty(t, found, page)
+		for i, b := range found {
+			t.Run(fmt.Sprint(page, i), func(t *testing.T) {
+				t.Parallel()
+				dir := t.TempDir()
+				require.NoError(t, os.Mkdir(filepath.Join(dir, "node_modules"), 0o755))
+				require.NoError(t, os.Symlink(node, filepath.Join(dir, "node_modules", "pawld")))
+				file := filepath.Join(dir, "program."+b[1])
+				require.NoError(t, os.WriteFile(file, []byte(strings.ReplaceAll(b[2], "/tmp/pawld.sock", p.socket)), 0o644))
+				run := exec.Command(map[string]string{"python": "python3", "js": "node"}[b[1]], file)
+				run.Env = append(os.Environ(), "PYTHONPATH="+python, "PYTHONDONTWRITEBYTECODE=1")
+				out, err := run.CombinedOutput()
+				require.NoError(t, err, "%s\n%s", b[2], out)
+				assert.Contains(t, string(out), "token")
+			})
+		}
 	}
 }
