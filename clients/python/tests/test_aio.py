@@ -75,6 +75,7 @@ class Fake:
         self.late = late  # how many turns of the loop a request of a method needs
         self.rows, self.free, self.seen = {}, set(), []  # rows: names by request
         self.silent, self.answers, self.ended = set(), {}, False
+        self.cut = False  # a request whose connection ends is not read
         self.changed = asyncio.Event()
 
     async def send(self, method, body, timeout, wait):
@@ -85,6 +86,10 @@ class Fake:
             return await wait.run(self.answer(served), timeout)
         except socket.timeout:
             raise AWAY
+        except asyncio.CancelledError:
+            if self.cut:
+                served.cancel()
+            raise
 
     async def answer(self, served):
         answer = await asyncio.shield(served)
@@ -195,8 +200,10 @@ class CancelTest(Case):
         session, fake = self.make(late={
             "its Acquire is read late": lambda method: 3 if method == "Release" else 25,
             "its Release is read late": lambda method: 40 if method == "Release" else 1,
+            "what is cut off is not read": lambda method: 4,
         }.get(state, lambda method: 1))
         other = await session.acquire("n") if state in ("held", "becomes free") else None
+        fake.cut = state == "what is cut off is not read"
         if state == "its answers are lost":
             fake.silent.add("Acquire")
         if state == "pawld is silent":
@@ -222,7 +229,7 @@ class CancelTest(Case):
             self.assertIn(won._id, fake.rows)
             await won.release()
         self.assertFalse(session._asked)
-        releasing = begin is within and state == "its Release is read late"  # which goes on
+        releasing = begin is within and state in ("its Release is read late", "what is cut off is not read")  # which goes on
         if again is None and state not in ("pawld is silent", "its Acquire is read late") and not releasing:
             self.assertFalse(fake.rows, "it is given back when the wait has ended")
         fake.silent.clear()
@@ -233,7 +240,7 @@ class CancelTest(Case):
         await session.close()
         return not early
 
-    STATES = "free", "held", "becomes free", "its answers are lost", "pawld is silent", "its Acquire is read late", "its Release is read late"
+    STATES = "free", "held", "becomes free", "its answers are lost", "pawld is silent", "its Acquire is read late", "its Release is read late", "what is cut off is not read"
 
     @bubble
     async def test_a_wait_that_is_cancelled_at_any_turn_holds_nothing(self):
@@ -499,7 +506,10 @@ class CloseTest(Case):
                         task = asyncio.ensure_future(begin(session))
                         await turns(at)
                         early = not task.done()
+                        began = self.time.now
                         await session.close()
+                        await asyncio.wait({task})
+                        self.assertLess(self.time.now, began + 1, "it waits for what it has ended")
                         self.assertFalse(fake.rows)
                         if early:
                             try:

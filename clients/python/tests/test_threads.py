@@ -379,6 +379,88 @@ class Still:
         return 0
 
 
+class Raising:
+    """An event that is set from its nth look on."""
+
+    def __init__(self, n):
+        self.left = n
+
+    def is_set(self):
+        self.left -= 1
+        return self.left < 0
+
+
+class CancelTest(Case):
+    """(Each wait) x (when its event is set)."""
+
+    WAITS = {
+        "acquire": lambda session, cancel: session.acquire("n", cancel=cancel),
+        "acquire_all": lambda session, cancel: session.acquire_all(["n"], shared=["m"], cancel=cancel),
+        "acquire_slot": lambda session, cancel: session.acquire_slot("n", 2, cancel=cancel),
+        "campaign": lambda session, cancel: session.campaign("n", cancel=cancel),
+    }
+
+    def nothing_is_left(self, session, fake):
+        self.assertFalse(fake.rows)
+        self.assertFalse(session._asked or session._locks or session._cancels)
+
+    def canceled(self, call):
+        with self.assertRaises(pawld.Error) as e:
+            call()
+        self.assertEqual(e.exception.code, "canceled")
+
+    def test_an_event_that_is_set_before_it_is_enough(self):
+        for name, wait in self.WAITS.items():
+            with self.subTest(name):
+                session, fake = self.make()
+                cancel = threading.Event()
+                cancel.set()
+                self.canceled(lambda: wait(session, cancel))
+                self.assertFalse(fake.calls("Acquire"))
+
+    def test_an_event_ends_what_pawld_does_not_answer_and_leaves_other_waits(self):
+        for name, wait in self.WAITS.items():
+            with self.subTest(name):
+                session, fake = self.make()
+                fake.answers["Acquire"] = lambda body, wait: (fake.acquire(body, wait), never(body, wait))
+                cancel, other = threading.Event(), threading.Event()
+                done, left = self.in_thread(lambda: wait(session, cancel)), self.in_thread(lambda: wait(session, other))
+                fake.wait_for(lambda: len(fake.calls("Acquire")) == 2)
+                cancel.set()
+                self.assertEqual(done().code, "canceled")
+                self.assertEqual(len(fake.rows), 1, "the other one still waits")
+                other.set()
+                self.assertEqual(left().code, "canceled")
+                self.nothing_is_left(session, fake)
+                del fake.answers["Acquire"]
+                self.assertTrue(session.acquire("n").held())
+
+    def test_an_event_ends_the_pause_of_a_wait_without_pawld(self):
+        self.alone()
+        session, fake = self.make()
+        fake.answers["Acquire"] = lambda body, wait: (_ for _ in ()).throw(AWAY)
+        self.canceled(lambda: session.acquire("n", cancel=Raising(4)))
+        self.nothing_is_left(session, fake)
+
+    def test_at_whatever_look_it_is_set_what_was_won_is_held_or_given_back(self):
+        self.alone()
+        for name, wait in self.WAITS.items():
+            looks = 0
+            while True:
+                session, fake = self.make()
+                cancel = Raising(looks)
+                try:
+                    lock = wait(session, cancel)
+                except pawld.Error as e:
+                    self.assertEqual(e.code, "canceled")
+                    self.nothing_is_left(session, fake)
+                    looks += 1
+                    continue
+                self.assertTrue(lock.held())
+                break
+            self.assertGreaterEqual(looks, 2, "before it asks, and when it has won")
+
+
 class CloseTest(Case):
     def test_close_ends_a_wait_and_gives_it_back(self):
         session, fake = self.make()
