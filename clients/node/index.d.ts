@@ -1,5 +1,6 @@
 /// <reference types="node" />
 import { EventEmitter } from 'events';
+import { ConnectionOptions, SecureContextOptions } from 'tls';
 
 /** A call that was refused, or that pawld or etcd does not answer: code says which. */
 export class PawldError extends Error {
@@ -18,8 +19,8 @@ export interface SessionOptions {
   /** Of pawld's --listen, without a path: https://host:port, or http:// with token. */
   url?: string;
   token?: string;
-  /** ca, cert and key, as https.request takes them. */
-  tls?: { ca?: string | Buffer; cert?: string | Buffer; key?: string | Buffer };
+  /** ca, cert, key, pfx and so on, as https.request takes them. */
+  tls?: SecureContextOptions & Pick<ConnectionOptions, 'checkServerIdentity' | 'rejectUnauthorized' | 'servername'>;
   /** In milliseconds; default 10,000. */
   ttl?: number;
   /** For people. */
@@ -31,8 +32,13 @@ export interface SessionOptions {
   bind?: boolean;
 }
 
+export interface SignalOptions {
+  /** Once it is aborted, the wait rejects with its reason. Then nothing is held, and the position in the queue is given up. */
+  signal?: AbortSignal | undefined;
+}
+
 /** Times are in milliseconds. */
-export interface AcquireOptions {
+export interface AcquireOptions extends SignalOptions {
   timeout?: number;
   shared?: boolean;
   maxHold?: number;
@@ -40,7 +46,7 @@ export interface AcquireOptions {
 }
 
 /** Times are in milliseconds. */
-export interface AcquireAllOptions {
+export interface AcquireAllOptions extends SignalOptions {
   /** Further names, which are held together with other readers. */
   shared?: string[];
   timeout?: number;
@@ -53,6 +59,8 @@ export class Lock {
   readonly names: string[];
   /** For the storage: greater than that of every holder before, of each of its names. */
   readonly token: bigint;
+  /** The token in decimal, which JSON can have. */
+  readonly tokenString: string;
   /** Of a semaphore: its number, that no other holder has. */
   readonly slot: number;
   /** Its keys in etcd, one for each of its names. */
@@ -62,11 +70,15 @@ export class Lock {
   /** Throws LockLost unless it is held; does no I/O. */
   check(): void;
   /** Queries etcd. */
-  confirm(): Promise<void>;
+  confirm(options?: SignalOptions): Promise<void>;
   /** Changes the value of an election's term. */
-  proclaim(value: string | Uint8Array): Promise<void>;
+  proclaim(value: string | Uint8Array, options?: SignalOptions): Promise<void>;
   /** Gives it back; rejects with LockLost if it was not held until now. */
   release(): Promise<void>;
+  /** Its names, its token in decimal, its slot and its keys, for logs. */
+  toJSON(): { name: string; names: string[]; token: string; slot: number; keys: string[] };
+  /** await using releases it, unless that was begun. */
+  [Symbol.asyncDispose](): Promise<void>;
 }
 
 export interface Session {
@@ -82,17 +94,19 @@ export class Session extends EventEmitter {
   /** Rejects with an Error whose name is TimeoutError after timeout. */
   acquire(name: string, options?: AcquireOptions): Promise<Lock>;
   /** null where another holds the lock, or waits for it. */
-  tryAcquire(name: string, options?: { shared?: boolean; maxHold?: number }): Promise<Lock | null>;
+  tryAcquire(name: string, options?: SignalOptions & { shared?: boolean; maxHold?: number }): Promise<Lock | null>;
   /** All names at once, in whatever order: acquisitions of several never wait for one another in a circle. */
   acquireAll(names: string[], options?: AcquireAllOptions): Promise<Lock>;
   /** All of the names or none: null where one of them is not free. */
-  tryAcquireAll(names: string[], options?: { shared?: string[]; maxHold?: number }): Promise<Lock | null>;
+  tryAcquireAll(names: string[], options?: SignalOptions & { shared?: string[]; maxHold?: number }): Promise<Lock | null>;
   /** One of a semaphore's limit slots: lock.slot says which. */
-  acquireSlot(name: string, limit: number, options?: { timeout?: number; maxHold?: number }): Promise<Lock>;
+  acquireSlot(name: string, limit: number, options?: SignalOptions & { timeout?: number; maxHold?: number }): Promise<Lock>;
   /** null where no slot is free, or others wait for one. */
-  tryAcquireSlot(name: string, limit: number, options?: { maxHold?: number }): Promise<Lock | null>;
-  campaign(name: string, value?: string | Uint8Array, options?: { timeout?: number }): Promise<Lock>;
+  tryAcquireSlot(name: string, limit: number, options?: SignalOptions & { maxHold?: number }): Promise<Lock | null>;
+  campaign(name: string, value?: string | Uint8Array, options?: SignalOptions & { timeout?: number }): Promise<Lock>;
   withLock<T>(name: string, options: AcquireOptions, f: (lock: Lock) => Promise<T> | T): Promise<T>;
   /** Gives everything back, and ends what waits: acquire rejects with the code closed, then and after. */
   close(): Promise<void>;
+  /** await using closes it. */
+  [Symbol.asyncDispose](): Promise<void>;
 }

@@ -38,6 +38,10 @@ const PATIENCE = 10000;
 /** AGAIN are the codes of refusals that pass: pawld, or etcd, is away, or a limit is reached. */
 const AGAIN = ['unavailable', 'resource_exhausted'];
 
+/** asyncDispose is what await using calls, where Node has it. */
+const asyncDispose = Symbol.asyncDispose || Symbol.for('Symbol.asyncDispose');
+const inspect = Symbol.for('nodejs.util.inspect.custom');
+
 const newId = () => randomBytes(16).toString('hex');
 const modesOf = (alone, shared) => [...alone.map(() => 'EXCLUSIVE'), ...shared.map(() => 'SHARED')];
 const closed = () => new PawldError('closed', 'the session is closed');
@@ -49,6 +53,13 @@ const now = () => ({ steady: Number(process.hrtime.bigint() / 1000n) / 1000, wal
 /** since is the larger of what they show to have passed. */
 const since = (later, earlier) => Math.max(later.steady - earlier.steady, later.wall - earlier.wall);
 
+/** Aborted is what a signal ends a wait with, until it reaches the caller. Its reason may be anything. */
+class Aborted {
+  constructor(signal) {
+    this.reason = signal.reason;
+  }
+}
+
 /** Wait is what one caller waits for: a pause, or a request. end ends it, and rejects it with e. */
 class Wait {
   #error = null;
@@ -57,6 +68,10 @@ class Wait {
   end(e) {
     this.#error = e;
     if (this.#stop) this.#stop(e); // of the last run, which may have ended
+  }
+
+  check() {
+    if (this.#error) throw this.#error;
   }
 
   /** run gives start's result. start gets resolve and reject, and returns how it is stopped. */
@@ -154,6 +169,7 @@ class Lock {
     this.name = names.join(', ');
     this.names = names;
     this.token = 0n;
+    this.tokenString = '0'; // as JSON can have it
     this.slot = 0;
     this.keys = [];
   }
@@ -175,20 +191,20 @@ class Lock {
   }
 
   /** confirm asks etcd whether the lock is held. */
-  confirm() {
-    return this.#query('Confirm', {});
+  confirm({ signal } = {}) {
+    return this.#query('Confirm', {}, signal);
   }
 
   /** proclaim changes the value of an election's term. */
-  proclaim(value) {
-    return this.#query('Proclaim', { value: Buffer.from(value).toString('base64') });
+  proclaim(value, { signal } = {}) {
+    return this.#query('Proclaim', { value: Buffer.from(value).toString('base64') }, signal);
   }
 
-  async #query(method, more) {
+  async #query(method, more, signal) {
     this.check();
     const sent = now();
     const body = { session: this.#session._id, requestId: this.id, ...more };
-    const { lock } = await this.#session._waiting((wait) => this.#session._call(method, body, PATIENCE, wait));
+    const { lock } = await this.#session._waiting((wait) => this.#session._call(method, body, PATIENCE, wait), signal);
     if (lock.state === 'HELD') this._believe(sent, lock);
     else this._lose(lock.why || 'NOT_HELD');
     this.check();
@@ -207,11 +223,22 @@ class Lock {
     if (!result.released) throw new LockLost(this.name, why === 'NOT_HELD' ? ended || why : why); // pawld has forgotten it
   }
 
+  /** await using releases it, unless that was begun. */
+  async [asyncDispose]() {
+    if (!this._released()) await this.release();
+  }
+
+  /** toJSON is for logs: JSON has no bigint. */
+  toJSON() {
+    return { name: this.name, names: this.names, token: this.tokenString, slot: this.slot, keys: this.keys };
+  }
+
   _believe(sent, answer) {
     const valid = Number(answer.validForMs || 0);
     const at = now();
     if (!this.#known) {
       this.token = BigInt(answer.token);
+      this.tokenString = String(this.token);
       this.keys = answer.keys;
       this.slot = answer.slot || 0;
       this.#known = at;
@@ -249,13 +276,15 @@ class Lock {
 
 /** What a process's locks hang on: it renews them. It emits unavailable when pawld is called again, and available when it answers again. */
 class Session extends EventEmitter {
+  #to; // with the token
+
   constructor({ socket = '/run/pawl/pawld.sock', url, token = '', tls = {}, ttl = 10000, owner = '', bind = false } = {}) {
     super();
     if (/[^!-~]/.test(token)) {
       throw new PawldError('invalid_argument', "token has a space, a line's end or another character that no token has: strip what a file has around it");
     }
-    this._id = newId();
-    this._to = { socket, url, token, tls };
+    Object.defineProperty(this, '_id', { value: newId() }); // a secret, which no log is to have
+    this.#to = { socket, url, token, tls };
     this._ttl = ttl;
     this._owner = owner;
     this._bind = bind;
@@ -272,39 +301,39 @@ class Session extends EventEmitter {
     this._renewing = false;
   }
 
-  /** acquire waits until the lock is held; it rejects with a TimeoutError after timeout ms. */
-  acquire(name, { timeout = Infinity, shared = false, maxHold = 0, delay = 0 } = {}) {
-    return this._acquire([name], timeout, { mode: shared ? 'SHARED' : 'EXCLUSIVE', maxHoldMs: maxHold, delayMs: delay });
+  /** acquire waits until the lock is held; it rejects with a TimeoutError after timeout ms, and with signal's reason once that is aborted. */
+  acquire(name, { timeout = Infinity, signal, shared = false, maxHold = 0, delay = 0 } = {}) {
+    return this._acquire([name], timeout, signal, { mode: shared ? 'SHARED' : 'EXCLUSIVE', maxHoldMs: maxHold, delayMs: delay });
   }
 
   /** tryAcquire gives null where another holds the lock, or waits for it. */
-  tryAcquire(name, { shared = false, maxHold = 0 } = {}) {
-    return this._acquire([name], this._ttl, { mode: shared ? 'SHARED' : 'EXCLUSIVE', maxHoldMs: maxHold, try: true });
+  tryAcquire(name, { signal, shared = false, maxHold = 0 } = {}) {
+    return this._acquire([name], this._ttl, signal, { mode: shared ? 'SHARED' : 'EXCLUSIVE', maxHoldMs: maxHold, try: true });
   }
 
   /** acquireAll waits until all names are held at once, those of shared together with other readers. */
-  acquireAll(names, { shared = [], timeout = Infinity, maxHold = 0 } = {}) {
-    return this._acquire([...names, ...shared], timeout, { modes: modesOf(names, shared), maxHoldMs: maxHold });
+  acquireAll(names, { shared = [], timeout = Infinity, signal, maxHold = 0 } = {}) {
+    return this._acquire([...names, ...shared], timeout, signal, { modes: modesOf(names, shared), maxHoldMs: maxHold });
   }
 
   /** tryAcquireAll gives null where one of the names is not free: all of them or none. */
-  tryAcquireAll(names, { shared = [], maxHold = 0 } = {}) {
-    return this._acquire([...names, ...shared], this._ttl, { modes: modesOf(names, shared), maxHoldMs: maxHold, try: true });
+  tryAcquireAll(names, { shared = [], signal, maxHold = 0 } = {}) {
+    return this._acquire([...names, ...shared], this._ttl, signal, { modes: modesOf(names, shared), maxHoldMs: maxHold, try: true });
   }
 
   /** acquireSlot waits until one of a semaphore's limit slots is held: lock.slot says which. */
-  acquireSlot(name, limit, { timeout = Infinity, maxHold = 0 } = {}) {
-    return this._acquire([name], timeout, { mode: 'SEMAPHORE', limit, maxHoldMs: maxHold });
+  acquireSlot(name, limit, { timeout = Infinity, signal, maxHold = 0 } = {}) {
+    return this._acquire([name], timeout, signal, { mode: 'SEMAPHORE', limit, maxHoldMs: maxHold });
   }
 
   /** tryAcquireSlot gives null where no slot is free, or others wait for one. */
-  tryAcquireSlot(name, limit, { maxHold = 0 } = {}) {
-    return this._acquire([name], this._ttl, { mode: 'SEMAPHORE', limit, maxHoldMs: maxHold, try: true });
+  tryAcquireSlot(name, limit, { signal, maxHold = 0 } = {}) {
+    return this._acquire([name], this._ttl, signal, { mode: 'SEMAPHORE', limit, maxHoldMs: maxHold, try: true });
   }
 
   /** campaign waits until it leads: the Lock is its term. */
-  campaign(name, value = '', { timeout = Infinity } = {}) {
-    return this._acquire([name], timeout, { mode: 'ELECTION', value: Buffer.from(value).toString('base64') });
+  campaign(name, value = '', { timeout = Infinity, signal } = {}) {
+    return this._acquire([name], timeout, signal, { mode: 'ELECTION', value: Buffer.from(value).toString('base64') });
   }
 
   /** withLock runs f under the lock, and releases it. */
@@ -321,15 +350,20 @@ class Session extends EventEmitter {
     return result;
   }
 
-  async _acquire(names, timeout, more) {
+  async _acquire(names, timeout, signal, more) {
     const lock = new Lock(this, newId(), names, more.maxHoldMs);
     const body = { session: this._id, requestId: lock.id, names, owner: this._owner, ttlMs: this._ttl, ...more };
     if (this._bind) body.bind = true;
     if (this._closed) throw closed();
+    if (signal && signal.aborted) throw signal.reason;
     this._asked.set(lock.id, lock);
     this._opened = true;
     try {
-      return await this._waiting((wait) => this._poll(lock, body, wait, timeout));
+      return await this._waiting(async (wait) => {
+        const won = await this._poll(lock, body, wait, timeout);
+        wait.check(); // it may have been ended in the instant of success
+        return won;
+      }, signal);
     } catch (e) {
       lock._end('given up');
       this._locks.delete(lock.id);
@@ -340,13 +374,19 @@ class Session extends EventEmitter {
     }
   }
 
-  /** _waiting gives f a Wait that close ends. */
-  async _waiting(f) {
+  /** _waiting gives f a Wait that close ends, and signal. */
+  async _waiting(f, signal) {
     const wait = new Wait();
+    const abort = () => wait.end(new Aborted(signal));
     this._waits.add(wait);
+    if (signal && signal.aborted) abort();
+    else if (signal) signal.addEventListener('abort', abort);
     try {
       return await f(wait);
+    } catch (e) {
+      throw e instanceof Aborted ? e.reason : e;
     } finally {
+      if (signal) signal.removeEventListener('abort', abort);
       this._waits.delete(wait);
     }
   }
@@ -534,6 +574,16 @@ class Session extends EventEmitter {
     }
   }
 
+  /** await using closes it. */
+  [asyncDispose]() {
+    return this.close();
+  }
+
+  /** What console.log shows has no secret. */
+  [inspect](depth, options, show) {
+    return `Session ${show({ owner: this._owner, ttl: this._ttl, closed: this._closed, locks: [...this._locks.values()].map((l) => l.name) }, options)}`;
+  }
+
   /** _call is one request, which takes no longer than timeout. The end of wait ends it. */
   async _call(method, body, timeout, wait = new Wait()) {
     try {
@@ -562,7 +612,7 @@ class Session extends EventEmitter {
     try {
       [status, text] = await wait.run((resolve, reject) => this._exchange(method, JSON.stringify(body), timeout, resolve, reject));
     } catch (e) {
-      throw e instanceof PawldError ? e : failure(e, this._to);
+      throw e instanceof PawldError || e instanceof Aborted ? e : failure(e, this.#to);
     }
     let answer;
     try {
@@ -579,7 +629,7 @@ class Session extends EventEmitter {
 
   /** _exchange resolves with the answer's status and text. It returns how it is stopped. What is thrown in a listener ends the process: they only pass on. */
   _exchange(method, text, timeout, resolve, reject) {
-    const { socket, url, token, tls } = this._to;
+    const { socket, url, token, tls } = this.#to;
     const headers = { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(text), 'Connect-Timeout-Ms': Math.max(Math.floor(timeout), 1) };
     if (token) headers.Authorization = `Bearer ${token}`;
     const options = { method: 'POST', headers, agent: false };
@@ -598,7 +648,7 @@ class Session extends EventEmitter {
       response.on('end', () => done(resolve)([response.statusCode, Buffer.concat(parts).toString()]));
     };
     const request = url
-      ? (url.startsWith('https:') ? https : http).request(url + path, { ...options, ...tls }, receive)
+      ? (url.startsWith('https:') ? https : http).request(url + path, { ...tls, ...options }, receive)
       : http.request({ ...options, socketPath: socket, host: 'pawl', path }, receive);
     request.on('error', fail);
     request.on('upgrade', (response, connection) => {

@@ -14,10 +14,13 @@ import random
 import sqlite3
 import sys
 import time
+from typing import Callable, List, Optional, Tuple, TypeVar
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
 import pawld  # noqa: E402
+
+T = TypeVar("T")
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS accounts (name TEXT PRIMARY KEY, balance INTEGER NOT NULL DEFAULT 0);
@@ -34,19 +37,19 @@ class Stale(Exception):
 class Store:
     """Orders in SQLite. Each transaction under a lock begins with its token."""
 
-    def __init__(self, path):
+    def __init__(self, path: str) -> None:
         self.db = sqlite3.connect(path, timeout=60, isolation_level=None)
         self.db.execute("PRAGMA journal_mode=WAL")
         self.db.executescript(SCHEMA)
 
-    def admit(self, name, token):
+    def admit(self, name: str, token: int) -> None:
         """Refuses a token below the highest, and remembers it otherwise: reads count, too."""
         highest = self.db.execute("SELECT token FROM fences WHERE name = ?", (name,)).fetchone()
         if highest and token < highest[0]:
             raise Stale(f"{name}: token {token}, and {highest[0]} was seen")
         self.db.execute("INSERT OR REPLACE INTO fences VALUES (?, ?)", (name, token))
 
-    def fenced(self, name, token, do):
+    def fenced(self, name: str, token: int, do: Callable[[], T]) -> T:
         """Runs do in a transaction that begins with the token."""
         self.db.execute("BEGIN IMMEDIATE")
         try:
@@ -58,31 +61,31 @@ class Store:
         self.db.execute("COMMIT")
         return result
 
-    def accounts(self):
+    def accounts(self) -> List[str]:
         """Accounts that have open orders."""
         return [row[0] for row in self.db.execute("SELECT DISTINCT account FROM orders WHERE settled = 0")]
 
-    def next(self, account, token):
-        def read():
+    def next(self, account: str, token: int) -> Tuple[Optional[Tuple[int, int]], int]:
+        def read() -> Tuple[Optional[Tuple[int, int]], int]:
             order = self.db.execute("SELECT id, amount FROM orders WHERE account = ? AND settled = 0 LIMIT 1", (account,)).fetchone()
             balance = self.db.execute("SELECT balance FROM accounts WHERE name = ?", (account,)).fetchone()
             return order, balance[0]
 
         return self.fenced(account, token, read)
 
-    def settle(self, account, token, order, balance):
-        def write():
+    def settle(self, account: str, token: int, order: int, balance: int) -> None:
+        def write() -> None:
             self.db.execute("UPDATE accounts SET balance = ? WHERE name = ?", (balance, account))
             self.db.execute("UPDATE orders SET settled = settled + 1 WHERE id = ?", (order,))
 
         self.fenced(account, token, write)
 
-    def note(self, account, token):
+    def note(self, account: str, token: int) -> None:
         """A late write was refused: for whoever looks at the store."""
         self.db.execute("INSERT INTO refused VALUES (?, ?)", (account, token))
 
 
-def work(session, store, account):
+def work(session: pawld.Session, store: Store, account: str) -> None:
     with session.acquire("accounts/" + account, timeout=30) as lock:
         for _ in range(5):
             order, balance = store.next(account, lock.token)
@@ -97,7 +100,7 @@ def work(session, store, account):
                 raise
 
 
-def main(socket, path):
+def main(socket: str, path: str) -> None:
     store = Store(path)
     with pawld.Session(socket, ttl=3, owner=f"orders worker {os.getpid()}") as session:
         while True:
