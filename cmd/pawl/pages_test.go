@@ -197,7 +197,7 @@ func TestPawldStartsAsItsPageSays(t *testing.T) {
 	p.awaitReady(t)
 }
 
-// The programs of the clients' own pages, as they are printed but for the socket, with the
+// The first programs of the clients' own pages, as they are printed but for the socket, with the
 // client where pip and npm would put it.
 func TestTheClientsFirstProgramsRun(t *testing.T) {
 	t.Parallel()
@@ -212,7 +212,7 @@ func TestTheClientsFirstProgramsRun(t *testing.T) {
 		require.NoError(t, err)
 		var source string
 		for _, b := range block.FindAllStringSubmatch(string(text), -1) {
-			if b[1] == run.language {
+			if b[1] == run.language && source == "" {
 				source += strings.ReplaceAll(b[2], "/tmp/pawld.sock", p.socket)
 			}
 		}
