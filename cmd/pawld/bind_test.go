@@ -88,8 +88,10 @@ func TestABoundSessionIsForItsProcessAlone(t *testing.T) {
 import sys
 sys.path.insert(0, "../../clients/python")
 import json, pawld
+from pawld._threads import at_once
 try:
-    print(pawld.Session(sys.argv[1])._call(sys.argv[2], json.loads(sys.argv[3]), 10))
+    s = pawld.Session(sys.argv[1])
+    print(at_once(s._call(sys.argv[2], json.loads(sys.argv[3]), 10, s._wait())))
 except pawld.Error as e:
     print(e)
 `, p.socket, method, marshal(body)).CombinedOutput()
