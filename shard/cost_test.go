@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,24 +19,39 @@ import (
 // operations counts the operations of requests, by name.
 type operations map[string]int
 
-func (w *fixture) operations() operations {
-	ops := operations{}
+// counter counts what the servers receive.
+type counter struct {
+	mu  sync.Mutex
+	ops operations
+}
+
+func (w *fixture) counter() *counter {
+	c := &counter{ops: operations{}}
 	w.f.Inject(etcdfake.Rule{Match: func(q etcdfake.Request) bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		for _, op := range q.Ops() {
-			ops[op]++
+			c.ops[op]++
 		}
 		return false
 	}})
-	return ops
+	return c
+}
+
+func (c *counter) take() (all operations) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all, c.ops = c.ops, operations{}
+	return all
 }
 
 // during are the operations while f runs, those that keep sessions apart.
-func (o operations) during(f func()) operations {
+func (c *counter) during(f func()) operations {
 	synctest.Wait()
-	clear(o)
+	c.take()
 	f()
 	synctest.Wait()
-	out := maps.Clone(o)
+	out := c.take()
 	for _, op := range []string{"lease grant", "put session key", "confirm session", "lease revoke"} {
 		delete(out, op)
 	}
@@ -70,7 +86,7 @@ func TestWhatItCosts(t *testing.T) {
 				lane.OnlyProof(t, "50 workers take half a minute")
 			}
 			inBubble(t, c.n, func(w *fixture) {
-				ops := w.operations()
+				ops := w.counter()
 				moved := func() (n int) {
 					for _, x := range w.all {
 						n += len(x.kinds(shard.Acquired))

@@ -222,6 +222,14 @@ func (m *member) shown(key string, value []byte, mod int64, deleted bool) {
 		m.wrote, m.mod = "", 0
 	case mod > m.mod && string(value) != m.wrote:
 		m.wrote, m.mod = string(value), mod // somebody else's: it is written again
+		m.heed(value)
+	}
+}
+
+// heed takes from a member key that somebody else wrote whether the member is to be drained.
+func (m *member) heed(value []byte) {
+	if told, err := shards.DecodeMember(m.n, value); err == nil {
+		m.w.Drain(told.Drained)
 	}
 }
 
@@ -274,6 +282,7 @@ func (m *member) written(value string, resp *pb.TxnResponse, err error) {
 		m.wrote, m.mod = "", 0
 		if kv := txn.KV(resp, 0); kv != nil {
 			m.wrote, m.mod = string(kv.Value), kv.ModRevision
+			m.heed(kv.Value)
 		}
 	}
 }

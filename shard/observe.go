@@ -43,6 +43,7 @@ type Member struct {
 	Value   []byte
 	Weight  int
 	Leaving bool // it leaves in order
+	Drained bool // an operator has drained it
 	Plans   bool // it plans
 	Held    int  // how many shards it has
 	Wished  int  // how many it is wished
@@ -183,7 +184,7 @@ func (o *observer) table(now time.Time) Table {
 	for _, lease := range v.ByAge() {
 		m := v.Members[lease]
 		t.Members = append(t.Members, Member{
-			Lease: lease, Value: m.Value, Weight: m.Weight, Leaving: m.Leaving, Plans: len(v.Planner) > 0 && v.Planner[0].Lease == lease,
+			Lease: lease, Value: m.Value, Weight: m.Weight, Leaving: m.Leaving, Drained: m.Drained, Plans: len(v.Planner) > 0 && v.Planner[0].Lease == lease,
 			Held: held[lease], Wished: m.Wish.Len(), Cannot: m.Cannot.Len(),
 		})
 	}

@@ -48,7 +48,7 @@ The flags --endpoints, --user and so on, or the ETCDCTL_* variables, select the 
 		commands  []*cobra.Command
 	}{
 		{"hold", "Holding:", []*cobra.Command{hold.NewLock(), hold.NewElect()}},
-		{"look", "Showing:", []*cobra.Command{show.NewLs(), show.NewShow(), show.NewWatch(), top.New(), ui.New(), show.NewObserve()}},
+		{"look", "Showing:", []*cobra.Command{show.NewLs(), show.NewShow(), show.NewShards(), show.NewWatch(), top.New(), ui.New(), show.NewObserve()}},
 		{"act", "Repairing:", []*cobra.Command{show.NewBreak(), doctor.New()}},
 		{"try", "Trying:", []*cobra.Command{newDev(), demo.New()}},
 		{"read", "Help:", []*cobra.Command{newMan()}},

@@ -36,7 +36,7 @@ func queriesOf(events []watcher.Event) (queries []query) {
 	for _, ev := range events {
 		k, ok := keys.ParseQueueKey(ev.Key)
 		switch {
-		case !ok || keys.OfSessions(ev.Key) || taken[ev.Key] != "":
+		case !ok || keys.OfSessions(ev.Key) || keys.OfShards(ev.Key) || taken[ev.Key] != "":
 		case ev.Deleted && !handed[ev.Key]:
 			queries = append(queries, query{lease: k.Lease, n: k.N, rev: ev.ModRevision, ended: true})
 		case !ev.Deleted && ev.CreateRevision == ev.ModRevision:

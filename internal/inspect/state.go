@@ -88,10 +88,10 @@ func (s *state) above(key string, f func(folder string)) {
 	}
 }
 
-// hides reports whether key is in no queue: a session's own, or in no folder.
+// hides reports whether key is in no queue: a session's own, of shards, or in no folder.
 func (s *state) hides(key string) bool {
 	rest, ok := strings.CutPrefix(key, s.namespace)
-	return !ok || !strings.Contains(rest, "/") || keys.OfSessions(rest)
+	return !ok || !strings.Contains(rest, "/") || keys.OfSessions(rest) || keys.OfShards(rest)
 }
 
 // add adds a new key. It returns nil for a key that is not kept.

@@ -46,6 +46,25 @@ func NewShards(namespace, name string) (Shards, error) {
 	return Shards{Name: name, Prefix: namespace + root, root: root}, nil
 }
 
+// ParseShards returns the Shards to which a key belongs; false: it belongs to none.
+func ParseShards(namespace, key string) (Shards, bool) {
+	rest, ok := strings.CutPrefix(key, ShardsRoot(namespace))
+	if !ok {
+		return Shards{}, false
+	}
+	escaped, _, ok := strings.Cut(rest, "/")
+	if escaped == "" { // the name has a slash
+		escaped, _, ok = strings.Cut(rest[min(1, len(rest)):], "/")
+		escaped = "/" + escaped
+	}
+	name, valid := unescape(escaped)
+	if !ok || !valid {
+		return Shards{}, false
+	}
+	s, err := NewShards(namespace, name)
+	return s, err == nil
+}
+
 // Queue is the queue of shard i. Its name cannot be given to NewQueue.
 func (s Shards) Queue(i int) Queue { return s.queue(strconv.Itoa(i)) }
 

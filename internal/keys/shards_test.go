@@ -74,6 +74,17 @@ func TestShardsOfDifferentNamesAreDisjoint(t *testing.T) {
 	for _, name := range names {
 		all = append(all, shardsOf(t, name).Prefix)
 	}
+	for i, prefix := range all {
+		for _, key := range []string{"0/1-1", "m/6/1", "w/1", "p/1-1"} {
+			s, ok := ParseShards("ns/", prefix+key)
+			assert.True(t, ok)
+			assert.Equal(t, names[i], s.Name)
+		}
+	}
+	for _, key := range []string{"ns/a/1-1", "ns///pawl/shard/", "ns///pawl/shard/a", "ns///pawl/shard//a", "ns///pawl/shard//a/0/1-1", "ns///pawl/7f3a"} {
+		_, ok := ParseShards("ns/", key)
+		assert.False(t, ok, key)
+	}
 	for i, a := range all {
 		for j, b := range all {
 			assert.Equal(t, i == j, strings.HasPrefix(a, b), "%q and %q", names[i], names[j])

@@ -16,6 +16,7 @@ type Member struct {
 	Weight  int    // its share beside the others'; negative: it gets none. Never 0
 	Value   []byte // the caller's
 	Leaving bool   // it gives up what it has to whoever waits
+	Drained bool   // likewise, because an operator wants it so
 	Cannot  Set    // the shards that it cannot take now
 	Coming  Set    // the shards that it is wished, and prepares for
 }
@@ -25,13 +26,14 @@ type form struct {
 	Weight  int    `json:"weight"`
 	Value   []byte `json:"value,omitempty"`
 	Leaving bool   `json:"leaving,omitempty"`
+	Drained bool   `json:"drained,omitempty"`
 	Cannot  []byte `json:"cannot,omitempty"`
 	Coming  []byte `json:"coming,omitempty"`
 }
 
 // Encode is the value of the member key.
 func (m Member) Encode() []byte {
-	b, err := json.Marshal(form{m.Weight, m.Value, m.Leaving, m.Cannot.Encode(), m.Coming.Encode()})
+	b, err := json.Marshal(form{m.Weight, m.Value, m.Leaving, m.Drained, m.Cannot.Encode(), m.Coming.Encode()})
 	if err != nil {
 		panic("shards: member: " + err.Error()) // numbers and bytes always marshal
 	}
@@ -51,7 +53,7 @@ func DecodeMember(n int, value []byte) (m Member, err error) {
 	case len(f.Value) > MaxValue:
 		return Member{}, fmt.Errorf("a value of %d bytes", len(f.Value))
 	}
-	m = Member{Weight: f.Weight, Value: f.Value, Leaving: f.Leaving}
+	m = Member{Weight: f.Weight, Value: f.Value, Leaving: f.Leaving, Drained: f.Drained}
 	if m.Cannot, err = Decode(n, f.Cannot); err != nil {
 		return Member{}, err
 	}

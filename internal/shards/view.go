@@ -45,7 +45,7 @@ type MemberState struct {
 }
 
 // active reports whether a member may own shards.
-func (m *MemberState) active() bool { return m != nil && m.There && !m.Leaving }
+func (m *MemberState) active() bool { return m != nil && m.There && !m.Leaving && !m.Drained }
 
 // A View is everything that is stored of one name, at one revision.
 type View struct {
@@ -147,7 +147,7 @@ func (v *View) member(lease int64, e Event) (r Reason) {
 	if m.There && !was {
 		r |= MemberCame
 	}
-	if m.There != was || m.Leaving != old.Leaving || m.Weight != old.Weight {
+	if m.There != was || m.Leaving != old.Leaving || m.Drained != old.Drained || m.Weight != old.Weight {
 		r |= MembersChanged
 	}
 	if !m.Cannot.Equal(old.Cannot) {

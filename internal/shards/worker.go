@@ -79,6 +79,7 @@ type Worker struct {
 	gaveUp   map[int]int64
 	bars     map[int]bar
 	leaving  bool
+	drained  bool
 	leaveBy  time.Time
 	out      []Action
 	joined   time.Time
@@ -115,6 +116,9 @@ func (w *Worker) Leave(now time.Time) {
 		w.leaving, w.leaveBy = true, now.Add(w.TTL+w.Settle)
 	}
 }
+
+// Drain has the worker give up what it has to whoever waits, and queue for nothing, or ends that.
+func (w *Worker) Drain(on bool) { w.drained = on }
 
 // Prepared reports that an Enqueue goes on to queue for the shard.
 func (w *Worker) Prepared(i int) {
@@ -209,7 +213,7 @@ func (w *Worker) act(k ActionKind, i int) { w.out = append(w.out, Action{k, i}) 
 func (w *Worker) barred(now time.Time, i int) bool { return now.Before(w.bars[i].until) }
 
 // offers reports whether shard i goes to whoever waits for it.
-func (w *Worker) offers(i int) bool { return w.leaving || !w.wish.Has(i) }
+func (w *Worker) offers(i int) bool { return w.leaving || w.drained || !w.wish.Has(i) }
 
 // due reports whether what it still holds is released, whether somebody waits or not.
 func (w *Worker) due(now time.Time) bool { return w.leaving && !now.Before(w.leaveBy) }
@@ -217,7 +221,7 @@ func (w *Worker) due(now time.Time) bool { return w.leaving && !now.Before(w.lea
 // wants reports whether the wish for shard i is to be obeyed: it was not given up since that was
 // written.
 func (w *Worker) wants(now time.Time, i int) bool {
-	return !w.leaving && i < w.N && w.wishMod > w.gaveUp[i] && !w.barred(now, i)
+	return !w.leaving && !w.drained && i < w.N && w.wishMod > w.gaveUp[i] && !w.barred(now, i)
 }
 
 // Next returns what to do now, each thing once.
@@ -312,7 +316,7 @@ func (w *Worker) Wake(now time.Time) (wake time.Time) {
 // Member is what the member key is to say now.
 func (w *Worker) Member(now time.Time) Member {
 	m := w.Self
-	m.Leaving = w.leaving
+	m.Leaving, m.Drained = w.leaving, w.drained
 	for i := range w.bars {
 		if w.barred(now, i) {
 			m.Cannot.Add(i)

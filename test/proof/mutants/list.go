@@ -40,6 +40,8 @@ const (
 
 	inSupervise = "./cmd/pawl/internal/supervise"
 	inDoctor    = "./cmd/pawl/internal/doctor"
+	inShard     = "./shard"
+	shardModel  = "./test/proof/shards"
 )
 
 // mutants are the faults that others have made, each of which the tests must
@@ -663,4 +665,45 @@ var mutants = []mutant{
 		"			times, older = append(times[:0], times[1:]...), older+1\n", "			older++\n			continue\n"}}, []string{inLock}},
 	{"a run that failed is not repeated", "contract", []edit{{"lock/every.go",
 		"			e.pause(ctx, retry.Next())\n", "			e.sleepUntil(ctx, e.plan.next)\n"}}, []string{inLock}},
+	{"a worker that loses shards does not learn it", "SH3", []edit{{"internal/shards/planner.go",
+		"		if state.active() && state.WishMod != 0 && !state.Wish.Equal(wishes[m]) {", "		if state.active() && state.WishMod != 0 && wishes[m].Len() > state.Wish.Len() {"}}, []string{shardModel, inShard}},
+	{"a plan waits for as long as there are changes", "SH3", []edit{{"internal/shards/planner.go",
+		"settled.Before(bound)", "settled.Before(bound.Add(time.Hour))"}}, []string{shardModel, inShard}},
+	{"only members are a reason to plan", "SH3", []edit{{"internal/shards/view.go",
+		"		r |= CannotChanged\n", ""}, {"internal/shards/view.go", "			return ShardEmptied\n", "			return 0\n"}}, []string{shardModel, inShard}},
+	{"a wish is put whoever plans", "SH3", []edit{{"shard/planner.go",
+		"txn.CreateIs(t.a.Key(), int64(t.a.Token())), ", ""}}, []string{inShard}},
+	{"a wish is put whatever its key has become", "SH3", []edit{{"shard/planner.go",
+		", txn.ModIs(key, w.Mod)}", "}"}}, []string{inShard}},
+	{"a planner that is stuck stays", "SH3", []edit{{"shard/planner.go",
+		"now.Sub(t.turned) > m.s.TTL()", "now.Sub(t.turned) < 0"}}, []string{inShard}},
+	{"a member that does not follow its wish is never full", "SH3", []edit{{"internal/shards/planner.go",
+		"		case now.Sub(old.since) >= p.TTL:", "		case now.Sub(old.since) < 0:"}}, []string{inShard}},
+	{"a worker gives up without another look", "SH4", []edit{{"internal/shards/worker.go",
+		"	if w.offers(i) && (waits || w.due(now)) {", "	if w.offers(i) || w.due(now) {"}}, []string{inShard}},
+	{"a worker gives up what nobody waits for", "SH4", []edit{{"internal/shards/worker.go",
+		"forced || t.waits && (", "forced || t.phase == working && ("}}, []string{inShard}},
+	{"a planner that leaves goes on to be one", "SH5", []edit{{"shard/run.go",
+		"		r.m.stopPlanning() // then w.Leave is called\n		return\n", ""}}, []string{inShard}},
+	{"a worker that leaves waits for ever", "SH5", []edit{{"internal/shards/worker.go",
+		"return w.leaving && !now.Before(w.leaveBy)", "return w.leaving && now.Before(w.joined)"}}, []string{inShard}},
+	{"what has no owner is taken up to the share only", "SH6", []edit{{"internal/shards/worker.go",
+		"ttl, Settle: settle, Moves: moves, Growth: 1,", "ttl, Settle: settle, Moves: moves, Growth: 0,"}}, []string{shardModel}},
+	{"a worker of another number of shards is let in", "SH7", []edit{{"shard/member.go",
+		"s.Same(), txn.NoneBetween(below[0], below[1]), txn.NoneBetween(above[0], above[1])}", "s.Same()}"}}, []string{inShard}},
+	{"work is called while an earlier one runs", "SH2", []edit{{"internal/shards/worker.go",
+		"	if runs {\n		w.tasks[i].phase = stuck\n	} else {\n		w.tasks[i] = nil\n	}\n", "	w.tasks[i] = nil\n"},
+		{"internal/shards/worker.go", "	t := w.tasks[i]\n	early = ", "	t := w.tasks[i]\n	if t == nil {\n		return false\n	}\n	early = "}}, []string{inShard, shardModel}},
+	{"a member key that is deleted stays so", "SH2", []edit{{"shard/member.go",
+		"		m.wrote, m.mod = \"\", 0\n	case mod > m.mod && string", "		m.mod = 0\n	case mod > m.mod && string"}}, []string{inShard}},
+	{"a candidacy that is deleted stays so", "SH2", []edit{{"shard/planner.go",
+		"				pace.Sleep(ctx)\n				continue\n", "				<-ctx.Done()\n				continue\n"}}, []string{inShard}},
+	{"shards are taken from work without a margin", "SH5", []edit{{"shard/hold.go",
+		"clock.Now().Add(margin)", "clock.Now()"}}, []string{inShard}},
+	{"a lease is revoked while work for its shards runs", "SH5", []edit{{"shard/member.go",
+		"done: s.DeferRevocation(), key", "done: func() {}, key"}}, []string{inShard}},
+	{"work that fails is called again at once", "SH8", []edit{{"internal/shards/worker.go",
+		"	case t.phase == working && !w.leaving:\n		w.bar(now, i)\n", "	case t.phase == working && !w.leaving:\n"}}, []string{inShard}},
+	{"a wish that a compaction hid is not read", "SH4", []edit{{"shard/member.go",
+		"		m.countAt = time.Now() // reads what was missed\n", ""}}, []string{inShard}},
 }

@@ -61,3 +61,11 @@ func Span(d time.Duration) string {
 
 // LeaseHex formats a lease as etcdctl does.
 func LeaseHex(id int64) string { return strconv.FormatInt(id, 16) }
+
+// Count is "1 worker", "2 workers".
+func Count(n int, of string) string {
+	if n == 1 {
+		return "1 " + of
+	}
+	return strconv.Itoa(n) + " " + of + "s"
+}

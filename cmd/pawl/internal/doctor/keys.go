@@ -35,6 +35,9 @@ func (d *doctor) keys(ctx context.Context, c *pawl.Client, namespace, prefix str
 			d.key(l, p, known[p.Key])
 		}
 	}
+	if err := d.shards(ctx, c, prefix); err != nil {
+		return err
+	}
 	if s.Ignored > 0 {
 		d.odd("key", "", fmt.Sprintf("%d more keys are not locks, and were not checked", s.Ignored),
 			"give pawl a --namespace of its own, or check a PREFIX")
@@ -43,6 +46,20 @@ func (d *doctor) keys(ctx context.Context, c *pawl.Client, namespace, prefix str
 		d.ok("key", "", "%s", lines(len(s.Queues)))
 	}
 	return nil
+}
+
+// shards finds the names some of whose shards nobody has.
+func (d *doctor) shards(ctx context.Context, c *pawl.Client, prefix string) error {
+	all, err := inspect.SharedOuts(ctx, c, prefix)
+	for _, s := range all {
+		switch left := s.Shards - s.Owned; {
+		case s.Workers == 0:
+			d.odd("key", s.Name, fmt.Sprintf("%s of %q held, and it has no worker", cli.Count(s.Owned, "shard"), s.Name), "the last worker is leaving, or its member key was deleted: look with pawl shards")
+		case left > 0:
+			d.odd("key", s.Name, fmt.Sprintf("%s of %q have no owner", cli.Count(left, "shard"), s.Name), "if that lasts for longer than the workers' TTL, look with pawl shards who plans and who cannot take them")
+		}
+	}
+	return err
 }
 
 // layouts finds the names that are used in both layouts.

@@ -32,10 +32,14 @@ same name in pawl's own layout is another lock. The age of an election is that o
 holder's session, which may be older than the term. A foreign key as holder blocks the
 name until somebody deletes it: see pawl doctor.
 
-With --json each line is an object with name, kind (lock, election, semaphore), layout,
-key, form (pawl, etcd, foreign), mode (exclusive, shared, semaphore, foreign), slot,
-limit, names, token, lease, ttl and left (seconds), owner, host, pid, since, value,
-holders, waiters and revision; and nameBase64, keyBase64 and valueBase64 if those
+A name whose shards are shared out has one line, with how many shards and workers there
+are, and how many shards nobody has; pawl shards shows more. With --json its object has
+name, kind (shards), shards, workers and unowned.
+
+With --json each other line is an object with name, kind (lock, election, semaphore),
+layout, key, form (pawl, etcd, foreign), mode (exclusive, shared, semaphore, foreign),
+slot, limit, names, token, lease, ttl and left (seconds), owner, host, pid, since,
+value, holders, waiters and revision; and nameBase64, keyBase64 and valueBase64 if those
 are not UTF-8.`,
 		Example: `  pawl ls
   pawl ls reports/
@@ -57,6 +61,10 @@ func list(ctx context.Context, o *cli.Reader, cmd *cobra.Command, c *pawl.Client
 	if err != nil {
 		return err
 	}
+	shared, err := inspect.SharedOuts(ctx, c, prefix)
+	if err != nil {
+		return err
+	}
 	if o.JSON {
 		out := json.NewEncoder(cmd.OutOrStdout())
 		for _, l := range v.Queues {
@@ -70,9 +78,14 @@ func list(ctx context.Context, o *cli.Reader, cmd *cobra.Command, c *pawl.Client
 				return cli.Written(err)
 			}
 		}
+		for _, s := range shared {
+			if err := out.Encode(sharedJSON{s.Name, cli.Base64(s.Name), "shards", s.Shards, s.Workers, max(s.Shards-s.Owned, 0)}); err != nil {
+				return cli.Written(err)
+			}
+		}
 		return nil
 	}
-	if len(v.Queues) == 0 {
+	if len(v.Queues)+len(shared) == 0 {
 		fmt.Fprintln(cmd.ErrOrStderr(), "pawl: nobody holds or waits for anything here; --namespace says where to look")
 		return nil
 	}
@@ -84,7 +97,24 @@ func list(ctx context.Context, o *cli.Reader, cmd *cobra.Command, c *pawl.Client
 		}
 		t.Row(l.Name, l.Kind()+prefixed(", ", layout(l)), cli.OrNone(cli.Holding(l)), token, age, cli.Waiting(l), left)
 	}
+	for _, s := range shared {
+		waiters := "-"
+		if left := s.Shards - s.Owned; left > 0 {
+			waiters = fmt.Sprintf("%d without an owner", left)
+		}
+		t.Row(s.Name, cli.Count(s.Shards, "shard"), cli.Count(s.Workers, "worker"), "-", "-", waiters, "-")
+	}
 	return cli.Written(t.Write())
+}
+
+// sharedJSON is a name whose shards are shared out.
+type sharedJSON struct {
+	Name       string `json:"name"`
+	NameBase64 string `json:"nameBase64,omitempty"`
+	Kind       string `json:"kind"`
+	Shards     int    `json:"shards"`
+	Workers    int    `json:"workers"`
+	Unowned    int    `json:"unowned"`
 }
 
 // firstHolder is a queue's holder whose lease is read.

@@ -1,0 +1,319 @@
+package show
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
+	"github.com/pawl-locks/pawl/internal/inspect"
+	"github.com/pawl-locks/pawl/shard"
+)
+
+type shardsOptions struct {
+	cli.Reader
+	each bool
+}
+
+func NewShards() *cobra.Command {
+	var o shardsOptions
+	cmd := &cobra.Command{
+		Use:   "shards NAME",
+		Short: "Show which worker has which shards of a name",
+		Long: `Shows the workers of NAME, as package shard shares its shards out among them: each with
+its value, its lease, its weight, the shards that it has, and what is particular about
+it. It plans; it leaves; it is drained; it cannot take some shards now; it is wished
+other shards than it has, which move.
+
+The first line says how many shards nobody has, how many move, and for how long a change
+has waited for a plan. A plan is made a second after the last change.
+
+With --each it shows every shard: who has it, the fencing token, and who waits for it.
+
+With --json it prints one object with name, revision, shards (how many), unowned,
+moving, unplanned (seconds), members (lease, value, weight, plans, leaving, drained,
+held, wished, cannot) and owners (shard, lease, value, token, next); valueBase64 if a
+value is not UTF-8.`,
+		Example: `  pawl shards orders
+  pawl shards --each orders
+  pawl shards --json orders | jq '.unowned'
+  pawl shards drain orders 694d8d2b6c1e3a05   # move its shards to the others`,
+		Args: cli.OneName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.each && o.JSON {
+				return cli.Usage("of --each and --json, give one")
+			}
+			return o.With(cmd, func(ctx context.Context, c *pawl.Client) error { return o.show(ctx, cmd.OutOrStdout(), c, args[0]) })
+		},
+	}
+	o.Connection.Flags(cmd.Flags())
+	cmd.Flags().BoolVar(&o.JSON, "json", false, "an object in JSON")
+	cmd.Flags().BoolVar(&o.each, "each", false, "show each shard")
+	drain := newDrain()
+	drain.GroupID = "act"
+	cmd.AddGroup(&cobra.Group{ID: drain.GroupID, Title: "Repairing:"})
+	cmd.AddCommand(drain)
+	return cmd
+}
+
+func (o *shardsOptions) show(ctx context.Context, out io.Writer, c *pawl.Client, name string) error {
+	for t, err := range shard.Observe(ctx, c, name) {
+		switch {
+		case err != nil:
+			return err
+		case o.JSON:
+			return cli.Written(cli.JSONLine(out, shardsJSON(name, t)))
+		case len(t.Shards) == 0:
+			_, err := fmt.Fprintf(out, "%s: nobody works on its shards\n", strconv.Quote(name))
+			return cli.Written(err)
+		case o.each:
+			return cli.Written(printShards(out, t))
+		}
+		return cli.Written(printWorkers(out, name, t))
+	}
+	return nil
+}
+
+// state counts the shards that nobody has, and those for which somebody waits.
+func state(t shard.Table) (unowned, moving int) {
+	for _, s := range t.Shards {
+		if s.Token == 0 {
+			unowned++
+		}
+		if s.Next != 0 {
+			moving++
+		}
+	}
+	return unowned, moving
+}
+
+func printWorkers(out io.Writer, name string, t shard.Table) error {
+	unowned, moving := state(t)
+	what := []string{fmt.Sprintf("%d shards", len(t.Shards)), cli.Count(len(t.Members), "worker")}
+	if unowned > 0 {
+		what = append(what, fmt.Sprintf("%d without an owner", unowned))
+	}
+	if moving > 0 {
+		what = append(what, fmt.Sprintf("%d moving", moving))
+	}
+	if t.Unplanned > 0 {
+		what = append(what, "a change waits for a plan")
+	}
+	if _, err := fmt.Fprintf(out, "%s at revision %d: %s\n", strconv.Quote(name), t.Revision, strings.Join(what, ", ")); err != nil {
+		return err
+	}
+	table := cli.NewTable(out, "WORKER", "LEASE", "WEIGHT", "HAS", "SHARDS", "STATE")
+	for _, m := range t.Members {
+		table.Row(cli.OrNone(string(m.Value)), cli.LeaseHex(m.Lease), strconv.Itoa(m.Weight), strconv.Itoa(m.Held), cli.OrNone(heldBy(t, m.Lease)), cli.OrNone(particular(m)))
+	}
+	return table.Write()
+}
+
+// heldBy are the shards that a lease has, as ranges.
+func heldBy(t shard.Table, lease int64) string {
+	var b strings.Builder
+	for from := 0; from < len(t.Shards); from++ {
+		to := from
+		for to < len(t.Shards) && t.Shards[to].Lease == lease && t.Shards[to].Token != 0 {
+			to++
+		}
+		if to == from {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strconv.Itoa(from))
+		if to-from > 1 {
+			b.WriteString("-" + strconv.Itoa(to-1))
+		}
+		from = to
+	}
+	return b.String()
+}
+
+// particular is what is particular about a worker.
+func particular(m shard.Member) string {
+	var all []string
+	for _, s := range []struct {
+		is   bool
+		what string
+	}{{m.Plans, "plans"}, {m.Leaving, "leaves"}, {m.Drained, "drained"}} {
+		if s.is {
+			all = append(all, s.what)
+		}
+	}
+	if m.Cannot > 0 {
+		all = append(all, fmt.Sprintf("cannot take %d", m.Cannot))
+	}
+	if m.Wished != m.Held && !m.Leaving && !m.Drained {
+		all = append(all, fmt.Sprintf("is wished %d", m.Wished))
+	}
+	return strings.Join(all, ", ")
+}
+
+func printShards(out io.Writer, t shard.Table) error {
+	table := cli.NewTable(out, "SHARD", "WORKER", "LEASE", "TOKEN", "NEXT")
+	for i, s := range t.Shards {
+		lease, next, token := "none", "-", "-"
+		if s.Token != 0 {
+			token = strconv.FormatInt(int64(s.Token), 10)
+		}
+		if s.Lease != 0 {
+			lease = cli.LeaseHex(s.Lease)
+		}
+		if s.Next != 0 {
+			next = cli.LeaseHex(s.Next)
+		}
+		table.Row(strconv.Itoa(i), cli.OrNone(string(s.Value)), lease, token, next)
+	}
+	return table.Write()
+}
+
+type (
+	tableJSON struct {
+		Name       string       `json:"name"`
+		NameBase64 string       `json:"nameBase64,omitempty"`
+		Revision   int64        `json:"revision"`
+		Shards     int          `json:"shards"`
+		Unowned    int          `json:"unowned"`
+		Moving     int          `json:"moving"`
+		Unplanned  float64      `json:"unplanned"`
+		Members    []memberJSON `json:"members"`
+		Owners     []ownerJSON  `json:"owners"`
+	}
+	memberJSON struct {
+		Lease       string `json:"lease"`
+		Value       string `json:"value"`
+		ValueBase64 string `json:"valueBase64,omitempty"`
+		Weight      int    `json:"weight"`
+		Plans       bool   `json:"plans"`
+		Leaving     bool   `json:"leaving"`
+		Drained     bool   `json:"drained"`
+		Held        int    `json:"held"`
+		Wished      int    `json:"wished"`
+		Cannot      int    `json:"cannot"`
+	}
+	ownerJSON struct {
+		Shard       int    `json:"shard"`
+		Lease       string `json:"lease"`
+		Value       string `json:"value"`
+		ValueBase64 string `json:"valueBase64,omitempty"`
+		Token       int64  `json:"token"`
+		Next        string `json:"next"`
+	}
+)
+
+// leaseOr is a lease in hex; "" for none.
+func leaseOr(lease int64) string {
+	if lease == 0 {
+		return ""
+	}
+	return cli.LeaseHex(lease)
+}
+
+func shardsJSON(name string, t shard.Table) tableJSON {
+	unowned, moving := state(t)
+	out := tableJSON{
+		Name: name, NameBase64: cli.Base64(name), Revision: t.Revision, Shards: len(t.Shards), Unowned: unowned, Moving: moving,
+		Unplanned: t.Unplanned.Round(time.Millisecond).Seconds(), Members: []memberJSON{}, Owners: []ownerJSON{},
+	}
+	for _, m := range t.Members {
+		value := string(m.Value)
+		out.Members = append(out.Members, memberJSON{
+			cli.LeaseHex(m.Lease), value, cli.Base64(value), m.Weight, m.Plans, m.Leaving, m.Drained, m.Held, m.Wished, m.Cannot,
+		})
+	}
+	for i, s := range t.Shards {
+		value := string(s.Value)
+		out.Owners = append(out.Owners, ownerJSON{i, leaseOr(s.Lease), value, cli.Base64(value), int64(s.Token), leaseOr(s.Next)})
+	}
+	return out
+}
+
+type drainOptions struct {
+	cli.Reader
+	undo bool
+}
+
+func newDrain() *cobra.Command {
+	var o drainOptions
+	cmd := &cobra.Command{
+		Use:   "drain NAME WORKER",
+		Short: "Move a worker's shards to the others",
+		Long: `Tells a worker of NAME to give up its shards to the others in order, and to take none
+from now on: before a machine is taken down, for example. WORKER is its lease, as pawl
+shards shows it, or its value if no other worker has the same. The worker's program runs
+on. What no other worker can take stays where it is.
+
+drain returns when that is written; pawl shards shows the shards move. --undo ends it,
+and so does a restart of the worker.`,
+		Example: `  pawl shards drain orders 694d8d2b6c1e3a05
+  pawl shards drain orders 10.0.0.7:8080
+  pawl shards drain --undo orders 10.0.0.7:8080`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return cli.Usage("%s: want NAME and WORKER", cmd.CommandPath())
+			}
+			return cli.UpTo(2, "NAME and WORKER")(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.With(cmd, func(ctx context.Context, c *pawl.Client) error {
+				return o.drain(ctx, cmd.OutOrStdout(), c, args[0], args[1])
+			})
+		},
+	}
+	o.Connection.Flags(cmd.Flags())
+	cmd.Flags().BoolVar(&o.undo, "undo", false, "let it take its share again")
+	return cmd
+}
+
+func (o *drainOptions) drain(ctx context.Context, out io.Writer, c *pawl.Client, name, who string) error {
+	for t, err := range shard.Observe(ctx, c, name) {
+		if err != nil {
+			return err
+		}
+		m, err := pick(t.Members, who)
+		if err != nil {
+			return fmt.Errorf("drain %q: %w", name, err)
+		}
+		if err := inspect.Drain(ctx, c, name, m.Lease, !o.undo); err != nil {
+			return err
+		}
+		what := fmt.Sprintf("gives up its %s as the others come for them", cli.Count(m.Held, "shard"))
+		if o.undo {
+			what = "takes its share again"
+		}
+		_, err = fmt.Fprintf(out, "%s %s\n", cli.LeaseHex(m.Lease), what)
+		return cli.Written(err)
+	}
+	return nil
+}
+
+// pick returns the worker with this lease or value.
+func pick(all []shard.Member, who string) (found shard.Member, err error) {
+	n := 0
+	for _, m := range all {
+		if cli.LeaseHex(m.Lease) == who {
+			return m, nil
+		}
+		if string(m.Value) == who {
+			found = m
+			n++
+		}
+	}
+	switch n {
+	case 0:
+		return found, inspect.ErrNoWorker
+	case 1:
+		return found, nil
+	}
+	return found, errors.New("several workers have this value: name one by its lease")
+}

@@ -1,0 +1,118 @@
+package show
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
+	"github.com/pawl-locks/pawl/internal/inspect"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/inmemory"
+	"github.com/pawl-locks/pawl/shard"
+)
+
+// shared runs f beside two workers, "a" and "b", of the six shards of "orders/eu".
+func shared(t *testing.T, f func(w *inmemory.Fixture, c *pawl.Client)) {
+	synctest.Test(t, func(t *testing.T) {
+		w := inmemory.New(t, etcdfake.Options{})
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 2)
+		for _, value := range []string{"a", "b"} {
+			c := w.Client()
+			go func() { // ends with ctx
+				done <- shard.Run(ctx, c, "orders/eu", 6, shard.Options{Value: []byte(value)}, func(ctx context.Context, _ *shard.Held) error {
+					<-ctx.Done()
+					return nil
+				})
+			}()
+			time.Sleep(10 * time.Millisecond)
+		}
+		c := w.Client()
+		time.Sleep(4 * time.Second)
+		f(w, c)
+		cancel()
+		for range 2 {
+			assert.ErrorIs(t, <-done, context.Canceled)
+		}
+	})
+}
+
+var numbers = regexp.MustCompile(`\b[0-9a-f]{14,16}\b|revision \d+`)
+
+func TestShardsAreShownByWorkerAndOneByOne(t *testing.T) {
+	shared(t, func(w *inmemory.Fixture, c *pawl.Client) {
+		var out bytes.Buffer
+		require.NoError(w, (&shardsOptions{}).show(w.Context(), &out, c, "orders/eu"))
+		assert.Equal(w, "\"orders/eu\" at #: 6 shards, 2 workers\n"+
+			"WORKER LEASE WEIGHT HAS SHARDS STATE\na # 1 3 # plans\nb # 1 3 # -\n",
+			regexp.MustCompile(` (0-2|3-5)`).ReplaceAllString(spaces.ReplaceAllString(numbers.ReplaceAllString(out.String(), "#"), " "), " #"))
+		assert.Contains(w, out.String(), "0-2")
+		out.Reset()
+		require.NoError(w, (&shardsOptions{each: true}).show(w.Context(), &out, c, "orders/eu"))
+		assert.Equal(w, 7, strings.Count(out.String(), "\n"))
+		out.Reset()
+		o := shardsOptions{}
+		o.JSON = true
+		require.NoError(w, o.show(w.Context(), &out, c, "orders/eu"))
+		var got tableJSON
+		require.NoError(w, json.Unmarshal(out.Bytes(), &got))
+		assert.Equal(w, []any{"orders/eu", 6, 0, 0, 0.0}, []any{got.Name, got.Shards, got.Unowned, got.Moving, got.Unplanned})
+		assert.Equal(w, "a", got.Members[0].Value)
+		assert.Equal(w, 3, got.Members[1].Held)
+		assert.Len(w, got.Owners, 6)
+		assert.Positive(w, got.Owners[5].Token)
+		out.Reset()
+		require.NoError(w, (&shardsOptions{}).show(w.Context(), &out, c, "orders"))
+		assert.Equal(w, "\"orders\": nobody works on its shards\n", out.String())
+
+		all, err := inspect.SharedOuts(w.Context(), c, "orders/")
+		require.NoError(w, err)
+		assert.Equal(w, []inspect.SharedOut{{Name: "orders/eu", Shards: 6, Workers: 2, Owned: 6}}, all)
+		all, err = inspect.SharedOuts(w.Context(), c, "x")
+		require.NoError(w, err)
+		assert.Empty(w, all)
+	})
+}
+
+var spaces = regexp.MustCompile(` +`)
+
+func TestADrainedWorkerGivesItsShardsToTheOthers(t *testing.T) {
+	shared(t, func(w *inmemory.Fixture, c *pawl.Client) {
+		table := func() (t shard.Table) {
+			for t, err := range shard.Observe(w.Context(), c, "orders/eu") {
+				require.NoError(w, err)
+				return t
+			}
+			return t
+		}
+		var out bytes.Buffer
+		require.NoError(w, (&drainOptions{}).drain(w.Context(), &out, c, "orders/eu", "b"))
+		assert.Contains(w, out.String(), "gives up its 3 shards")
+		time.Sleep(3 * time.Second)
+		assert.Equal(w, []int{6, 0}, []int{table().Members[0].Held, table().Members[1].Held})
+		assert.True(w, table().Members[1].Drained)
+		assert.Equal(w, "drained", particular(table().Members[1]))
+		require.NoError(w, (&drainOptions{}).drain(w.Context(), &out, c, "orders/eu", cli.LeaseHex(table().Members[0].Lease)))
+		time.Sleep(3 * time.Second)
+		assert.Equal(w, 6, table().Members[0].Held, "nobody comes for them")
+		require.NoError(w, (&drainOptions{undo: true}).drain(w.Context(), &out, c, "orders/eu", "b"))
+		time.Sleep(3 * time.Second)
+		assert.Equal(w, []int{0, 6}, []int{table().Members[0].Held, table().Members[1].Held})
+		require.NoError(w, (&drainOptions{undo: true}).drain(w.Context(), &out, c, "orders/eu", "a"))
+		time.Sleep(3 * time.Second)
+		assert.Equal(w, []int{3, 3}, []int{table().Members[0].Held, table().Members[1].Held})
+		err := (&drainOptions{}).drain(w.Context(), &out, c, "orders/eu", "c")
+		assert.True(w, errors.Is(err, inspect.ErrNoWorker), "%v", err)
+	})
+}

@@ -1,0 +1,148 @@
+package shard_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl/internal/shards"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/lock"
+	"github.com/pawl-locks/pawl/shard"
+)
+
+// SH3: each wish is guarded by the planner's term and by its own key, and stays on its lease.
+func TestEachWishIsGuardedByTheTermAndByItsKey(t *testing.T) {
+	inBubble(t, 6, func(w *fixture) {
+		seen := 0
+		w.f.Inject(etcdfake.Rule{Op: "write a wish", Match: func(q etcdfake.Request) bool {
+			r := q.Message.(*pb.TxnRequest)
+			seen++
+			put := r.Success[0].GetRequestPut()
+			assert.Len(w, r.Success, 1)
+			assert.True(w, put.IgnoreLease)
+			assert.Len(w, r.Compare, 2)
+			assert.True(w, strings.HasPrefix(string(r.Compare[0].Key), w.keys.Planner().Prefix))
+			assert.Equal(w, w.f.Get(string(r.Compare[0].Key)).CreateRevision, r.Compare[0].GetCreateRevision())
+			assert.Equal(w, put.Key, r.Compare[1].Key)
+			assert.Positive(w, r.Compare[1].GetModRevision())
+			return false
+		}})
+		w.began(3, shard.Options{})
+		assert.Equal(w, 3, seen)
+	})
+}
+
+// SH4: work has returned, and nobody waits any more: the shard is kept.
+func TestAShardThatNobodyWaitsForAnyMoreIsKept(t *testing.T) {
+	inBubble(t, 1, func(w *fixture) {
+		x := w.start(shard.Options{})
+		w.pass(3 * time.Second)
+		h := x.has[0]
+		y := w.start(shard.Options{Weight: -1})
+		w.pass(3 * time.Second)
+		x.set(func() { x.slow = 500 * time.Millisecond })
+		var lease int64
+		for _, key := range w.f.Keys(w.keys.Prefix + "w/") {
+			if l := w.keys.Parse(key).Lease; l != x.lease() {
+				lease = l
+			}
+		}
+		w.f.Put(w.keys.Wish(lease), string(shards.SetOf(0).Encode()), lease)
+		w.pass(100 * time.Millisecond)
+		require.Len(w, w.f.Keys(w.keys.Queue(0).Prefix), 2, "it waits")
+		w.f.Put(w.keys.Wish(x.lease()), "", x.lease())
+		w.pass(100 * time.Millisecond)
+		require.Len(w, x.kinds(shard.Moving), 1)
+		w.f.Put(w.keys.Wish(lease), "", lease) // it leaves the queue
+		w.pass(time.Second)
+		assert.Same(w, h, x.has[0], "the same hold")
+		assert.Empty(w, x.kinds(shard.Released))
+		assert.Equal(w, 2, w.moves[0], "and work was called again")
+		assert.Empty(w, y.kinds(shard.Acquired))
+		w.pass(time.Minute)
+		w.all = w.all[:1]
+		w.shared()
+		w.all = append(w.all, y)
+	})
+}
+
+// SH4: a holder gives up only to somebody who waits.
+func TestAShardThatIsNotWishedIsHeldUntilSomebodyWaits(t *testing.T) {
+	inBubble(t, 6, func(w *fixture) {
+		w.began(2, shard.Options{})
+		w.f.Inject(etcdfake.Rule{Op: "write a wish", Lose: true})
+		for _, x := range w.all {
+			w.f.Put(w.keys.Wish(x.lease()), "", x.lease())
+		}
+		before := w.total()
+		w.pass(time.Minute)
+		assert.Equal(w, before, w.total())
+		w.shared()
+	})
+}
+
+// SH5: a planner that leaves resigns first, however long its work takes.
+func TestAPlannerThatLeavesResignsFirst(t *testing.T) {
+	inBubble(t, 6, func(w *fixture) {
+		w.began(3, shard.Options{})
+		x := w.planner()
+		x.set(func() { x.ignores = true })
+		x.cancel()
+		w.pass(3 * time.Second)
+		assert.NotSame(w, x, w.planner())
+		waits := 0
+		for i := range w.n {
+			waits += len(w.f.Keys(w.keys.Queue(i).Prefix)) - 1
+		}
+		assert.Equal(w, 2, waits, "others wait for what it has")
+		x.set(func() { x.ignores = false; close(x.freed) })
+		<-x.done
+		x.gone = true
+		w.pass(time.Second)
+		w.shared()
+	})
+}
+
+// What would let others have a shard sooner is not done while its work runs.
+func TestALeaseIsNotRevokedWhileWorkRuns(t *testing.T) {
+	inBubble(t, 2, func(w *fixture) {
+		x := w.start(shard.Options{}, func(x *worker) { x.ignores = true })
+		w.pass(3 * time.Second)
+		h := x.has[0]
+		closed := make(chan error)
+		go func() { closed <- x.c.Close() }()
+		w.pass(time.Second)
+		assert.ErrorIs(w, h.Err(), lock.ErrLost)
+		assert.NotNil(w, w.f.Get(h.Key()))
+		assert.Error(w, <-closed, "it is left to expire")
+		w.pass(ttl)
+		assert.Nil(w, w.f.Get(h.Key()))
+	})
+}
+
+// A Release in work is like its return.
+func TestWorkMayReleaseItsShardItself(t *testing.T) {
+	inBubble(t, 1, func(w *fixture) {
+		calls := 0
+		c := w.client(w.f.Dial)
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		err := shard.Run(ctx, c, "jobs", 1, shard.Options{}, func(ctx context.Context, h *shard.Held) error {
+			calls++
+			require.NoError(w, h.Err())
+			require.NoError(w, h.Release(ctx))
+			time.Sleep(time.Second)
+			return nil
+		})
+		assert.ErrorIs(w, err, context.DeadlineExceeded)
+		assert.Greater(w, calls, 2)
+		assert.Less(w, calls, 9)
+		assert.Empty(w, w.f.Keys(w.keys.Prefix))
+	})
+}
