@@ -43,6 +43,7 @@ type member struct {
 
 	watches        map[string]*watcher.Watch // of the member key and the wish key
 	countAt        time.Time
+	othersAt       time.Time // when it is looked next whether others remain; zero: the member does not leave
 	unplannedSince time.Time // since when counts have shown a member that is not planned for; zero: the last one did not
 	waiters        map[int]*waiters
 	planning       bool
@@ -362,6 +363,42 @@ func (m *member) counted(resp *pb.TxnResponse, offered shards.Set) {
 			counted.Unowned = empty.Len()
 			m.report(counted)
 			m.w.Listed(time.Now(), empty, view.Share(m.s.ID()))
+		}
+	})
+}
+
+// membersAtOnce is how many members are read to find one that could take shards: of more, one is
+// taken to be among them.
+const membersAtOnce = 50
+
+// lookForOthers looks once a second, while the member leaves, whether any other is left that
+// could take its shards.
+func (m *member) lookForOthers(now time.Time) {
+	switch {
+	case !m.leaving:
+		return
+	case m.othersAt.IsZero():
+		m.othersAt = now.Add(settle) // when those that leave too have said so
+	}
+	if now.Before(m.othersAt) {
+		return
+	}
+	m.othersAt = now.Add(settle)
+	from, to := m.keys.Members()
+	op := txn.Between(from, to, membersAtOnce)
+	op.GetRequestRange().KeysOnly = false
+	m.job(func() func() {
+		resp, err := m.host.Cluster.Txn(m.ctx, cluster.Request{Op: "read whether other workers remain"}, &pb.TxnRequest{Success: []*pb.RequestOp{op}})
+		return func() {
+			if err != nil || len(txn.KVs(resp, 0)) == membersAtOnce {
+				return
+			}
+			for _, kv := range txn.KVs(resp, 0) {
+				if other, err := shards.DecodeMember(m.n, kv.Value); string(kv.Key) != m.key && (err != nil || other.Takes()) {
+					return
+				}
+			}
+			m.w.Deserted(time.Now())
 		}
 	})
 }

@@ -33,7 +33,7 @@ const settle = time.Second
 // and up to 1 min if that repeats. A panic of work is not recovered.
 //
 // When ctx ends, Run gives its shards to the others: work goes on until somebody waits for the
-// shard, and for the TTL and a second at most. Run returns ctx's cause when all works have
+// shard, and for the TTL and a second at most, or until no other worker is left. Run returns ctx's cause when all works have
 // returned. It waits for a work that ignores its context.
 //
 // A session that is lost is replaced, for ever; work of a lost shard that still runs keeps that
@@ -199,6 +199,7 @@ func (r *runner) step(now time.Time) {
 	r.m.write(now)
 	r.m.count(now)
 	r.m.superviseTerm(now)
+	r.m.lookForOthers(now)
 }
 
 // wake is in how long something is due, if nothing happens.
@@ -216,6 +217,7 @@ func (r *runner) wake(now time.Time) time.Duration {
 		sooner(r.w.Wake(now))
 		sooner(r.m.countAt)
 		sooner(r.m.writeAt)
+		sooner(r.m.othersAt)
 		sooner(now.Add(r.w.TTL / 4))
 	}
 	return max(next.Sub(now), 0)

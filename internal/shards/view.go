@@ -171,6 +171,9 @@ func (v *View) wish(lease int64, e Event) Reason {
 	return WishChanged
 }
 
+// Takes reports whether a member may get shards.
+func (m Member) Takes() bool { return m.Weight > 0 && !m.Leaving && !m.Drained }
+
 // Owner is who owns shard i in a planner's eyes as far as its queue shows: the last in it that is
 // a member and not leaving; 0: nobody.
 func (v *View) Owner(i int) int64 {

@@ -117,6 +117,13 @@ func (w *Worker) Leave(now time.Time) {
 	}
 }
 
+// Deserted reports that no other worker could take what a leaving one still has.
+func (w *Worker) Deserted(now time.Time) {
+	if w.leaving {
+		w.leaveBy = now
+	}
+}
+
 // Drain has the worker give up what it has to whoever waits, and queue for nothing, or ends that.
 func (w *Worker) Drain(on bool) { w.drained = on }
 

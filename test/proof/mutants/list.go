@@ -686,7 +686,7 @@ var mutants = []mutant{
 	{"a planner that leaves goes on to be one", "SH5", []edit{{"shard/run.go",
 		"		r.m.stopPlanning() // then w.Leave is called\n		return\n", ""}}, []string{inShard}},
 	{"a worker that leaves waits for ever", "SH5", []edit{{"internal/shards/worker.go",
-		"return w.leaving && !now.Before(w.leaveBy)", "return w.leaving && now.Before(w.joined)"}}, []string{inShard}},
+		"now.Add(w.TTL+w.Settle)", "now.Add(10*(w.TTL+w.Settle))"}}, []string{inShard}},
 	{"what has no owner is taken up to the share only", "SH6", []edit{{"internal/shards/worker.go",
 		"ttl, Settle: settle, Moves: moves, Growth: 1,", "ttl, Settle: settle, Moves: moves, Growth: 0,"}}, []string{shardModel}},
 	{"a worker of another number of shards is let in", "SH7", []edit{{"shard/member.go",
@@ -704,6 +704,4 @@ var mutants = []mutant{
 		"done: s.DeferRevocation(), key", "done: func() {}, key"}}, []string{inShard}},
 	{"work that fails is called again at once", "SH8", []edit{{"internal/shards/worker.go",
 		"	case t.phase == working && !w.leaving:\n		w.bar(now, i)\n", "	case t.phase == working && !w.leaving:\n"}}, []string{inShard}},
-	{"a wish that a compaction hid is not read", "SH4", []edit{{"shard/member.go",
-		"		m.countAt = time.Now() // reads what was missed\n", ""}}, []string{inShard}},
 }
