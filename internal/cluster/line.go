@@ -30,6 +30,7 @@ type line struct {
 	reads   atomic.Uint32 // how often a read changed that
 	watched atomic.Bool   // a goroutine does
 	silent  atomic.Bool   // it is examined
+	answers atomic.Bool   // it is a spare, and has answered
 	open    atomic.Int64  // calls and messages that have no answer yet
 
 	mu    sync.Mutex
@@ -163,7 +164,11 @@ func (s *asking) SendMsg(m any) error {
 	if s.sent.CompareAndSwap(false, true) {
 		s.l.open.Add(1)
 	}
-	return s.ClientStream.SendMsg(m)
+	err := s.ClientStream.SendMsg(m)
+	if s.Context().Err() != nil { // its end may have been noted before
+		s.answered()
+	}
+	return err
 }
 
 func (s *asking) RecvMsg(m any) error {

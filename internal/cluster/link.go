@@ -41,10 +41,8 @@ type link struct {
 	spareAt time.Time     // no spare is opened before
 	swapped time.Time     // when the line was last replaced
 	gap     time.Duration // from that to the next
-
-	// Used by the goroutine that watches the line in use.
-	tripAt time.Time // when the round trip was last measured
-	termAt time.Time // when the member was last asked for its raft term
+	tripAt  time.Time     // when the round trip was last measured
+	termAt  time.Time     // when the member was last asked for its raft term
 }
 
 func newLink(c *Cluster, m *Member) (*link, error) {
@@ -123,8 +121,7 @@ type exam struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	others atomic.Bool // another member answered
-	spare  *line
-	ready  atomic.Pointer[line] // the spare that answered
+	spare  *line       // the last that was opened
 }
 
 func (x *exam) end() {
@@ -148,7 +145,7 @@ func (k *link) listen(l *line) {
 			return
 		}
 		k.askTerm(l)
-		if k.patience() > patience && time.Since(k.tripAt) >= tripEvery { // it may have become near
+		if k.patience() > patience && k.due(&k.tripAt, tripEvery) { // it may have become near
 			k.measure(l)
 		}
 		n, asked := l.reads.Load(), l.asked.Load()
@@ -194,10 +191,9 @@ func (k *link) listen(l *line) {
 // old leader may have lost them, and then they would get no answer.
 func (k *link) askTerm(l *line) {
 	now, every := time.Now(), max(overdue, k.patience())
-	if now.Sub(k.termAt) < every || !l.hasSince(now.Add(-overdue)) {
+	if !l.hasSince(now.Add(-overdue)) || !k.due(&k.termAt, every) {
 		return
 	}
-	k.termAt = now
 	k.c.spawn(func() { // ends within every
 		resp, err := k.c.status(k.c.life, k.m, k.c.creds.any(k.m), now.Add(every))
 		if err != nil || resp.Leader == 0 || k.c.Check(k.m, resp.Header, 0, false) != nil {
@@ -207,9 +203,21 @@ func (k *link) askTerm(l *line) {
 	})
 }
 
+// due reports whether what was last done at a time may be done again, and notes that it is. The line
+// that was replaced may be looked at once more while the new one already is.
+func (k *link) due(last *time.Time, every time.Duration) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := time.Now()
+	if now.Sub(*last) < every {
+		return false
+	}
+	*last = now
+	return true
+}
+
 // measure makes a health call on l to learn the member's round trip.
 func (k *link) measure(l *line) {
-	k.tripAt = time.Now()
 	k.c.spawn(func() { // ends within probeTotal
 		ctx, cancel := context.WithTimeout(k.c.life, probeTotal)
 		defer cancel()
@@ -224,6 +232,7 @@ func (k *link) measure(l *line) {
 func (k *link) examine(l *line) *exam {
 	x := new(exam)
 	x.ctx, x.cancel = context.WithCancel(k.c.life)
+	k.due(&k.tripAt, 0)
 	k.measure(l)
 	n := 0
 	for _, o := range k.c.Members() {
@@ -243,9 +252,9 @@ func (k *link) examine(l *line) *exam {
 
 // doubt acts on a line that is still silent, and reports whether it was replaced.
 func (k *link) doubt(l *line, x *exam) bool {
-	if spare := x.ready.Load(); spare != nil {
-		k.swap(l, spare, "it was silent, and a new one answers")
+	if spare := x.spare; spare != nil && spare.answers.Load() {
 		x.spare = nil
+		k.swap(l, spare, "it was silent, and a new one answers")
 		return true
 	}
 	if x.others.Load() {
@@ -285,7 +294,7 @@ func (k *link) open(x *exam) {
 	x.spare = spare
 	k.c.spawn(func() { // ends with x
 		if spare.health(x.ctx) {
-			x.ready.Store(spare)
+			spare.answers.Store(true)
 		}
 	})
 }
@@ -306,6 +315,9 @@ func (k *link) swap(l, spare *line, why string) {
 	}
 	k.mu.Unlock()
 	spare.watched.Store(false)
+	if spare.busy() && spare.watched.CompareAndSwap(false, true) { // it was in use already
+		k.watch(spare)
+	}
 	k.c.log.Warn("etcd connection replaced: "+why, "endpoint", k.m.Endpoint())
 	l.giveUp(&errReplaced, everyTry)
 	l.kill()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -298,6 +299,44 @@ func TestASpareThatTurnsMuteAtOnceIsReplacedToo(t *testing.T) {
 		_, err := c.Txn(t.Context(), Request{Op: "txn", Repeat: Always}, writing())
 		require.NoError(t, err)
 		assert.Less(t, time.Since(start), minSwap+time.Second)
+	})
+}
+
+// A spare that answers in the instant in which another takes its place, because it was late, is closed.
+// It must not be used.
+func TestASpareThatAnswersWhenItIsGivenUpIsNotUsed(t *testing.T) {
+	linked(t, 1, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
+		k := c.list()[0].conn
+		old := k.line.Load()
+		x := k.examine(old)
+		k.open(x)
+		synctest.Wait()
+		fake.Member(0).BlackHole()
+		k.open(x)
+		synctest.Wait()
+		require.False(t, k.doubt(old, x))
+		assert.Same(t, old, k.line.Load())
+		fake.Member(0).Heal()
+		x.end()
+		_, err := c.Txn(t.Context(), Request{Op: "txn"}, writing())
+		require.NoError(t, err)
+	})
+}
+
+// What is sent on a stream that has ended is waited for by nobody.
+func TestAMessageOnAnEndedStreamHasNoAnswer(t *testing.T) {
+	linked(t, 1, func(t *testing.T, _ *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
+		m := c.list()[0]
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		s, err := m.Watch().Watch(ctx)
+		require.NoError(t, err)
+		require.NoError(t, s.Send(&pb.WatchRequest{}))
+		assert.EqualValues(t, 1, m.conn.line.Load().open.Load())
+		cancel()
+		synctest.Wait()
+		_ = s.Send(&pb.WatchRequest{})
+		assert.Zero(t, m.conn.line.Load().open.Load())
 	})
 }
 
