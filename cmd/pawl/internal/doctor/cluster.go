@@ -23,6 +23,7 @@ type endpoint struct {
 	status *pb.StatusResponse // nil: it does not answer
 	took   time.Duration      // the best of a few answers
 	agreed bool               // it has answered what it can answer only while most members run
+	alone  bool               // it has not, although it may be asked
 	err    error
 }
 
@@ -49,13 +50,11 @@ func (d *doctor) endpoints(ctx context.Context, cfg pawl.Config, within time.Dur
 	for i, name := range cfg.Endpoints {
 		all.Go(func() { // ends with its requests
 			ends[i] = endpoint{name: name}
-			ctx, cancel := context.WithTimeout(ctx, within)
-			defer cancel()
 			one := cluster.Config{Endpoints: []string{name}, Username: cfg.Username, Password: cfg.Password}
 			if files != nil {
 				one.Handshake = files.Client
 			}
-			ends[i].probe(ctx, one)
+			ends[i].probe(ctx, one, within)
 		})
 	}
 	all.Wait()
@@ -71,9 +70,16 @@ func haveQuorum(ends []endpoint) bool {
 	return slices.ContainsFunc(ends, func(e endpoint) bool { return e.agreed })
 }
 
-// probe connects to the endpoint, and reads its status.
-func (e *endpoint) probe(ctx context.Context, cfg cluster.Config) {
-	c, err := cluster.Dial(ctx, cfg)
+// lostQuorum reports whether no endpoint has shown that most members run, though one could have.
+func lostQuorum(ends []endpoint) bool {
+	return !haveQuorum(ends) && slices.ContainsFunc(ends, func(e endpoint) bool { return e.alone })
+}
+
+// probe connects to the endpoint, reads its status, and then asks what takes a quorum.
+func (e *endpoint) probe(ctx context.Context, cfg cluster.Config, within time.Duration) {
+	first, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	c, err := cluster.Dial(first, cfg)
 	if err != nil {
 		e.err = err
 		return
@@ -81,7 +87,7 @@ func (e *endpoint) probe(ctx context.Context, cfg cluster.Config) {
 	defer c.Close()
 	for range probes {
 		began := time.Now()
-		err := c.Do(ctx, cluster.Request{Op: "status", Repeat: cluster.Always, Local: true, Reads: true}, func(ctx context.Context, m *cluster.Member) (*pb.ResponseHeader, error) {
+		err := c.Do(first, cluster.Request{Op: "status", Repeat: cluster.Always, Local: true, Reads: true}, func(ctx context.Context, m *cluster.Member) (*pb.ResponseHeader, error) {
 			resp, err := pb.NewMaintenanceClient(m).Status(ctx, &pb.StatusRequest{})
 			if err == nil {
 				e.status = resp
@@ -96,10 +102,14 @@ func (e *endpoint) probe(ctx context.Context, cfg cluster.Config) {
 	if e.status == nil {
 		return
 	}
-	e.agreed = c.Do(ctx, cluster.Request{Op: "list members", Repeat: cluster.Always, Local: true, Reads: true}, func(ctx context.Context, m *cluster.Member) (*pb.ResponseHeader, error) {
+	second, cancel := context.WithTimeout(ctx, within) // of its own: a slow member is no lost quorum
+	defer cancel()
+	err = c.Do(second, cluster.Request{Op: "list members", Repeat: cluster.Always, Local: true, Reads: true}, func(ctx context.Context, m *cluster.Member) (*pb.ResponseHeader, error) {
 		resp, err := pb.NewClusterClient(m).MemberList(ctx, &pb.MemberListRequest{Linearizable: true})
 		return resp.GetHeader(), err
-	}) == nil
+	})
+	e.agreed = err == nil
+	e.alone = err != nil && !e.status.IsLearner && !cluster.IsFinal(err)
 }
 
 // endpoint checks an endpoint. quorum: most members run.
@@ -175,6 +185,9 @@ func (d *doctor) cluster(ends []endpoint) {
 	case len(leaderless) > 0:
 		d.wrong("cluster", "", "no leader is known at "+strings.Join(leaderless, ", "),
 			"make sure that most members run and reach each other: without a leader no lease is renewed")
+	case lostQuorum(ends):
+		d.wrong("cluster", "", "no endpoint answers what takes most members",
+			"make sure that most members run and reach each other: until then no lock is acquired, and no lease renewed")
 	case len(leaders) > 1:
 		d.odd("cluster", "", "the endpoints name different leaders", "an election may be in progress: run doctor again; if this persists, a member is cut off from its peers")
 	default:

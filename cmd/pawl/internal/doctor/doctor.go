@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -26,7 +27,8 @@ do:
   endpoint    each of --endpoints answers, and is a member that can serve
   version     etcd is 3.5.28, 3.6.9, 3.7.0 or later: older ones have bugs that can
               break locks
-  cluster     all endpoints are of one cluster, which has a leader; its members
+  cluster     all endpoints are of one cluster, which has a leader and a quorum; its
+              members
   alarm       NOSPACE and CORRUPT alarms; how full the database is
   ttl         the shortest lease that the cluster grants
   clock       this machine's clock, and how fast it is being corrected
@@ -55,7 +57,8 @@ With the URL of pawld's --health, http://HOST:PORT, it checks live, version, rea
 in the metrics what has gone wrong since pawld started.
 
 "ok" means no problem, "look" a problem unless it is intended, and "wrong" a problem.
-The exit code is 1 if something is wrong, 123 if no endpoint answers, and otherwise 0.
+The exit code is 1 if something is wrong, 123 if no endpoint answers or too few members
+run, and otherwise 0. At 123 the checks that are left are skipped.
 
 With --json each line is an object with check, status, subject, says and do.`,
 		Example: `  pawl doctor
@@ -146,6 +149,9 @@ func examine(o *cli.Reader, cmd *cobra.Command, prefix string) error {
 		return cli.Exit(cli.ExitNoCluster, fmt.Errorf("none of %s serves: %w", strings.Join(cfg.Endpoints, ", "), ends[0].err))
 	}
 	d.cluster(ends)
+	if lostQuorum(ends) {
+		return d.skip(errors.New("too few members of the cluster answer: the other checks are skipped"))
+	}
 	dialing, cancel := context.WithTimeout(ctx, o.DialTimeout)
 	client, err := pawl.Dial(dialing, cfg)
 	cancel()
@@ -153,25 +159,40 @@ func examine(o *cli.Reader, cmd *cobra.Command, prefix string) error {
 		return cli.Reach(err)
 	}
 	defer client.Close()
-	for _, check := range []func(context.Context, *pawl.Client) error{
+	return d.run(ctx, client, max(o.DialTimeout, 12*time.Second),
 		func(ctx context.Context, c *pawl.Client) error { return d.members(ctx, c, ends) },
 		func(ctx context.Context, c *pawl.Client) error { return d.alarms(ctx, c, ends) },
 		d.ttl,
 		func(ctx context.Context, c *pawl.Client) error { return d.permissions(ctx, c, o.Namespace, prefix) },
 		d.sessions,
 		func(ctx context.Context, c *pawl.Client) error { return d.keys(ctx, c, o.Namespace, prefix) },
-	} {
-		within, cancel := context.WithTimeout(ctx, max(o.DialTimeout, 12*time.Second))
+	)
+}
+
+// run makes checks, each within a time, until one finds that the cluster does not answer.
+func (d *doctor) run(ctx context.Context, client *pawl.Client, each time.Duration, checks ...func(context.Context, *pawl.Client) error) error {
+	for _, check := range checks {
+		within, cancel := context.WithTimeout(ctx, each)
 		err := check(within, client)
 		cancel()
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
 		}
-		if err != nil {
-			d.wrong("request", "", err.Error(), "the checks that need it were skipped: fix the problems above first")
+		if err == nil {
+			continue
+		}
+		d.wrong("request", "", err.Error(), "the checks that need it were skipped: fix the problems above first")
+		if cli.CodeOf(cli.Reach(err)) == cli.ExitNoCluster {
+			return d.skip(err)
 		}
 	}
 	return d.sum()
+}
+
+// skip ends the checks because of why: the cluster does not answer.
+func (d *doctor) skip(why error) error {
+	_ = d.sum() // its code is another
+	return cli.Exit(cli.ExitNoCluster, why)
 }
 
 // sum prints the summary.

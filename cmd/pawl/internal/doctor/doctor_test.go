@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
@@ -98,6 +101,33 @@ func TestTheDoctorComparesEndpoints(t *testing.T) {
 	assert.Contains(t, all(member(1, 7, 1, ""), member(2, 8, 2, "")), "different clusters: 7 has e; 8 has e")
 	assert.Contains(t, all(member(1, 7, 1, ""), member(2, 7, 0, "")), "no leader is known at e")
 	assert.Contains(t, all(member(1, 7, 1, ""), member(2, 7, 2, "")), "different leaders")
+	left := member(1, 7, 3, "") // it knows for a while the leader that has gone
+	left.alone = true
+	assert.Contains(t, all(left, endpoint{name: "dead"}, endpoint{name: "dead"}), "wrong cluster    no endpoint answers what takes most members")
+	shows := member(2, 7, 3, "")
+	shows.agreed = true
+	assert.Empty(t, all(left, shows, endpoint{name: "dead"}))
+}
+
+// Where the cluster does not answer, each check that is left would take all of its time, and find the same.
+func TestTheDoctorSkipsWhatIsLeftWhereTheClusterDoesNotAnswer(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		code int
+		ran  int
+	}{
+		{nil, cli.ExitOK, 2},
+		{status.Error(codes.PermissionDenied, "etcdserver: permission denied"), cli.ExitWrong, 2},
+		{fmt.Errorf("no lease is granted: %w", status.Error(codes.Unavailable, "etcdserver: no leader")), cli.ExitNoCluster, 1},
+		{context.DeadlineExceeded, cli.ExitNoCluster, 1},
+	} {
+		d, ran := &doctor{out: io.Discard, counts: map[string]int{}}, 0
+		err := d.run(t.Context(), nil, time.Minute,
+			func(context.Context, *pawl.Client) error { ran++; return c.err },
+			func(context.Context, *pawl.Client) error { ran++; return nil })
+		assert.Equal(t, c.code, cli.CodeOf(err), c.err)
+		assert.Equal(t, c.ran, ran, c.err)
+	}
 }
 
 func TestTheDoctorExaminesSessions(t *testing.T) {
