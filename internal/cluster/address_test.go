@@ -17,20 +17,22 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
 
-// named is a cluster of three members behind one name, whose first address is that of Member(1).
-type named struct {
+// Named is a cluster of three members behind one name, whose first address is that of Member(1).
+type Named struct {
 	*etcdfake.Cluster
 	mu   sync.Mutex
-	hole bool // nobody answers a connection to the first address
+	hole string // nobody answers a connection to this address
 }
 
-func (n *named) lookup(context.Context, string) ([]string, error) {
+func NewNamed(c *etcdfake.Cluster) *Named { return &Named{Cluster: c} }
+
+func (n *Named) lookup(context.Context, string) ([]string, error) {
 	return []string{"10.0.0.2", "10.0.0.1", "10.0.0.3"}, nil
 }
 
-func (n *named) connect(ctx context.Context, _, address string) (net.Conn, error) {
+func (n *Named) connect(ctx context.Context, _, address string) (net.Conn, error) {
 	n.mu.Lock()
-	hole := n.hole && address == "10.0.0.2:2379"
+	hole := n.hole == address
 	n.mu.Unlock()
 	if hole {
 		<-ctx.Done()
@@ -39,13 +41,35 @@ func (n *named) connect(ctx context.Context, _, address string) (net.Conn, error
 	return n.Dial(ctx, address)
 }
 
-func (n *named) config() Config {
+func (n *Named) Config() Config {
 	return Config{Endpoints: []string{"etcd.example:2379"}, lookup: n.lookup, dial: n.connect}
 }
 
-func inName(t *testing.T, f func(t *testing.T, n *named)) {
+// InUse is the member whose address c uses.
+func (n *Named) InUse(c *Cluster) int {
+	l := c.list()[0].conn.line.Load()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.IndexFunc(n.Members(), func(m *etcdfake.Member) bool { return m.Endpoint() == l.raw.RemoteAddr().String() })
+}
+
+// NameFaults are how the address of a member stops to serve.
+var NameFaults = map[string]func(n *Named, i int){
+	"refuses": func(n *Named, i int) { n.Member(i).Stop() },
+	"is not there": func(n *Named, i int) {
+		n.mu.Lock()
+		n.hole = n.Member(i).Endpoint()
+		n.mu.Unlock()
+		n.Member(i).Reset()
+	},
+	"is frozen":                func(n *Named, i int) { n.Member(i).Halt() },
+	"swallows what it is sent": func(n *Named, i int) { n.Member(i).Swallow() },
+	"has no leader":            func(n *Named, i int) { n.Member(i).Isolate(); time.Sleep(2 * time.Second) },
+}
+
+func inName(t *testing.T, f func(t *testing.T, n *Named)) {
 	synctest.Test(t, func(t *testing.T) {
-		n := &named{Cluster: etcdfake.New(etcdfake.Options{Members: 3})}
+		n := NewNamed(etcdfake.New(etcdfake.Options{Members: 3}))
 		t.Cleanup(n.Close)
 		f(t, n)
 	})
@@ -55,24 +79,20 @@ func inName(t *testing.T, f func(t *testing.T, n *named)) {
 func TestANameServesWhileOneOfItsAddressesDoes(t *testing.T) {
 	for _, c := range []struct {
 		name           string
-		fail           func(n *named)
 		fresh, running time.Duration // until the next request is answered, at most
 	}{
-		{"refuses", func(n *named) { n.Member(1).Stop() }, 0, 200 * time.Millisecond},
-		{"is not there", func(n *named) {
-			n.mu.Lock()
-			n.hole = true
-			n.mu.Unlock()
-			n.Member(1).Reset()
-		}, addressStagger, time.Second},
-		{"is frozen", func(n *named) { n.Member(1).Halt() }, 600 * time.Millisecond, 600 * time.Millisecond},
-		{"has no leader", func(n *named) { n.Member(1).Isolate(); time.Sleep(2 * time.Second) }, time.Second, time.Second},
+		{"refuses", 0, 200 * time.Millisecond},
+		{"is not there", addressStagger, time.Second},
+		{"is frozen", 600 * time.Millisecond, 600 * time.Millisecond},
+		{"swallows what it is sent", 0, time.Second}, // new connections are served
+		{"has no leader", time.Second, time.Second},
 	} {
+		fail := NameFaults[c.name]
 		t.Run(c.name+", fresh client", func(t *testing.T) {
-			inName(t, func(t *testing.T, n *named) {
-				c.fail(n)
+			inName(t, func(t *testing.T, n *Named) {
+				fail(n, 1)
 				start := time.Now()
-				cl, err := Dial(t.Context(), n.config())
+				cl, err := Dial(t.Context(), n.Config())
 				require.NoError(t, err)
 				t.Cleanup(func() { _ = cl.Close() })
 				_, err = cl.Txn(t.Context(), Request{Op: "txn", Repeat: Always}, writing())
@@ -81,12 +101,12 @@ func TestANameServesWhileOneOfItsAddressesDoes(t *testing.T) {
 			})
 		})
 		t.Run(c.name+", running client", func(t *testing.T) {
-			inName(t, func(t *testing.T, n *named) {
-				cl, err := Dial(t.Context(), n.config())
+			inName(t, func(t *testing.T, n *Named) {
+				cl, err := Dial(t.Context(), n.Config())
 				require.NoError(t, err)
 				t.Cleanup(func() { _ = cl.Close() })
 				for range 3 { // it is reached, comes back, and is lost again
-					c.fail(n)
+					fail(n, 1)
 					start := time.Now()
 					_, err = cl.Txn(t.Context(), Request{Op: "txn", Repeat: Always}, writing())
 					require.NoError(t, err)

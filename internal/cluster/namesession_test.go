@@ -1,0 +1,56 @@
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/internal/cleanup"
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/session"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/together"
+	"github.com/pawl-locks/pawl/internal/watcher"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+// A session that is held over a name survives the end of the address in use, at any moment of its
+// renewals.
+func TestASessionSurvivesTheEndOfAnAddressOfItsName(t *testing.T) {
+	for _, ttl := range []time.Duration{5 * time.Second, 15 * time.Second} {
+		for name, fail := range cluster.NameFaults {
+			t.Run(fmt.Sprint(name, ", TTL ", ttl), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					n := cluster.NewNamed(etcdfake.New(etcdfake.Options{Members: 3}))
+					t.Cleanup(n.Close)
+					c, err := cluster.Dial(t.Context(), n.Config())
+					require.NoError(t, err)
+					h := session.Host{Cluster: c, Together: together.New(c), Watches: watcher.New(c), Cleanup: &cleanup.Group{}, Namespace: "ns"}
+					t.Cleanup(func() {
+						h.Cleanup.Close(2 * time.Second)
+						h.Watches.Close()
+						require.NoError(t, c.Close())
+					})
+					s, err := session.Grant(t.Context(), h, lease.Options{TTL: ttl})
+					require.NoError(t, err)
+					t.Cleanup(func() { _ = s.Close(context.Background()) })
+					rounds := lane.Of(6, 30)
+					for i := range rounds {
+						fail(n, n.InUse(c))
+						time.Sleep(2 * ttl)
+						require.NoError(t, s.Err())
+						n.Heal()
+						time.Sleep(61*time.Second + ttl*time.Duration(i)/time.Duration(rounds))
+					}
+					synctest.Wait()
+					require.NoError(t, s.Err())
+				})
+			})
+		}
+	}
+}
