@@ -28,20 +28,19 @@ import (
 type request string
 
 const (
-	isEnqueue   request = "enqueue"
-	isTake      request = "take slot"
-	isSettle    request = "settle enqueue"
-	isQuery     request = "confirm position"
-	isResume    request = "resume"
-	isPeek      request = "read who holds"
-	isRelease   request = "release"
-	isHandoff   request = "hand off"
-	isReleaseOf request = "release one of a set"
-	isWhy       request = "read why an enqueue was refused"
-	isExplain   request = "read why a release failed"
-	isUndo      request = "leave the queue"
-	isRewrite   request = "write value"
-	isConfirm   request = "confirm"
+	isEnqueue request = "enqueue"
+	isTake    request = "take slot"
+	isSettle  request = "settle enqueue"
+	isQuery   request = "confirm position"
+	isResume  request = "resume"
+	isPeek    request = "read who holds"
+	isRelease request = "release"
+	isHandoff request = "hand off"
+	isWhy     request = "read why an enqueue was refused"
+	isExplain request = "read why a release failed"
+	isUndo    request = "leave the queue"
+	isRewrite request = "write value"
+	isConfirm request = "confirm"
 )
 
 // of is the one in q that is r, of the tests' queues; nil: there is none.

@@ -24,30 +24,32 @@ import (
 // Only keys whose value begins with keys.LockMark receive handoffs: those of locks in pawl's
 // layout. All other keys, and waiters that nothing was read about, query as usual.
 
-// releaseTxn deletes its own key if its create revision is unchanged. With exact it also
-// compares the modification revision; otherwise the answer contains the key as it was, which
-// shows whether somebody else wrote to it. With handoff it also puts a handoff on the
+// releaseTxn deletes its own keys if their create revision is unchanged. With exact it also
+// compares the modification revision; otherwise the answer contains the keys as they were, which
+// shows whether somebody else wrote to one. With handoff it also puts a handoff on the
 // successor's key, and does neither unless that key exists as it was read. If one of these
-// comparisons fails, the answer shows whether its own key exists. Without handoff it only
-// deletes, so that it works on a full disk. Doing it twice is harmless.
+// comparisons fails, the answer shows which own keys exist. Without handoff it only deletes, so
+// that it works on a full disk. Doing it twice is harmless.
 func (a *Acquisition) releaseTxn(handoff, exact bool) *pb.TxnRequest {
-	own, key := a.own(), []byte(a.Key())
+	own, mod := a.own(), read(a, (*state.Machine).Mod)
 	t := txn.New()
-	t.Compare = append(t.Compare, txn.CreateIs(key, own.Create))
-	if exact {
-		t.Compare = append(t.Compare, txn.ModIs(key, read(a, (*state.Machine).Mod)))
-		t.Success = append(t.Success, txn.Delete(key))
-	} else {
-		t.Success = append(t.Success, txn.DeletePrevious(key))
+	for _, key := range a.owned() {
+		t.Compare = append(t.Compare, txn.CreateIs(key, own.Create))
+		if exact {
+			t.Compare = append(t.Compare, txn.ModIs(key, mod))
+			t.Success = append(t.Success, txn.Delete(key))
+		} else {
+			t.Success = append(t.Success, txn.DeletePrevious(key))
+		}
+		if exact || handoff || a.isSet() {
+			t.Failure = append(t.Failure, txn.Stat(key))
+		}
 	}
 	if a.permit != nil && a.permit.cancels {
 		t.Success = append(t.Success, txn.Delete(a.s.CancelKey(a.n))) // the take put it
 	}
 	if a.named {
 		t.Success = append(t.Success, txn.Delete(a.s.OwnerKey(a.n)))
-	}
-	if exact || handoff {
-		t.Failure = append(t.Failure, txn.Stat(key))
 	}
 	if !handoff {
 		return t

@@ -31,9 +31,9 @@ func (a *Acquisition) Release(ctx context.Context, as error) error {
 	graced, cancel := cluster.WithGrace(ctx, cluster.Grace)
 	defer cancel()
 	err := a.free(graced)
-	if decided, err := a.outcome(); decided {
+	if decided, lost := a.outcome(); decided && (lost != nil || !cluster.IsPermissionDenied(err)) {
 		a.notifyReleased(nil)
-		return err
+		return lost
 	}
 	a.freeInBackground()
 	if ctx.Err() != nil {
@@ -97,22 +97,21 @@ func (a *Acquisition) free(ctx context.Context) error {
 	repeat := cluster.IfNotApplied // so that a lost answer is noticed
 	for {
 		fx := a.apply(state.DeleteSent{}, nil)
-		exact := fx.Exact && !a.isSet()
-		ev, err := a.sendRelease(ctx, fx.Handoff, exact, repeat)
+		ev, err := a.sendRelease(ctx, fx.Handoff, fx.Exact, repeat)
 		ev.Handoff, ev.Repeated, ev.Ended = fx.Handoff, repeat == cluster.Always, ctx.Err() != nil
-		var why error
-		if ev.Partly {
-			why = &detail{ErrKeyDeleted, a.of(ev.Missing) + ", before its release"}
-		}
-		switch a.apply(ev, why).Verdict {
+		fx = a.apply(ev, a.goneBefore(ev.Remains))
+		switch fx.Verdict {
 		case state.Finished:
 			a.s.Absent(a.n)
 			return nil
 		case state.Lost:
-			a.s.Vanished(a.n)
+			a.wasLost(fx)
 			return nil
 		case state.Explain:
-			return a.explainRelease(ctx)
+			if unread := a.explainRelease(ctx); unread != nil {
+				return unread
+			}
+			return err
 		case state.Bare:
 			if ev.Outcome == state.Unknown {
 				repeat = cluster.Always
@@ -123,11 +122,22 @@ func (a *Acquisition) free(ctx context.Context) error {
 	}
 }
 
+// goneBefore is the cause of a loss of own keys that a release did not find.
+func (a *Acquisition) goneBefore(r state.Remains) error {
+	return &detail{ErrKeyDeleted, a.of(r.Index) + ", before its release"}
+}
+
+// wasLost cleans up after a release that found a loss.
+func (a *Acquisition) wasLost(fx state.Effects) {
+	if fx.Rest {
+		a.freeRest()
+	} else {
+		a.s.Vanished(a.n)
+	}
+}
+
 // sendRelease sends one deletion of all own keys.
 func (a *Acquisition) sendRelease(ctx context.Context, handoff, exact bool, repeat cluster.Repeat) (ev state.DeleteAnswered, err error) {
-	if a.isSet() {
-		return a.releaseSet(ctx, repeat)
-	}
 	op := "release"
 	if handoff {
 		op = "hand off"
@@ -136,10 +146,15 @@ func (a *Acquisition) sendRelease(ctx context.Context, handoff, exact bool, repe
 	ev.Outcome = outcomeOf(resp, err)
 	switch {
 	case ev.Outcome == state.Applied && !exact:
-		ev.Was = a.shown(0, txn.Deleted(resp, 0))
-	case ev.Outcome == state.Refused && (handoff || exact):
-		ev.There = txn.KV(resp, 0).GetCreateRevision() == a.own().Create
+		for i := range a.owned() {
+			if was := a.shown(i, txn.Deleted(resp, i)); was.Mod >= ev.Was.Mod {
+				ev.Was = was
+			}
+		}
+	case ev.Outcome == state.Refused:
+		ev.Remains = a.remains(resp, 0, len(resp.Responses))
 	}
+	ev.Whole = a.isSet() && isRefusedAsAWhole(err)
 	return ev, err
 }
 
@@ -164,30 +179,43 @@ func (a *Acquisition) shown(i int, kv *mvccpb.KeyValue) state.OwnChanged {
 	return state.OwnChanged{Index: i, Create: kv.CreateRevision, Mod: kv.ModRevision, OnLease: kv.Lease == a.s.ID(), Value: kv.Value}
 }
 
-// explainRelease decides a release whose key had changed or was gone, by a separate read; the
-// delete itself does not carry this read because it is seldom needed.
+// explainRelease decides a release whose keys had changed or were gone, or that was refused as a
+// whole, by a separate read; the delete itself does not carry this read because it is seldom
+// needed. What may not be read of a set is not: first the session key and one key, which tells as
+// much as many if all are gone, then the session key alone.
 func (a *Acquisition) explainRelease(ctx context.Context) error {
 	reads := append([]*pb.RequestOp{a.s.ReadKey()}, a.ownKeys(txn.Stat)...)
-	query := func(n int) (*pb.TxnResponse, error) {
-		return a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read why a release failed", Repeat: cluster.Always}, &pb.TxnRequest{Success: reads[:n]})
-	}
-	n := len(reads)
-	resp, err := query(n)
-	if cluster.IsTooManyOps(err) && n > 2 {
-		n = 2 // for a set whose keys are all gone, one name tells as much as many
-		resp, err = query(n)
+	resp, err := (*pb.TxnResponse)(nil), error(nil)
+	for _, n := range []int{len(reads), 2, 1} {
+		resp, err = a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read why a release failed", Repeat: cluster.Always}, &pb.TxnRequest{Success: reads[:n]})
+		if !a.isSet() || !isRefusedAsAWhole(err) {
+			break
+		}
 	}
 	if err != nil {
 		return err // undecided: sending the delete again leads back here
 	}
 	why := a.s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision)
-	ev := state.Explained{SessionEnded: why != nil, There: first(resp, 1, n-1) != ""}
+	ev := state.Explained{SessionEnded: why != nil, Remains: a.remains(resp, 1, len(resp.Responses)-1)}
 	if why == nil {
-		why = &detail{ErrKeyDeleted, a.of(0) + ", before its release"}
+		why = a.goneBefore(ev.Remains)
 	}
-	a.apply(ev, why)
-	a.s.Vanished(a.n)
+	if fx := a.apply(ev, why); !fx.Remove {
+		a.wasLost(fx)
+	}
 	return nil
+}
+
+// remains are what the operations from first on, which read n of its own keys, show of them.
+func (a *Acquisition) remains(resp *pb.TxnResponse, first, n int) (r state.Remains) {
+	for i := range n {
+		if kv := txn.KV(resp, first+i); kv.GetCreateRevision() == a.own().Create {
+			r.There++
+		} else {
+			r.Gone, r.Index, r.Again = r.Gone+1, i, r.Again || kv != nil
+		}
+	}
+	return r
 }
 
 // freeInBackground continues the release in the background, at most once at a time.

@@ -14,6 +14,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
@@ -178,7 +179,8 @@ var scenarios = map[string]func(w *fixture){
 		w.set = []string{"name2"}
 		c := w.hold(w.session())
 		w.f.Inject(isRelease.rule(etcdfake.Rule{Times: 1, Lose: true, Err: errForbidden}))
-		w.release(c)
+		assert.ErrorIs(w, c.Release(w.Context(), errGivenBack), cluster.ErrUnknown)
+		synctest.Wait()
 	},
 	"a name in both layouts": func(w *fixture) {
 		w.f.Put("a/b/1-1", "", 0)

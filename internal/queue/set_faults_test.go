@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -89,17 +90,48 @@ func TestASetThatTheServerHasNoOperationsForEndsAtOnce(t *testing.T) {
 	})
 }
 
-// R1: a release that is repeated key by key, after an answer to the whole was lost, is one:
-// what the lost one has deleted, now or later, is no loss.
-func TestAReleaseOfASetKeyByKeyAfterALostAnswer(t *testing.T) {
-	for name, late := range map[string]time.Duration{"applied": 0, "applied between": 100 * time.Millisecond} {
+// ML5, ML6: a release that finds a key of a set gone deletes nothing, and says which; the others go
+// in the background. That an answer to it was lost is no explanation.
+func TestAReleaseOfASetThatLacksAKeySaysSo(t *testing.T) {
+	for name, lost := range map[string]etcdfake.Rule{
+		"answered":           {HoldAnswer: time.Nanosecond, Times: 1},
+		"an answer was lost": {Err: status.Error(codes.Unavailable, "gone"), Times: 1},
+	} {
+		for i := range 3 {
+			t.Run(fmt.Sprint(name, i), func(t *testing.T) {
+				inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
+					s := w.session()
+					held := w.takes(w.Context(), s, Request{}, "a", "b", "+c").won()
+					w.f.Delete(held.AllKeys()[i]) // before it is watched
+					w.f.Inject(isRelease.rule(lost))
+					err := held.Release(w.Context(), errGivenBack)
+					w.oneCause(ErrKeyDeleted, err)
+					assert.ErrorIs(w, err, ErrLost)
+					assert.ErrorContains(w, err, held.AllKeys()[i])
+					assert.Equal(w, err, held.Release(w.Context(), errGivenBack))
+					time.Sleep(time.Second)
+					assert.Empty(w, w.f.Keys("name"))
+					require.NoError(w, s.Err())
+					w.clear()
+				})
+			})
+		}
+	}
+}
+
+// R1: a release that is refused as a whole, after an answer to it was lost, is one: what the lost
+// one has deleted, now or later, is no loss.
+func TestAReleaseOfASetThatIsRefusedAfterALostAnswer(t *testing.T) {
+	for name, late := range map[string]time.Duration{"applied": 0, "applied later": 100 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 				held := w.takes(w.Context(), w.session(), Request{}, "a", "b", "c").won()
 				w.f.Inject(isRelease.rule(etcdfake.Rule{Late: late, Err: status.Error(codes.Unavailable, "gone"), Times: 1}))
 				w.f.Inject(isRelease.rule(etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCTooManyOps}))
-				w.f.Inject(isReleaseOf.rule(etcdfake.Rule{Delay: 200 * time.Millisecond, Skip: 1, Times: 1}))
-				w.release(held)
+				w.f.Inject(isUndo.rule(etcdfake.Rule{Delay: 2 * late, Times: 1}))
+				require.NoError(w, held.Release(w.Context(), errGivenBack))
+				time.Sleep(time.Second)
+				assert.Empty(w, w.f.Keys("name"))
 				w.f.LiftAll()
 				w.clear()
 			})
@@ -107,9 +139,9 @@ func TestAReleaseOfASetKeyByKeyAfterALostAnswer(t *testing.T) {
 	}
 }
 
-// R1: a set whose lease was revoked before its keys were deleted one by one was lost, though an
-// earlier release whose answer was lost might have deleted them.
-func TestAReleaseOfASetKeyByKeyIsNoneWhereItsLeaseWasRevoked(t *testing.T) {
+// R1: a set whose lease was revoked before its release was refused as a whole was lost, though an
+// earlier release whose answer was lost might have deleted its keys.
+func TestAReleaseOfASetThatIsRefusedIsNoneWhereItsLeaseWasRevoked(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
 		held := w.takes(w.Context(), s, Request{}, "a", "b", "c").won()

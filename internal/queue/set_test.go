@@ -17,6 +17,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
@@ -386,23 +387,22 @@ func TestAReleaseOfASetFreesWhatItMay(t *testing.T) {
 		for name, err := range map[string]error{"permission": rpctypes.ErrGRPCPermissionDenied, "operations": rpctypes.ErrGRPCTooManyOps} {
 			held = w.takes(w.Context(), s, Request{}, "a", "b", "c").won()
 			w.f.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: err, Match: func(q etcdfake.Request) bool {
-				one := isReleaseOf.of(q)
-				forbidden := name == "permission" && one != nil && string(one.Success[0].GetRequestDeleteRange().Key) == held.keys[1]
-				return isRelease.is(q) || forbidden
+				t := isUndo.of(q)
+				forbidden := t != nil && slices.ContainsFunc(t.Success, func(op *pb.RequestOp) bool { return string(op.GetRequestDeleteRange().GetKey()) == held.keys[1] })
+				return isRelease.is(q) || t != nil && len(t.Success) > 1 || name == "permission" && (forbidden || isExplain.is(q) && len(isExplain.of(q).Success) > 1)
 			}})
-			ctx, cancel := context.WithTimeout(w.Context(), time.Second)
-			got := held.Release(ctx, errGivenBack)
-			cancel()
+			got := held.Release(w.Context(), errGivenBack)
+			time.Sleep(2 * time.Second)
 			if name == "permission" {
-				require.Error(w, got)
+				require.ErrorIs(w, got, cluster.ErrUnknown)
+				require.ErrorContains(w, got, "permission denied")
 				assert.Equal(w, held.keys[1:2], w.f.Keys("name"), "as long as it is forbidden")
-			}
-			w.f.LiftAll() // now the last may go in the background
-			if name == "permission" {
-				require.NoError(w, held.Release(w.Context(), errGivenBack))
 			} else {
 				require.NoError(w, got)
+				assert.Empty(w, w.f.Keys("name"))
 			}
+			require.NoError(w, held.Release(w.Context(), errGivenBack), "it was held until then")
+			w.f.LiftAll() // now the last may go in the background
 			w.clear()
 		}
 	})

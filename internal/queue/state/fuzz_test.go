@@ -59,6 +59,8 @@ func (s *script) changed() OwnChanged {
 	return ev
 }
 
+func (s *script) remains() Remains { return Remains{s.n(3), s.n(3), s.n(3), s.bool()} }
+
 func (s *script) event() Event {
 	switch s.n(30) {
 	case 0:
@@ -94,9 +96,9 @@ func (s *script) event() Event {
 	case 18:
 		return DeleteSent{}
 	case 19:
-		return DeleteAnswered{s.out(), s.bool(), s.bool(), s.bool(), s.bool(), s.changed(), s.bool(), s.n(3), s.bool()}
+		return DeleteAnswered{s.out(), s.bool(), s.remains(), s.bool(), s.bool(), s.bool(), s.changed()}
 	case 20:
-		return Explained{s.bool(), s.bool()}
+		return Explained{s.bool(), s.remains()}
 	case 21:
 		return Rewriting{s.value()}
 	case 22:
@@ -176,7 +178,7 @@ func broken(was, a Machine, ev Event, fx Effects) string {
 		return "an end is an effect, once"
 	case a.end == HeldTooLong && was.end == Alive && was.phase != Held:
 		return "held for too long, and not held"
-	case fx.Rest && (was.phase != Held || !a.set() || fx.Remove), a.set() && fx.Remove && was.phase == Held && fx.End != GivenUp:
+	case fx.Rest && (was.phase != Held && was.phase != Releasing || fx.Remove), fx.Rest && was.phase == Held && !a.set(), a.set() && fx.Remove && was.phase == Held && fx.End != GivenUp:
 		return "the rest of a set is removed though it was held"
 	case a.set() && fx.End == KeyDeleted && was.phase < Held && was.own.Create != 0 && !fx.Remove:
 		return "the rest of a set that waited stays"

@@ -39,7 +39,16 @@ const (
 type deletion struct {
 	sent    bool // the first request was sent: later ones are bare
 	absence absence
+	left    bool // of a set: the server refuses to delete all own keys at once, and the background deletes them
 	decided bool
+}
+
+// Remains are what an answer to a refused delete, or a later read, showed of its own keys.
+type Remains struct {
+	There int  // how many exist as they were acquired
+	Gone  int  // how many do not
+	Index int  // that of one that does not
+	Again bool // one of these was made again, which no delete of ours explains
 }
 
 // Released says that the caller releases it. Later says that its own key has to stay for a
@@ -76,20 +85,11 @@ func (DeleteSent) apply(a *Machine) Effects {
 type DeleteAnswered struct {
 	Outcome  Outcome
 	Handoff  bool       // it carried a handoff
-	There    bool       // it was refused, and its answer shows that its own key still exists
+	Remains  Remains    // if it was refused and its answer shows that
+	Whole    bool       // of a set: it was refused because it deletes all own keys at once
 	Repeated bool       // its sender repeats it after any failure
 	Ended    bool       // the caller no longer waits
-	Was      OwnChanged // if it was applied and did not compare the modification revision: its own key as it was deleted; of a set, one that was not known to be ours, if any
-
-	// Partly says, of a refused delete of a set, that some of its own keys existed and are
-	// deleted now, and that the one at index Missing did not. An earlier delete of ours is no
-	// explanation, because it would have deleted all.
-	Partly  bool
-	Missing int
-
-	// Doubtful says, of an applied delete of a set, that some of its own keys did not exist, and
-	// that for each of those an earlier delete of ours is an explanation.
-	Doubtful bool
+	Was      OwnChanged // if it was applied and did not compare the modification revision: its own key as it was deleted; of a set, the one that was written to last
 }
 
 func (ev DeleteAnswered) apply(a *Machine) Effects {
@@ -97,22 +97,21 @@ func (ev DeleteAnswered) apply(a *Machine) Effects {
 		return Effects{Verdict: Stop}
 	}
 	v := afterDelete(ev)
+	if ev.Whole {
+		a.deletion.left, v = true, Explain
+	}
 	switch {
-	case ev.Outcome == Refused && ev.Partly:
-		fx := a.decided(KeyDeleted)
-		fx.Own = ev.Missing
-		return fx
+	case ev.Outcome == Refused && ev.Remains.inPart():
+		return a.lostInPart(ev.Remains)
 	case v == Finished && !a.knows(ev.Was):
 		fx := a.decided(KeyOverwritten)
 		fx.At, fx.Own = ev.Was.Mod, ev.Was.Index
 		return fx
-	case v == Finished && ev.Doubtful:
-		return Effects{Verdict: Explain}
 	case v == Finished:
 		return a.decided(GivenBack)
 	case ev.Outcome == Unknown && a.deletion.absence == present:
 		a.deletion.absence = mayBeOurs
-	case a.deletion.absence == present && v == Explain:
+	case a.deletion.absence == present && v == Explain && ev.Outcome == Refused:
 		a.deletion.absence = missed
 	}
 	return Effects{Verdict: v}
@@ -123,7 +122,7 @@ func afterDelete(ev DeleteAnswered) Verdict {
 	switch {
 	case ev.Outcome == Applied:
 		return Finished
-	case ev.Outcome == Refused && ev.There, ev.Outcome == NotApplied && ev.Handoff && !ev.Ended:
+	case ev.Outcome == Refused && ev.Remains.There > 0, ev.Outcome == NotApplied && ev.Handoff && !ev.Ended:
 		return Bare // the server may accept the delete without the handoff or the comparison
 	case ev.Outcome == Refused:
 		return Explain
@@ -135,11 +134,24 @@ func afterDelete(ev DeleteAnswered) Verdict {
 	return Stop
 }
 
-// Explained is what a read showed after a delete had not found its own key as it was acquired.
-// No key with the same name can be put meanwhile (rule A1).
+// inPart reports whether some of several keys exist, and some do not. A delete of ours is no
+// explanation, because it deletes all or none.
+func (r Remains) inPart() bool { return r.There > 0 && r.Gone > 0 }
+
+// lostInPart ends a release of which some own keys did not exist. What is left of a set is
+// deleted in the background.
+func (a *Machine) lostInPart(r Remains) Effects {
+	fx := a.decided(KeyDeleted)
+	a.phase, fx.Own, fx.Rest = Undoing, r.Index, true
+	return fx
+}
+
+// Explained is what a read showed after a delete had not found its own key as it was acquired, or
+// after the delete of a set was refused as a whole. We put no key with the same name meanwhile
+// (rule A1).
 type Explained struct {
-	SessionEnded bool // the session key has changed
-	There        bool // a key with its own key's name exists
+	SessionEnded bool    // the session key has changed
+	Remains      Remains // of its own keys, or of those of a set that could be read
 }
 
 func (ev Explained) apply(a *Machine) Effects {
@@ -148,11 +160,20 @@ func (ev Explained) apply(a *Machine) Effects {
 		return Effects{Verdict: Stop}
 	case ev.SessionEnded:
 		return a.decided(SessionEnded)
-	case a.deletion.absence == mayBeOurs && !ev.There:
+	case a.deletion.left && ev.Remains.Gone > 0 && (ev.Remains.There > 0 || !a.explained(ev.Remains)):
+		return a.lostInPart(ev.Remains)
+	case a.deletion.left:
+		a.decided(GivenBack)
+		a.phase = Undoing
+		return Effects{Verdict: Finished, Remove: true}
+	case ev.Remains.There == 0 && a.explained(ev.Remains):
 		return a.decided(GivenBack) // deleted by the delete whose answer was lost
 	}
 	return a.decided(KeyDeleted)
 }
+
+// explained reports whether a delete of ours is an explanation for keys that are gone.
+func (a *Machine) explained(r Remains) bool { return a.deletion.absence == mayBeOurs && !r.Again }
 
 // decided ends a release: it was released, or had been lost before.
 func (a *Machine) decided(end End) Effects {

@@ -224,8 +224,8 @@ func TestWhatFollowsADelete(t *testing.T) {
 		"applied":                            {DeleteAnswered{Outcome: Applied}, Finished},
 		"refused":                            {DeleteAnswered{Outcome: Refused}, Explain},
 		"refused with a handoff":             {DeleteAnswered{Outcome: Refused, Handoff: true}, Explain},
-		"refused though its key is there":    {DeleteAnswered{Outcome: Refused, There: true}, Bare},
-		"refused, there, with a handoff":     {DeleteAnswered{Outcome: Refused, Handoff: true, There: true}, Bare},
+		"refused though its key is there":    {DeleteAnswered{Outcome: Refused, Remains: Remains{There: 1}}, Bare},
+		"refused, there, with a handoff":     {DeleteAnswered{Outcome: Refused, Handoff: true, Remains: Remains{There: 1}}, Bare},
 		"not applied":                        {DeleteAnswered{Outcome: NotApplied}, Stop},
 		"not applied with a handoff":         {DeleteAnswered{Outcome: NotApplied, Handoff: true}, Bare},
 		"not applied, and nobody waits":      {DeleteAnswered{Outcome: NotApplied, Handoff: true, Ended: true}, Stop},
@@ -267,7 +267,8 @@ func TestWhatWasMissedIsALossUnlessADeleteOfOursMayHaveBeenApplied(t *testing.T)
 		{[]Event{missed}, Explained{}, Lost},
 		{[]Event{lost, missed}, Explained{}, Finished},
 		{[]Event{missed, lost, missed}, Explained{}, Lost},
-		{[]Event{lost, missed}, Explained{There: true}, Lost},
+		{[]Event{lost, missed}, Explained{Remains: Remains{There: 1}}, Lost},
+		{[]Event{lost, missed}, Explained{Remains: Remains{Gone: 1, Again: true}}, Lost},
 		{[]Event{lost, missed}, Explained{SessionEnded: true}, Lost},
 	} {
 		a := holding()
@@ -279,6 +280,53 @@ func TestWhatWasMissedIsALossUnlessADeleteOfOursMayHaveBeenApplied(t *testing.T)
 		assert.Equal(t, c.want, fx.Verdict)
 		assert.Equal(t, c.want == Lost, a.Ended() != GivenBack)
 		assert.Equal(t, Done, a.Phase())
+	}
+}
+
+// ML5, R1: a set of which some keys are gone was lost, and what is left is deleted. One that the
+// server refuses to delete as a whole is left to the background, unless it was lost as far as can
+// be read.
+func TestTheReleaseOfASetIsOneOrLeftToTheBackground(t *testing.T) {
+	lost, whole := DeleteAnswered{Outcome: Unknown}, DeleteAnswered{Outcome: NotApplied, Whole: true}
+	all, part, none := Remains{There: 2}, Remains{There: 1, Gone: 1, Index: 1}, Remains{Gone: 2, Index: 1}
+	finished, gone := Effects{Verdict: Finished}, Effects{Verdict: Lost, End: KeyDeleted, Held: true}
+	left, rest := finished, gone
+	left.Remove, rest.Rest, rest.Own = true, true, 1
+	for name, c := range map[string]struct {
+		events []Event
+		want   Effects
+		phase  Phase
+	}{
+		"all, and one was written to":           {[]Event{DeleteAnswered{Outcome: Refused, Remains: all}}, Effects{Verdict: Bare}, Releasing},
+		"some":                                  {[]Event{DeleteAnswered{Outcome: Refused, Remains: part}}, rest, Undoing},
+		"some, after a lost answer":             {[]Event{lost, DeleteAnswered{Outcome: Refused, Remains: part}}, rest, Undoing},
+		"none":                                  {[]Event{DeleteAnswered{Outcome: Refused, Remains: none}, Explained{Remains: none}}, gone, Done},
+		"none, after a lost answer":             {[]Event{lost, DeleteAnswered{Outcome: Refused, Remains: none}, Explained{Remains: none}}, finished, Done},
+		"refused as a whole":                    {[]Event{whole}, Effects{Verdict: Explain}, Releasing},
+		"refused, and all are there":            {[]Event{whole, Explained{Remains: all}}, left, Undoing},
+		"refused, and none may be read":         {[]Event{whole, Explained{}}, left, Undoing},
+		"refused, and some are there":           {[]Event{whole, Explained{Remains: part}}, rest, Undoing},
+		"refused, and none is":                  {[]Event{whole, Explained{Remains: none}}, rest, Undoing},
+		"lost, refused, and none is":            {[]Event{lost, whole, Explained{Remains: none}}, left, Undoing},
+		"lost together with the refusal":        {[]Event{DeleteAnswered{Outcome: Unknown, Whole: true}, Explained{Remains: none}}, left, Undoing},
+		"lost, refused, and the session's end":  {[]Event{lost, whole, Explained{SessionEnded: true, Remains: none}}, Effects{Verdict: Lost, End: SessionEnded, Held: true}, Done},
+		"lost, refused, and some may be read":   {[]Event{lost, whole, Explained{Remains: part}}, rest, Undoing},
+		"lost, refused, and all made again":     {[]Event{lost, whole, Explained{Remains: Remains{Gone: 2, Index: 1, Again: true}}}, rest, Undoing},
+		"refused, the read fails, and is again": {[]Event{whole, whole, Explained{Remains: all}}, left, Undoing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := holding()
+			a.others = []string{"b"}
+			a.Apply(Released{})
+			a.Apply(DeleteSent{})
+			var fx Effects
+			for _, ev := range c.events {
+				fx = a.Apply(ev)
+			}
+			assert.Equal(t, c.want, fx)
+			assert.Equal(t, c.phase, a.Phase())
+			assert.Equal(t, c.phase != Releasing, a.ReleaseDecided())
+		})
 	}
 }
 

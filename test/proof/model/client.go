@@ -52,7 +52,7 @@ func (w *walker) clientSteps(i int) {
 	case held:
 		w.holds(i, k)
 	case winding:
-		w.try("winds up", i, func(s *state, me *client) { w.sendsRelease(s, me, k) })
+		w.try("winds up", i, func(s *state, me *client) { w.ends(me); me.pc = undoing })
 	case releasing:
 		w.releases(i, k)
 	case undoing:
@@ -284,8 +284,9 @@ func (w *walker) sendsRelease(s *state, me *client, k key) {
 	}
 }
 
-// releases deletes under a comparison of the create revision (R1), and hands off to the next.
-// Doing it twice is harmless, so a lost answer leads to a repetition.
+// releases deletes under a comparison of the create revisions (R1), and hands off to the next.
+// Doing it twice is harmless, so a lost answer leads to a repetition. A set that was lost in part is
+// undone instead.
 func (w *walker) releases(i int, k key) {
 	me := w.from.clients[i]
 	rev := me.token
@@ -297,9 +298,15 @@ func (w *walker) releases(i int, k key) {
 			name: name, i: i, of: w.c.names(k), handoff: h != successors{},
 			compare: func(s *state) bool { return true },
 			apply: func(s *state, _ bool) {
-				w.c.release(s, k, rev, h)
-				if answered {
-					w.next(s, i)
+				switch {
+				case w.c.inPart(s, k) && answered:
+					s.clients[i].pc = undoing
+				case w.c.inPart(s, k):
+				default:
+					w.c.release(s, k, rev, h)
+					if answered {
+						w.next(s, i)
+					}
 				}
 			},
 		})

@@ -162,6 +162,18 @@ func (c Config) release(s *state, k key, rev uint8, h successors) {
 	}
 }
 
+// inPart reports whether some keys of a set exist and some do not. A release deletes all or none
+// (ML5).
+func (c Config) inPart(s *state, k key) bool {
+	var there names
+	for n := range s.queues {
+		if s.queues[n].at(k) >= 0 {
+			there |= 1 << n
+		}
+	}
+	return there != 0 && there != c.names(k)
+}
+
 // undo removes every key that k may have, now or later. Only an enqueue that was never answered
 // needs a cancel key.
 func (c Config) undo(s *state, k key, tried names) {

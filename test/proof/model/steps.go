@@ -214,7 +214,9 @@ func (w *walker) networkSteps(k key) {
 	}
 	if w.from.releases[k].copies > 0 {
 		w.try("a release arrives of", i, func(s *state, me *client) {
-			w.c.release(s, k, 0, s.releases[k].next)
+			if !w.c.inPart(s, k) {
+				w.c.release(s, k, 0, s.releases[k].next)
+			}
 			s.releases[k] = late{}
 		})
 		w.try("a release is lost of", i, func(s *state, me *client) { s.releases[k] = late{} })
