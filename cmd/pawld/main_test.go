@@ -41,6 +41,9 @@ func TestMain(m *testing.M) {
 		}()
 		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr, signalled()))
 	}
+	if signal.Ignored(syscall.SIGHUP) { // as under nohup: processes of this one are to find the default
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
 	lane.SideBySide(16) // most wait for processes and leases
 	code := m.Run()
 	stopShared()

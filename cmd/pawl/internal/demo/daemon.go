@@ -194,11 +194,12 @@ func (d *demo) startPawld(ctx context.Context, dir, program string) (socket stri
 
 // hirePython starts a contender in Python, with the client beside it.
 func (d *demo) hirePython(dir, program, who, socket, name string) (*worker, error) {
-	script := filepath.Join(dir, "contender.py")
-	if err := os.WriteFile(script, []byte(contenderPy), 0o600); err != nil {
+	dir = filepath.Join(dir, "python")                                                    // the client is a directory "pawld", as the program may be named
+	if err := os.CopyFS(dir, python.Client); err != nil && !errors.Is(err, fs.ErrExist) { // beside another contender
 		return nil, err
 	}
-	if err := os.CopyFS(dir, python.Client); err != nil && !errors.Is(err, fs.ErrExist) { // beside another contender
+	script := filepath.Join(dir, "contender.py")
+	if err := os.WriteFile(script, []byte(contenderPy), 0o600); err != nil {
 		return nil, err
 	}
 	seconds := func(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) }
