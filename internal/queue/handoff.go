@@ -33,7 +33,8 @@ import (
 func (a *Acquisition) releaseTxn(handoff, exact bool) *pb.TxnRequest {
 	own, mod := a.own(), read(a, (*state.Machine).Mod)
 	t := txn.New()
-	for _, key := range a.owned() {
+	for _, name := range a.owned() {
+		key := []byte(name)
 		t.Compare = append(t.Compare, txn.CreateIs(key, own.Create))
 		if exact {
 			t.Compare = append(t.Compare, txn.ModIs(key, mod))

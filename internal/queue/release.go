@@ -99,7 +99,11 @@ func (a *Acquisition) free(ctx context.Context) error {
 		fx := a.apply(state.DeleteSent{}, nil)
 		ev, err := a.sendRelease(ctx, fx.Handoff, fx.Exact, repeat)
 		ev.Handoff, ev.Repeated, ev.Ended = fx.Handoff, repeat == cluster.Always, ctx.Err() != nil
-		fx = a.apply(ev, a.goneBefore(ev.Remains))
+		var why error
+		if ev.Remains.Gone > 0 {
+			why = a.goneBefore(ev.Remains)
+		}
+		fx = a.apply(ev, why)
 		switch fx.Verdict {
 		case state.Finished:
 			a.s.Absent(a.n)
