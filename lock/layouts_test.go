@@ -182,6 +182,24 @@ func TestARefusedReadOfTheOtherLayoutIsNotRepeated(t *testing.T) {
 	})
 }
 
+func TestAReadOfTheOtherLayoutThatGotNoAnswerIsRepeated(t *testing.T) {
+	inBubble(t, func(w *fixture) {
+		s, log := w.logged()
+		w.f.Put("ns/a/b/7587", "", 0)
+		hang := w.f.Inject(etcdfake.Rule{Op: "read other layout", Hang: true})
+		w.release(w.acquireName(s, "a/b"))
+		time.Sleep(time.Minute)
+		require.NotZero(w, hang.Hits())
+		hang.Lift()
+		require.NotContains(w, log.String(), bothLayouts)
+		for range 3 {
+			w.release(w.acquireName(s, "a/b"))
+			synctest.Wait()
+		}
+		assert.Equal(w, 1, strings.Count(log.String(), bothLayouts), log)
+	})
+}
+
 func TestTheReadOfTheOtherLayoutDelaysNothing(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s, _ := w.logged()

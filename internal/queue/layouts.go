@@ -37,22 +37,26 @@ func (a *Acquisition) checkLayouts() {
 		if other, err := keys.NewQueue(host.Namespace, q.Name, !q.EtcdLayout); err == nil {
 			own := a.keys[i]
 			a.inBackground(fmt.Sprintf("the other layout of %q", q.Name), func(ctx context.Context) {
-				a.checkLayout(ctx, own, other)
+				a.checkLayout(ctx, q.Prefix, own, other)
 			})
 		}
 	}
 }
 
-// checkLayout reads keys of other, the other layout of the queue that own is in.
-func (a *Acquisition) checkLayout(ctx context.Context, own string, other keys.Queue) {
+// checkLayout reads keys of other, the other layout of the queue that own is in. Where no answer comes, the
+// next acquisition reads them; a refusal would be the same then.
+func (a *Acquisition) checkLayout(ctx context.Context, prefix, own string, other keys.Queue) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	c := a.s.Host().Cluster
 	resp, err := c.Txn(ctx, cluster.Request{Op: "read other layout", Repeat: cluster.Always}, &pb.TxnRequest{
 		Success: []*pb.RequestOp{txn.Between([]byte(other.Prefix), txn.PrefixEnd(other.Prefix), mostInOther)},
 	})
-	if err != nil {
-		return // only the log needs it
+	if err != nil { // only the log needs it
+		if !cluster.IsFinal(err) {
+			a.s.Host().Layouts.Forget(prefix)
+		}
+		return
 	}
 	for _, kv := range txn.KVs(resp, 0) {
 		if key := string(kv.Key); other.Has(key) {

@@ -26,3 +26,10 @@ func (l *Layouts) First(prefix string) bool {
 	l.seen[prefix] = struct{}{}
 	return len(l.seen) > before
 }
+
+// Forget makes prefix one that has not been given: its keys could not be read.
+func (l *Layouts) Forget(prefix string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.seen, prefix)
+}
