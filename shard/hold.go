@@ -69,49 +69,73 @@ func (r *runner) do(a shards.Action) {
 // enqueue prepares shard i, and queues for it.
 func (m *member) enqueue(i int, ifFree bool) {
 	ctx, cancel := context.WithCancel(m.ctx)
-	t := &try{cancel}
-	m.tries[i] = t
-	m.job(func() func() {
-		a, err := m.acquire(ctx, i, ifFree)
+	m.tries[i] = &try{cancel}
+	if m.opts.Prepare == nil {
+		m.acquire(ctx, i, ifFree)
+		return
+	}
+	m.runner.job(func() func() { // no job of the member's: if it does not return, that holds up no other shard
+		err := m.opts.Prepare(ctx, i)
 		return func() {
-			cancel()
-			delete(m.tries, i)
-			m.acquired(i, a, err)
+			switch {
+			case ctx.Err() != nil:
+				m.refused(i, nil)
+			case err != nil:
+				m.refused(i, fmt.Errorf("prepare: %w", err))
+			default:
+				m.acquire(ctx, i, ifFree)
+			}
 		}
 	})
 }
 
-func (m *member) acquire(ctx context.Context, i int, ifFree bool) (*queue.Acquisition, error) {
-	if m.opts.Prepare != nil {
-		if err := m.opts.Prepare(ctx, i); err != nil {
-			return nil, fmt.Errorf("prepare: %w", err)
+func (m *member) acquire(ctx context.Context, i int, ifFree bool) {
+	m.w.Prepared(i)
+	m.job(func() func() {
+		q := queue.Queue{Queue: m.keys.Queue(i)}
+		a, err := queue.Acquire(ctx, m.s, q, queue.Request{Value: m.s.Label(), Handoffs: true, Try: ifFree})
+		return func() {
+			switch {
+			case err == nil:
+				m.acquired(i, a)
+			case ctx.Err() != nil || m.s.Err() != nil || errors.Is(err, lock.ErrBusy) || errors.Is(err, lock.ErrKeyDeleted):
+				m.refused(i, nil)
+			default:
+				m.refused(i, err)
+			}
 		}
-	}
-	m.post(func() { m.w.Prepared(i) })
-	q := queue.Queue{Queue: m.keys.Queue(i)}
-	return queue.Acquire(ctx, m.s, q, queue.Request{Value: m.s.Label(), Handoffs: true, Try: ifFree})
+	})
 }
 
-// acquired processes the end of a try.
-func (m *member) acquired(i int, a *queue.Acquisition, err error) {
-	now := time.Now()
-	if err == nil && a.Err() == nil && !m.ended {
-		h := &hold{m: m, shard: i, a: a, h: newHeld(a, m.session, i)}
-		m.runner.holds[i], m.holds[i] = h, h
-		m.w.Acquired(now, i)
-		m.notify(Event{Kind: Acquired, Shard: i, Token: h.h.Token()})
-		m.source.Now(m.values, observe.ShardHeld{Shard: h.which()})
-		context.AfterFunc(h.h.Context(), func() { m.post(h.lose) })
+// acquired processes a hold.
+func (m *member) acquired(i int, a *queue.Acquisition) {
+	if m.ended || a.Err() != nil {
+		m.job(func() func() { _ = a.Release(m.ctx, lock.ErrReleased); return func() {} }) // nobody is to use it any more
+		m.refused(i, nil)
 		return
 	}
-	if err == nil && a.Err() == nil { // nobody is to use it any more; its session has ended
-		m.job(func() func() { _ = a.Release(m.ctx, lock.ErrReleased); return func() {} })
-	}
-	quit := m.ended || m.s.Err() != nil || errors.Is(err, context.Canceled) || errors.Is(err, lock.ErrBusy) || errors.Is(err, lock.ErrKeyDeleted)
-	m.w.Refused(now, i, err != nil && !quit)
-	if err != nil && !quit {
+	m.endTry(i)
+	h := &hold{m: m, shard: i, a: a, h: newHeld(a, m.session, i)}
+	m.runner.holds[i], m.holds[i] = h, h
+	m.w.Acquired(time.Now(), i)
+	m.notify(Event{Kind: Acquired, Shard: i, Token: h.h.Token()})
+	m.source.Now(m.values, observe.ShardHeld{Shard: h.which()})
+	context.AfterFunc(h.h.Context(), func() { m.post(h.lose) })
+}
+
+// refused processes the end of a try without a hold; err, unless nil, is why the shard is not to
+// be queued for again at once.
+func (m *member) refused(i int, err error) {
+	m.endTry(i)
+	m.w.Refused(time.Now(), i, err != nil)
+	if err != nil {
 		m.notify(Event{Kind: Failed, Shard: i, Err: err})
 	}
+}
+
+func (m *member) endTry(i int) {
+	m.tries[i].cancel()
+	delete(m.tries, i)
 }
 
 // begin calls work.
@@ -144,7 +168,14 @@ func (h *hold) offer() {
 	}
 	m.notify(Event{Kind: Moving, Shard: h.shard, Token: h.h.Token()})
 	if m.opts.Overrun > 0 {
-		h.overrun = time.AfterFunc(m.opts.Overrun, func() { m.post(h.take) })
+		moved := h.moved
+		h.overrun = time.AfterFunc(m.opts.Overrun, func() {
+			m.post(func() {
+				if h.moved == moved { // otherwise that work has returned meanwhile
+					h.take()
+				}
+			})
+		})
 	}
 }
 
@@ -159,10 +190,11 @@ func (h *hold) take() {
 	if h.a.Promise(clock.Now().Add(margin)) == nil {
 		h.a.Forfeit(ErrMoved)
 	}
+	m.takes++
 	m.done() // otherwise the key would stay for as long as any work runs
 	time.AfterFunc(margin+time.Second, func() {
 		m.post(func() {
-			if !m.ended {
+			if m.takes--; m.takes == 0 && !m.ended {
 				m.done = m.s.DeferRevocation()
 			}
 		})

@@ -1,7 +1,9 @@
 package shard
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/shards"
 	"github.com/pawl-locks/pawl/internal/txn"
@@ -32,6 +35,7 @@ type member struct {
 	ended        bool
 	jobs         int // goroutines on its session that will post
 	works        int // that run on its session
+	takes        int // holds taken from their work whose keys are being deleted
 	holds        map[int]*hold
 
 	wrote   string // the value of the member key
@@ -126,10 +130,10 @@ func (r *runner) enter(ctx context.Context, value []byte) (m *member, err error)
 	if !resp.Succeeded {
 		for i := range 2 {
 			if other := txn.KV(resp, i); other != nil {
-				return nil, fmt.Errorf("%w: %d instead of %d", ErrCount, r.keys.Parse(string(other.Key)).N, r.n)
+				return nil, r.inTheWay(string(other.Key))
 			}
 		}
-		return nil, s.Examine(ctx)
+		return nil, cmp.Or(s.Examine(ctx), errRefused)
 	}
 	ctx, cancel := context.WithCancel(r.values)
 	return &member{
@@ -137,6 +141,16 @@ func (r *runner) enter(ctx context.Context, value []byte) (m *member, err error)
 		wrote: string(value), mod: resp.Header.Revision, watches: map[string]*watcher.Watch{}, holds: map[int]*hold{}, waiters: map[int]*waiters{},
 		pace: backoff.Backoff{First: time.Second, Most: maxPause},
 	}, nil
+}
+
+var errRefused = errors.New("the worker's keys could not be put, for no reason that shows")
+
+// inTheWay is why the worker cannot join while key is there.
+func (r *runner) inTheWay(key string) error {
+	if k := r.keys.Parse(key); k.Kind == keys.ShardsMember {
+		return fmt.Errorf("%w: %d instead of %d", ErrCount, k.N, r.n)
+	}
+	return fmt.Errorf("%q is no worker's key: delete it", key)
 }
 
 // begin follows what concerns the member.
@@ -426,6 +440,7 @@ func (m *member) report(ev observe.ShardsCounted) {
 type waiters struct {
 	watch *watcher.Watch // nil: not yet
 	keys  map[string]struct{}
+	rev   int64 // at which they were read last
 }
 
 // readAtOnce is how many queues are read in one request.
@@ -501,7 +516,7 @@ func (m *member) readQueues(part []int) {
 // followQueue takes what a read showed of a queue, and watches it from there on.
 func (m *member) followQueue(i int, w *waiters, resp *pb.TxnResponse, at int) {
 	w.stop()
-	w.keys = map[string]struct{}{}
+	w.keys, w.rev = map[string]struct{}{}, resp.Header.Revision
 	for _, kv := range txn.KVs(resp, at) {
 		w.keys[string(kv.Key)] = struct{}{}
 	}
@@ -517,9 +532,11 @@ func (m *member) queueChanged(i int, w *waiters, u watcher.Update) {
 		return
 	}
 	for _, e := range u.Events {
-		if e.Deleted {
+		switch {
+		case e.ModRevision <= w.rev: // of the watch before the last read
+		case e.Deleted:
 			delete(w.keys, e.Key)
-		} else {
+		default:
 			w.keys[e.Key] = struct{}{}
 		}
 	}

@@ -1,19 +1,23 @@
 package shard_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/pawl-locks/pawl/internal/shards"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/txn"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/shard"
 )
@@ -422,6 +426,100 @@ func TestAfterACompactionThePlannerReadsAgain(t *testing.T) {
 		w.shared()
 		w.start(shard.Options{})
 		w.pass(5 * time.Second)
+		w.shared()
+	})
+}
+
+func TestShardsThatAreTakenOneAfterAnotherLeaveNoTrace(t *testing.T) {
+	inBubble(t, 4, func(w *fixture) {
+		x := w.start(shard.Options{Overrun: 20 * time.Second})
+		w.pass(3 * time.Second)
+		x.set(func() { x.ignores = true })
+		w.start(shard.Options{})
+		w.pass(40 * time.Second)
+		require.Len(w, x.kinds(shard.Lost), 2)
+		x.set(func() { x.ignores = false; close(x.freed) })
+		w.pass(40 * time.Second)
+		w.shared()
+		lease := x.lease()
+		require.Error(w, x.leave())
+		w.pass(time.Second)
+		assert.Nil(w, w.f.Get(w.keys.Member(4, lease)), "its lease is revoked at once")
+	})
+}
+
+func TestAPrepareThatHangsHoldsUpItsShardOnly(t *testing.T) {
+	inBubble(t, 6, func(w *fixture) {
+		hang := make(chan struct{})
+		var hung atomic.Bool
+		x := w.start(shard.Options{Prepare: func(_ context.Context, i int) error {
+			if i == 3 && hung.CompareAndSwap(false, true) {
+				<-hang
+			}
+			return nil
+		}})
+		w.pass(4 * time.Second)
+		assert.Equal(w, []int{0, 1, 2, 4, 5}, x.owned())
+		w.f.Revoke(x.lease())
+		w.pass(10 * time.Second)
+		assert.Equal(w, []int{0, 1, 2, 4, 5}, x.owned(), "on a new session")
+		y := w.start(shard.Options{})
+		w.pass(10 * time.Second)
+		assert.Contains(w, y.owned(), 3)
+		w.shared()
+		close(hang)
+		w.pass(time.Minute)
+		w.shared()
+	})
+}
+
+// Whatever Prepare fails with, it is called less and less often.
+func TestAPrepareThatFailsIsNotRepeatedAtOnce(t *testing.T) {
+	for _, err := range []error{errors.New("no"), lock.ErrBusy, context.Canceled} {
+		inBubble(t, 1, func(w *fixture) {
+			calls := 0
+			x := w.start(shard.Options{Prepare: func(context.Context, int) error {
+				if calls++; calls > 100 {
+					return nil
+				}
+				return err
+			}})
+			w.pass(time.Minute)
+			assert.InDelta(w, 6, calls, 2)
+			assert.ErrorIs(w, x.kinds(shard.Failed)[0].Err, err)
+		})
+	}
+}
+
+// A key among the members' that no worker wrote keeps others from joining, and is named.
+func TestAForeignKeyAmongTheMembersIsNamed(t *testing.T) {
+	inBubble(t, 2, func(w *fixture) {
+		foreign := w.keys.Prefix + "m/what"
+		w.f.Put(foreign, "", 0)
+		x := w.start(shard.Options{})
+		w.pass(5 * time.Second)
+		require.NotEmpty(w, x.kinds(shard.Retrying))
+		assert.ErrorContains(w, x.kinds(shard.Retrying)[0].Err, foreign)
+		require.True(w, w.f.Delete(foreign))
+		w.pass(40 * time.Second)
+		w.shared()
+	})
+}
+
+// A refusal that nothing explains is no reason to crash.
+func TestAJoinThatIsRefusedForNoReasonIsTriedAgain(t *testing.T) {
+	inBubble(t, 2, func(w *fixture) {
+		first := true
+		w.f.Inject(etcdfake.Rule{Op: "join the shards' workers", Match: func(q etcdfake.Request) bool {
+			if r := q.Message.(*pb.TxnRequest); first {
+				r.Compare = append(r.Compare, txn.CreateIs("none", 1))
+			}
+			first = false
+			return false
+		}})
+		x := w.start(shard.Options{})
+		w.pass(10 * time.Second)
+		assert.Len(w, x.kinds(shard.Retrying), 1)
 		w.shared()
 	})
 }

@@ -34,7 +34,7 @@ const (
 	moving                     // held, and work is to return
 	looking                    // held, and work has returned
 	releasing                  // work has returned, and the hold ends
-	stuck                      // not held any more, and work has not returned
+	stuck                      // not held any more, and work or Prepare has not returned
 )
 
 // task is what a worker does about one shard.
@@ -95,8 +95,14 @@ func NewWorker(n int, self Member, ttl, settle time.Duration, moves int) *Worker
 		tasks: make([]*task, n), gaveUp: map[int]int64{}, bars: map[int]bar{}}
 }
 
-// Joined begins a new membership, on a new session. Nothing is held on an earlier one.
+// Joined begins a new membership, on a new session. Nothing is held on an earlier one; what was
+// prepared for it still is when Prepare has not returned, and cannot be taken until it has.
 func (w *Worker) Joined(now time.Time) {
+	for _, t := range w.tasks {
+		if t != nil && (t.phase == queued || t.phase == quitting) {
+			t.phase = stuck
+		}
+	}
 	w.wish, w.wishMod, w.wished = nil, 0, now
 	clear(w.gaveUp)
 	w.joined, w.counts, w.mismatch, w.empty, w.extra = now, 0, false, nil, 0

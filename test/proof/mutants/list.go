@@ -709,6 +709,12 @@ var mutants = []mutant{
 		"clock.Now().Add(margin)", "clock.Now()"}}, []string{inShard}},
 	{"a lease is revoked while work for its shards runs", "SH5", []edit{{"shard/member.go",
 		"done: s.DeferRevocation(), key", "done: func() {}, key"}}, []string{inShard}},
+	{"a Prepare that hangs holds its whole worker up", "SH2", []edit{{"shard/hold.go",
+		"	m.runner.job(func() func() { // no job", "	m.job(func() func() { // no job"}}, []string{inShard}},
+	{"a lease with two shards taken from their works is never revoked", "SH5", []edit{{"shard/hold.go",
+		"m.takes--; m.takes == 0 && !m.ended", "m.takes--; !m.ended"}}, []string{inShard}},
+	{"what cannot be prepared is tried again at once", "SH8", []edit{{"shard/hold.go",
+		"	m.w.Refused(time.Now(), i, err != nil)\n", "	m.w.Refused(time.Now(), i, false)\n"}}, []string{inShard}},
 	{"work that fails is called again at once", "SH8", []edit{{"internal/shards/worker.go",
 		"	case t.phase == working && !w.leaving:\n		w.bar(now, i)\n", "	case t.phase == working && !w.leaving:\n"}}, []string{inShard}},
 }
