@@ -173,3 +173,22 @@ func (r *record) write(ctx context.Context, h *Held, at time.Time) error {
 		}
 	}
 }
+
+func init() {
+	inside.RecordOf = func(ctx context.Context, mutex any) (inside.Record, error) {
+		r, err := mutex.(*Mutex).record(ctx)
+		return insideRecord{r}, err
+	}
+}
+
+// insideRecord is a record as package inside gives it away.
+type insideRecord struct{ *record }
+
+func (r insideRecord) Covers(ctx context.Context, at time.Time) (bool, error) {
+	last, recorded, err := r.read(ctx)
+	return recorded && !last.Before(at), err
+}
+
+func (r insideRecord) Write(ctx context.Context, held any, at time.Time) error {
+	return r.write(ctx, held.(*Held), at)
+}

@@ -17,8 +17,13 @@ func topics() []*cobra.Command {
   pawl lock backup -- ./backup.sh
 
 pawl waits for its turn, releases the lock when backup.sh ends, however it ends, and
-exits with its code. In cron, the next run should not queue up behind a slow one: skip
-it, and treat that as success:
+exits with its code. Put this line into the crontab of all machines, and one of them
+runs the job for each hour:
+
+  0 * * * *  pawl lock --once now/1h hourly -- ./report.sh
+
+If only one run at a time is wanted, skip a run while another goes on, and treat that as
+success:
 
   pawl lock -n -E 0 hourly -- ./report.sh
 

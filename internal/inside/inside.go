@@ -5,6 +5,7 @@ package inside
 
 import (
 	"context"
+	"time"
 
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/session"
@@ -36,6 +37,17 @@ type Keeper interface {
 
 // KeeperOfHeld returns the acquisition of a *lock.Held, and KeeperOfTerm that of a *elect.Term.
 var KeeperOfHeld, KeeperOfTerm func(v any) Keeper
+
+// A Record holds the time of a name's last run: see lock.Mutex.Once. It is used from one goroutine at a time.
+type Record interface {
+	// Covers reports whether a run for at, or for a later time, is recorded.
+	Covers(ctx context.Context, at time.Time) (bool, error)
+	// Write records a run for at, if held, a *lock.Held, is held and nobody has written the record since Covers read it.
+	Write(ctx context.Context, held any, at time.Time) error
+}
+
+// RecordOf returns the Record of a *lock.Mutex.
+var RecordOf func(ctx context.Context, mutex any) (Record, error)
 
 // HeldOf makes the *lock.Held of an acquisition, a *queue.Acquisition, on a *pawl.Session.
 var HeldOf func(acquisition, session any) any

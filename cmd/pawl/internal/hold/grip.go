@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
@@ -38,7 +39,7 @@ func (g grip) environ(lease string) []string {
 // take acquires names once, according to the options, and waits unless try is set. It reports
 // what is wrong with the names and the options before it needs a session.
 func (o *lockOptions) take(ctx context.Context, s pawl.Sessions, names []string, try bool) (grip, error) {
-	opts := lock.Options{EtcdLayout: o.etcd}
+	opts := lock.Options{EtcdLayout: o.etcd, MaxHold: time.Duration(o.maxHold)}
 	var h *lock.Held
 	var err error
 	switch {

@@ -43,14 +43,25 @@ func (o *lockOptions) hold(cmd *cobra.Command, names []string, opts lease.Option
 		}
 	}()
 	say := o.reporter(cmd, c != nil, o.Verbose)
+	record, ran, err := o.record(waiting, client, names, say)
+	if err != nil || ran {
+		stop()
+		return err
+	}
 	held, session, err := o.acquire(waiting, client, names, opts, say)
-	stop()
 	if err != nil {
+		stop()
 		return err
 	}
 	defer func() { err = o.release(cmd, held, session, c != nil, err) }()
+	began := time.Now()
+	ran, err = o.hasRun(waiting, record, names, say) // while this waited
+	stop()
 	if sig := signalIn(waiting); sig != nil { // at the moment of the acquisition
 		return cut(sig)
+	}
+	if err != nil || ran {
+		return err
 	}
 	till := held.Deadline()
 	n := held.notice("held")
@@ -62,8 +73,17 @@ func (o *lockOptions) hold(cmd *cobra.Command, names []string, opts lease.Option
 	if c == nil {
 		return o.untilSignal(sigs, held, say)
 	}
-	c.Grace, c.Env = o.graceOf(session.TTL()), held.environ(cli.LeaseHex(session.ID()))
-	return commandEnd(c.Run(held))
+	c.Grace, c.Env = o.graceOf(o.longest(session.TTL())), held.environ(cli.LeaseHex(session.ID()))
+	ended := false // by a signal
+	c.Heard = func(sig supervise.Signal) { ended = ended || sig.Deadly() }
+	err = o.overheld(commandEnd(c.Run(held)), session, began)
+	if err == nil && record != nil {
+		err = o.write(record, held)
+	}
+	if !ended && !cli.WasEnded(err) {
+		o.keep(sigs, held.Done(), began)
+	}
+	return err
 }
 
 // acquire makes a session and acquires the names, within --wait if it is given.

@@ -1,6 +1,8 @@
 package hold
 
 import (
+	"cmp"
+
 	"github.com/spf13/cobra"
 
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
@@ -16,6 +18,9 @@ type lockOptions struct {
 	permits int      // slots of the semaphore; noPermits: not a semaphore
 	pid     int      // hold it only until this process ends; 0: no process
 	user    *process // the process with number pid
+	once    firing   // run only what has not run for it, or later; zero: run always
+	atLeast seconds
+	maxHold seconds
 }
 
 // noPermits is the value of --permits if it was not given.
@@ -39,6 +44,12 @@ are locked at once, all or none. Two such commands never deadlock, whatever the 
 of their names, if they take no other lock meanwhile. Several NAMEs require a COMMAND or
 --pid.
 
+With --once TIME the COMMAND runs once for that time, on one of all machines: if a run
+for TIME, or for a later time, is recorded, pawl exits with 0 and runs nothing. A pawl
+that waits for the lock meanwhile finds the record once it has the lock. A run is
+recorded when COMMAND exits with 0, so if it fails, or its machine dies, the next pawl
+in the queue runs COMMAND.
+
 COMMAND has pawl's stdin, stdout, stderr and terminal. TERM, INT, HUP, QUIT, USR1, USR2
 and WINCH are forwarded to it. A job that Ctrl-Z stops keeps its lock. The environment
 of COMMAND has
@@ -61,6 +72,7 @@ it leaves in the background continue without the lock.
   pawl lock -n -E 0 hourly -- ./report.sh      # skip if it is running elsewhere
   pawl lock --wait 30 deploy -- make deploy
   pawl lock --shared catalogue -- ./export.sh  # together with other readers
+  pawl lock --once now/1h report -- ./hourly.sh  # for each hour, on one machine of all
   pawl lock account/3 account/7 -- ./transfer  # both, or neither
   pawl lock --permits 4 gpus -- sh -c 'CUDA_VISIBLE_DEVICES=$PAWL_SLOT ./train'`,
 		Args: o.names,
@@ -77,6 +89,9 @@ it leaves in the background continue without the lock.
 	fs.BoolVar(&o.etcd, "etcd-layout", false, "use NAME verbatim, so that etcdctl lock and clientv3's concurrency.Mutex are excluded too")
 	fs.BoolVar(&o.shared, "shared", false, "hold it together with other shared holders")
 	fs.IntVar(&o.permits, "permits", noPermits, "hold one of this many slots of a semaphore, at most 1000")
+	fs.Var(&o.once, "once", "run COMMAND only if no run for this time, or a later one, is recorded, and record it if COMMAND succeeds; RFC 3339, or now rounded down in UTC: now/5m, now/1h, now/1d")
+	fs.Var(&o.atLeast, "at-least", "hold the lock for at least this long: if COMMAND ends earlier, pawl waits for the rest, or for a signal")
+	fs.Var(&o.maxHold, "max-hold", "hold the lock for at most this long: COMMAND is ended before that, and the exit code is 121")
 	cli.CompletesAllNames(cmd, &o.Connection)
 	return cmd
 }
@@ -100,7 +115,7 @@ func (o *lockOptions) run(cmd *cobra.Command, names, argv []string) error {
 	if err := o.check(names); err != nil {
 		return err
 	}
-	if err := o.waiting.check(); err != nil {
+	if err := cmp.Or(o.waiting.check(), o.checkOnce(names, argv)); err != nil {
 		return err
 	}
 	if o.pid != 0 {
