@@ -7,12 +7,14 @@
 //
 // # Guarantees
 //
-//  1. Every event of the watched keys is delivered, starting at the given revision, in the order of
+//  1. Every event of the watched keys is delivered, starting at the given revision or at the present, in the order of
 //     revisions, once. All events of one revision come in one [Update], in the order of their keys. What a server
 //     sends twice, late, out of order or in fragments is sorted before it is delivered, and keys outside the range
 //     are dropped.
 //  2. A watch resumes at the revision of the last event delivered plus one. Only events move that revision: headers,
-//     progress notices and acknowledgements of creations, which may be ahead of events, never do.
+//     progress notices and acknowledgements of creations, which may be ahead of events, never do. A watch from now
+//     ([Hub.WatchNow]) begins where a server first creates it, and is told a revision up to which it may have missed
+//     events. From then on it resumes as any other.
 //  3. A watch's function is called by one goroutine at a time, even when the watch moves to another stream, and
 //     without any lock that another method takes. No call starts after Cancel returned.
 //  4. Watches are independent: each has a creation of its own at the server, and the end of one (a compaction of
@@ -38,8 +40,8 @@
 // acknowledged it). To learn the current state, query the cluster.
 //
 // There is no bound on how soon an event comes. In particular, etcd brings a watch that starts at or below the current
-// revision up to date only with its next round, up to 100 ms later, after it acknowledged the creation. grpc-proxy is
-// not supported.
+// revision up to date only with its next round, up to 100 ms later, after it acknowledged the creation; a watch from
+// now has no such delay. grpc-proxy is not supported.
 //
 // # What it costs
 //

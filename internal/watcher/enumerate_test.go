@@ -2,6 +2,7 @@ package watcher
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -42,10 +43,12 @@ type plan struct {
 type person struct {
 	from      int64
 	deletions bool
+	now       bool
 
-	w     *Watch
-	state string // "", "on", "off", "over"
-	got   []Event
+	w       *Watch
+	state   string // "", "on", "off", "over"
+	got     []Event
+	created int64 // the revision at which a watch from now was created; 0: none was
 }
 
 // serverOne is a watch at the server.
@@ -179,8 +182,12 @@ func (w *system) send(refuse bool) bool {
 			w.out = append(w.out, &pb.WatchResponse{WatchId: -1, Created: true, Canceled: true, CancelReason: "no"})
 			continue
 		}
-		w.serving[t.id] = &serverOne{next: t.next, deletions: t.deletions}
-		w.out = append(w.out, &pb.WatchResponse{WatchId: t.id, Created: true})
+		next := t.start()
+		if next == 0 {
+			next = w.revision() + 1
+		}
+		w.serving[t.id] = &serverOne{next: next, deletions: t.deletions}
+		w.out = append(w.out, &pb.WatchResponse{Header: &pb.ResponseHeader{Revision: w.revision()}, WatchId: t.id, Created: true})
 	}
 	for _, id := range cancels {
 		require.Contains(w.t, w.serving, id, "what is cancelled is there")
@@ -242,19 +249,37 @@ func (w *system) call(c delivery) {
 		require.Less(w.t, max(p.from, last+1), c.u.Compacted, "something may be missing")
 		return
 	}
+	if c.u.Created > 0 {
+		require.True(w.t, p.now)
+		require.Zero(w.t, p.created, "said once")
+		require.Empty(w.t, p.got, "before any event")
+		p.created = c.u.Created
+		return
+	}
+	require.Equal(w.t, p.now, p.created > 0, "before any event")
 	p.got = append(p.got, c.u.Events...)
 	want := w.due(p)
-	require.LessOrEqual(w.t, len(p.got), len(want))
-	for i, e := range p.got {
-		require.Equal(w.t, want[i].Kv.ModRevision, e.ModRevision, "nothing is missed, nothing comes twice")
-		require.Equal(w.t, want[i].Type == mvccpb.Event_DELETE, e.Deleted)
+	for _, e := range p.got {
+		want = p.missed(want, e.ModRevision)
+		require.NotEmpty(w.t, want)
+		require.Equal(w.t, want[0].Kv.ModRevision, e.ModRevision, "nothing is missed, nothing comes twice")
+		require.Equal(w.t, want[0].Type == mvccpb.Event_DELETE, e.Deleted)
 		switch {
 		case !e.Deleted:
-			require.Equal(w.t, want[i].Kv.Value, e.Value)
+			require.Equal(w.t, want[0].Kv.Value, e.Value)
 		default:
 			require.Empty(w.t, e.Value)
 		}
+		want = want[1:]
 	}
+}
+
+// missed leaves out of evs, before revision rev, what a watch from now was told that it may miss.
+func (p *person) missed(evs []*mvccpb.Event, rev int64) []*mvccpb.Event {
+	for len(evs) > 0 && evs[0].Kv.ModRevision < rev && evs[0].Kv.ModRevision <= p.created {
+		evs = evs[1:]
+	}
+	return evs
 }
 
 // due is what p is to receive of what happened.
@@ -280,7 +305,7 @@ func (w *system) subscribe(p *person) bool {
 	if p.state != "" {
 		return false
 	}
-	p.state, p.w = "on", &Watch{span: newSpan("k", ""), next: p.from, deletions: p.deletions, wanted: true}
+	p.state, p.w = "on", &Watch{span: newSpan("k", ""), next: p.from, deletions: p.deletions, now: p.now, wanted: true}
 	w.table.add(p.w)
 	return true
 }
@@ -342,7 +367,12 @@ func (w *system) settle() {
 	w.check()
 	for _, p := range w.people {
 		if p.state == "on" {
-			require.Len(w.t, p.got, len(w.due(p)))
+			require.Equal(w.t, p.now, p.created > 0)
+			want := w.due(p)
+			for _, e := range p.got {
+				want = p.missed(want, e.ModRevision)[1:]
+			}
+			require.Empty(w.t, p.missed(want, math.MaxInt64))
 		}
 	}
 	living := 0
@@ -365,17 +395,17 @@ func (w *system) settle() {
 func (w *system) String() string {
 	var b strings.Builder
 	for _, p := range w.people {
-		fmt.Fprint(&b, p.state, len(p.got), " ")
+		fmt.Fprint(&b, p.state, len(p.got), p.created, " ")
 	}
 	for _, e := range w.history {
 		fmt.Fprint(&b, e.Type)
 	}
 	fmt.Fprint(&b, w.compact, w.up, w.losses, w.refusals, w.compactions)
 	for _, r := range w.out {
-		fmt.Fprint(&b, "|", r.WatchId, r.Created, r.Canceled, r.CompactRevision, len(r.Events))
+		fmt.Fprint(&b, "|", r.Header.GetRevision(), r.WatchId, r.Created, r.Canceled, r.CompactRevision, len(r.Events))
 	}
 	one := func(t *Watch) {
-		fmt.Fprint(&b, "/", t.id, t.next, t.stage, t.deletions, t.wanted)
+		fmt.Fprint(&b, "/", t.id, t.next, t.stage, t.deletions, t.wanted, t.start())
 		for i, p := range w.people {
 			if p.w == t {
 				fmt.Fprint(&b, " ", i)
@@ -459,6 +489,10 @@ func TestEveryWatchReceivesEachEventOnceInAllInterleavings(t *testing.T) {
 		"deletions":               {people: []person{{from: 2, deletions: true}}, events: 2, losses: 1, refusals: 1},
 		"two, and a loss":         {people: []person{{from: 2}, {from: 3, deletions: true}}, events: two, losses: 1},
 		"two, and a refusal":      {people: []person{{from: 2}, {from: 1, deletions: true}}, events: 1, refusals: 1},
+		"now, and a loss":         {people: []person{{from: 2, now: true}}, events: 2, losses: 1},
+		"now, and a compaction":   {people: []person{{from: 2, now: true, deletions: true}}, events: 2, losses: 1, compactions: 1},
+		"now, and a refusal":      {people: []person{{from: 2, now: true}}, events: 2, losses: 1, refusals: 1},
+		"now, beside another":     {people: []person{{from: 2}, {from: 3, now: true, deletions: true}}, events: two, losses: 1},
 		"two, and a compaction":   {people: []person{{from: 2}, {from: 4}}, events: two, compactions: 1},
 	} {
 		t.Run(name, func(t *testing.T) {

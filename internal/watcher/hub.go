@@ -71,6 +71,19 @@ func (h *Hub) Watch(key, end string, from int64, fn func(Update)) *Watch {
 	return h.watch(&Watch{hub: h, fn: fn, span: newSpan(key, end), next: max(from, 1)})
 }
 
+// WatchNow is Watch from the present on, whatever it is when a server creates the watch: etcd
+// serves it at once, where it brings a watch that starts at a revision up to date up to 100 ms
+// later. Update.Created says which revisions it may have missed. Events below revision from are
+// not delivered.
+func (h *Hub) WatchNow(key, end string, from int64, fn func(Update)) *Watch {
+	return h.watch(&Watch{hub: h, fn: fn, span: newSpan(key, end), next: max(from, 1), now: true})
+}
+
+// WatchDeletionsNow is WatchNow for deletions only.
+func (h *Hub) WatchDeletionsNow(key, end string, from int64, fn func(Update)) *Watch {
+	return h.watch(&Watch{hub: h, fn: fn, span: newSpan(key, end), next: max(from, 1), now: true, deletions: true})
+}
+
 // WatchDeletion is Watch of one key, for its deletions only: puts are not delivered, and cost
 // the server no message.
 func (h *Hub) WatchDeletion(key string, from int64, fn func(Update)) *Watch {

@@ -11,7 +11,7 @@ type sends struct {
 
 // creation is the message sent for a watch.
 type creation struct {
-	id, from  int64
+	id, from  int64 // from 0: from the present on
 	span      span
 	deletions bool
 }
@@ -26,7 +26,7 @@ func (s *stream) send() {
 	out.watches = s.table.create(out.watches[:0])
 	out.creations = out.creations[:0]
 	for _, w := range out.watches {
-		out.creations = append(out.creations, creation{w.id, w.next, w.span, w.deletions})
+		out.creations = append(out.creations, creation{w.id, w.start(), w.span, w.deletions})
 	}
 	out.cancels, s.table.cancels = s.table.cancels, out.cancels[:0]
 	h.mu.Unlock()

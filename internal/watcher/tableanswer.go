@@ -71,7 +71,9 @@ func (tb *table) answered(r *pb.WatchResponse, out []delivery) ([]delivery, outc
 	}
 	w.stage = living
 	tb.live[a.id] = w
-	w.armed.Store(true)
+	if first := !w.armed.Swap(true); first && w.now {
+		out = append(out, delivery{w, Update{Created: r.GetHeader().GetRevision()}, false})
+	}
 	out, res.err = tb.deliver(r, out)
 	return out, res
 }

@@ -11,6 +11,11 @@ type Update struct {
 	Events   []Event // in the order of their revisions, only whole revisions, each event once
 	Revision int64   // of the last of them
 
+	// Created is above 0, and nothing else set, in the first call of a watch from now: a server
+	// has created the watch at this revision or an earlier one. Events of later revisions are
+	// delivered; those from the watch's lower bound up to this one may never be.
+	Created int64
+
 	// Compacted, if above 0, ends the watch: some events after those delivered may be missing,
 	// because revisions below this one are compacted. Read again, and watch from the revision
 	// after that of the read.
@@ -27,6 +32,7 @@ type Watch struct {
 	fn        func(Update)
 	span      span
 	deletions bool // it is called with deletions only
+	now       bool // it begins at the revision at which a server first creates it, see Update.Created
 
 	// Guarded by Hub.mu.
 	links
@@ -60,6 +66,16 @@ const (
 	cancelled        // or ended
 	callingCancelled // no further call
 )
+
+// start is the revision from which a creation asks for events; 0: the present. Only the first
+// creation that a server acknowledges can begin at the present: what happened later is not
+// reported as missed, so a watch that resumes does so where it was.
+func (w *Watch) start() int64 {
+	if w.now && !w.armed.Load() {
+		return 0
+	}
+	return w.next
+}
 
 // call calls fn, unless the watch was cancelled. Only the watch's stream calls it, in its turn.
 func (w *Watch) call(u Update) {
