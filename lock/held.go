@@ -119,6 +119,13 @@ func (h *Held) Err() error { return h.acquisition().Err() }
 // A stored one is wrong after a suspend. It is the zero Time once it is no longer held.
 func (h *Held) Deadline() time.Time { return h.acquisition().Deadline() }
 
+// Wanted is closed once somebody waits behind it: for a shared one, exclusively; of several
+// names, for any of them; in etcd's layout, for a nested name too. It is a hint: it ends nothing,
+// and stays closed if nobody waits any more, which Mutex.Queue shows. A TryAcquire does not wait.
+// It is nil, and so never ready, for a slot of a semaphore, and after the end unless it was
+// called before. What it needs of the cluster begins with the first call.
+func (h *Held) Wanted() <-chan struct{} { return h.acquisition().Wanted() }
+
 // Confirm reads from the cluster, linearizably, whether it is still held. nil: it was, at some
 // moment during the call. An error that matches ErrLost: it is not. Another error: no
 // answer came, and nothing has changed.

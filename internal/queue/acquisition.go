@@ -53,6 +53,7 @@ type Acquisition struct {
 	mu       sync.Mutex // guards what follows
 	state    state.Machine
 	watches  watches
+	wanted   *wanted            // nil: nobody has asked for Wanted
 	endQuery context.CancelFunc // cancels its query under way; nil: there is none
 	woken    chan struct{}      // wakes a sleeping Acquire; nil if none has slept
 	promised clock.Instant

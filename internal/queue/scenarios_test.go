@@ -45,6 +45,14 @@ var scenarios = map[string]func(w *fixture){
 		w.set = []string{"name2", "name3"}
 		w.turns()
 	},
+	"a wanted set": func(w *fixture) {
+		w.set = []string{"name2", "name3"} // of which the former is shared
+		a := w.hold(w.session())
+		w.f.Put("other", "", 0)
+		a.Wanted()
+		time.Sleep(4 * time.Second) // it renews
+		w.release(a)
+	},
 	"a semaphore": func(w *fixture) {
 		w.limit = 1
 		w.turns()

@@ -3,13 +3,14 @@ package queue
 import (
 	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/session"
+	"github.com/pawl-locks/pawl/internal/txn"
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
 // watches are an acquisition's; nil: there is none. The acquisition's mutex guards the pointers;
 // others is made once, before anything is watched.
 type watches struct {
-	own         *watcher.Watch   // of its own key, for a set the first one
+	own         *watcher.Watch   // of its own key, for a set the first one, or of that key's queue: see wanted.go
 	others      []*watcher.Watch // of a set's other own keys
 	predecessor *watcher.Watch   // of the predecessor's key, or of a semaphore's slots
 }
@@ -72,19 +73,31 @@ func (a *Acquisition) follow(p state.Key, from int64) {
 	})
 }
 
-// watchOwn watches its own key at index, or all of them, from revision from on.
+// watchOwn watches its own key at index, or all of them, from revision from on. While Wanted has
+// an answer to come, it watches all of each key's queue instead.
 func (a *Acquisition) watchOwn(index int, from int64) {
-	for i, key := range a.owned() {
-		if index != i && index != state.All {
-			continue
+	for i, q := range a.queues() {
+		if index == i || index == state.All {
+			a.watchKey(i, q, a.owned()[i], from)
 		}
-		at := &a.watches.own
-		if i > 0 {
-			at = &a.watches.others[i-1]
-		}
-		w := a.s.Host().Watches.Watch(key, "", from, func(u watcher.Update) { a.ownChanged(i, key, u) })
-		a.keep(w, at, func() bool { return a.owned()[i] == key })
 	}
+}
+
+func (a *Acquisition) watchKey(i int, q Queue, key string, from int64) {
+	at := &a.watches.own
+	if i > 0 {
+		at = &a.watches.others[i-1]
+	}
+	a.mu.Lock()
+	asks := a.asks()
+	a.mu.Unlock()
+	var w *watcher.Watch
+	if asks {
+		w = a.s.Host().Watches.WatchNow(q.Prefix, string(txn.PrefixEnd(q.Prefix)), from, func(u watcher.Update) { a.queueChanged(i, q, key, from, u) })
+	} else {
+		w = a.s.Host().Watches.Watch(key, "", from, func(u watcher.Update) { a.ownChanged(i, key, u) })
+	}
+	a.keep(w, at, func() bool { return a.owned()[i] == key && a.asks() == asks })
 }
 
 // owner is the lease in the name of key, if key is in one of its queues and has pawl's form.
@@ -143,6 +156,7 @@ func (a *Acquisition) ownChanged(index int, key string, u watcher.Update) {
 // also what it showed of the predecessor.
 func (a *Acquisition) Observe(rev int64, index int, key string, own, predecessor session.Observed) {
 	a.apply(state.Observed{Revision: rev, Own: state.Seen(own), Predecessor: state.Seen(predecessor), Index: index, Key: key}, nil)
+	a.knowsOwn(index, rev)
 	if index == 0 {
 		a.checkMixed()
 	}
@@ -150,4 +164,11 @@ func (a *Acquisition) Observe(rev int64, index int, key string, own, predecessor
 
 // Arm implements session.Dependent. It is called when the lock has been held for a while, so
 // that watching its own key is worth it; the watch begins at the key's own revision.
-func (a *Acquisition) Arm() { a.apply(state.Armed{}, nil) }
+func (a *Acquisition) Arm() {
+	a.mu.Lock()
+	watched := a.watches.own != nil // Wanted was asked for
+	a.mu.Unlock()
+	if !watched {
+		a.apply(state.Armed{}, nil)
+	}
+}

@@ -3,6 +3,8 @@ package session
 import (
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
 	"github.com/pawl-locks/pawl/internal/clock"
 )
 
@@ -19,6 +21,11 @@ type Dependent interface {
 	// showed of its own key at index, which was named key; with the first key also what
 	// it showed of the predecessor.
 	Observe(rev int64, index int, key string, own, predecessor Observed)
+	// Behind returns more reads of a round, of a dependent that wants to know who waits behind it:
+	// each finds the last-created key of a range. It is nil for all others.
+	Behind() []*pb.RequestOp
+	// ObserveBehind reports the create revision of a key that a read of Behind found.
+	ObserveBehind(create int64)
 	// Arm is called when the arming delay has passed.
 	Arm()
 	// HoldExpired is called when the time set by Limit has passed.
@@ -76,6 +83,13 @@ func (s *Session) Limit(h *Hook, until clock.Instant) {
 	if soon {
 		s.wake()
 	}
+}
+
+// ReadMore says how many reads the Behind of the dependent of h returns from now on.
+func (s *Session) ReadMore(h *Hook, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h.more = n
 }
 
 // endHolds calls HoldExpired on the dependents whose time has passed, and returns when to call

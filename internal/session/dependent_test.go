@@ -14,6 +14,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/txn"
 	"github.com/pawl-locks/pawl/lease"
 )
 
@@ -22,9 +23,11 @@ type dependent struct {
 	hook             Hook
 	own, predecessor string
 	more             []string // own keys
+	ranges           []string // prefixes, of Behind
 
 	mu       sync.Mutex
 	observed []observation
+	behind   []int64
 	armed    []time.Time
 	overs    []time.Time
 	ends     []error
@@ -48,6 +51,19 @@ func (d *dependent) Observe(rev int64, index int, key string, own, predecessor O
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.observed = append(d.observed, observation{rev, index, own, predecessor})
+}
+
+func (d *dependent) Behind() (all []*pb.RequestOp) {
+	for _, prefix := range d.ranges {
+		all = append(all, txn.LastUnder(prefix, 1, 0))
+	}
+	return all
+}
+
+func (d *dependent) ObserveBehind(create int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.behind = append(d.behind, create)
 }
 
 func (d *dependent) Arm() {
@@ -155,6 +171,28 @@ func TestAReadShowsEachDependentWhatItsKeysWere(t *testing.T) {
 		require.Equal(t, 1, waiter.looks())
 		assert.Equal(t, observation{r.Revision(), 0, Observed{b, b2}, Observed{a, a}}, waiter.observed[0])
 		assert.Equal(t, []observation{{r.Revision(), 0, Observed{}, Observed{}}}, gone.observed)
+	})
+}
+
+// Rules H2, H5: a round also reads who waits behind those who want to know, and they take turns.
+func TestARoundReadsWhoWaitsBehindAHolderThatWantsToKnow(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 4 * time.Second})
+		dependents := r.hold(s, 200)
+		for _, c := range dependents {
+			c.ranges = []string{"lock/", "none/"}
+			s.ReadMore(&c.hook, len(c.ranges))
+		}
+		last := r.Put("lock/last", "", 0)
+		ops := r.ops()
+		sleep(5*time.Second + 500*time.Millisecond)
+		for _, n := range ops() {
+			assert.LessOrEqual(t, n, 128)
+		}
+		for _, c := range dependents {
+			require.NotEmpty(t, c.behind)
+			assert.Equal(t, last, c.behind[0], "none was found in the other range")
+		}
 	})
 }
 

@@ -19,7 +19,15 @@ const fewHolders = 16
 // A keyRead is the part of a linearizable read that covers dependents' keys.
 type keyRead struct {
 	dependents []keysOf
+	behind     []behindOf
 	ops        []*pb.RequestOp
+}
+
+// behindOf holds the index of one of the reads of a dependent's Behind among a keyRead's
+// operations.
+type behindOf struct {
+	dependent Dependent
+	op        int
 }
 
 // keysOf holds the indices of one of a dependent's keys, and of its predecessor, among a
@@ -45,16 +53,25 @@ func (s *Session) keyReads() []keyRead {
 // split fills reads of at most most keys with the keys of all dependents.
 func split(dependents []Dependent, most int) []keyRead {
 	all := []keyRead{{}}
+	with := func(room int) *keyRead {
+		l := &all[len(all)-1]
+		if len(l.ops) > 0 && len(l.ops)+room > most {
+			all = append(all, keyRead{})
+			l = &all[len(all)-1]
+		}
+		return l
+	}
 	for _, d := range dependents {
 		own, predecessor := d.Keys() // none if they are not known to exist yet
 		for index, key := range own {
-			l := &all[len(all)-1]
-			if len(l.ops) > 0 && len(l.ops)+1+opsFor(predecessor) > most {
-				all = append(all, keyRead{})
-				l = &all[len(all)-1]
-			}
+			l := with(1 + opsFor(predecessor))
 			l.dependents = append(l.dependents, keysOf{d, index, key, l.add(key), l.add(predecessor)})
 			predecessor = "" // it is read once
+		}
+		for _, op := range d.Behind() {
+			l := with(1)
+			l.behind = append(l.behind, behindOf{d, len(l.ops)})
+			l.ops = append(l.ops, op)
 		}
 	}
 	return all
@@ -90,6 +107,11 @@ func (l *keyRead) deliver(resp *pb.TxnResponse, skip int) {
 	}
 	for _, at := range l.dependents {
 		at.dependent.Observe(resp.Header.Revision, at.index, at.key, seen(at.own), seen(at.predecessor))
+	}
+	for _, at := range l.behind {
+		if kv := txn.KV(resp, skip+at.op); kv != nil {
+			at.dependent.ObserveBehind(kv.CreateRevision)
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ type Hook struct {
 	dependent  Dependent
 	until      clock.Instant // when Limit ends the hold; zero if it does not
 	keys       int           // how many keys of its own the dependent has; 0 means one
+	more       int           // how many reads its Behind returns
 	prev, next *Hook
 	in         *ring
 }

@@ -111,7 +111,7 @@ func (r *roster) round(most int) []Dependent {
 		h.leave()
 		r.holding.push(h)
 		dependents = append(dependents, h.dependent)
-		room -= h.own()
+		room -= h.own() + h.more
 	}
 	for h := r.waiting.first; h != nil; h = h.next {
 		dependents = append(dependents, h.dependent)
