@@ -3,6 +3,7 @@ package hold
 import (
 	"context"
 	"errors"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -74,6 +75,9 @@ func (o *lockOptions) hold(cmd *cobra.Command, names []string, opts lease.Option
 		return o.untilSignal(sigs, held, say)
 	}
 	c.Grace, c.Env = o.graceOf(o.longest(session.TTL())), held.environ(cli.LeaseHex(session.ID()))
+	if o.wanted != 0 {
+		c.Cue, c.Sign = held.Wanted(), syscall.Signal(o.wanted)
+	}
 	ended := false // by a signal
 	c.Heard = func(sig supervise.Signal) { ended = ended || sig.Deadly() }
 	err = o.overheld(commandEnd(c.Run(held)), session, began)

@@ -21,6 +21,7 @@ type lockOptions struct {
 	once    firing   // run only what has not run for it, or later; zero: run always
 	atLeast seconds
 	maxHold seconds
+	wanted  sign // what COMMAND is sent once somebody waits; zero: nothing
 }
 
 // noPermits is the value of --permits if it was not given.
@@ -49,6 +50,10 @@ for TIME, or for a later time, is recorded, pawl exits with 0 and runs nothing. 
 that waits for the lock meanwhile finds the record once it has the lock. A run is
 recorded when COMMAND exits with 0, so if it fails, or its machine dies, the next pawl
 in the queue runs COMMAND.
+
+With --on-wanted USR1 the COMMAND gets that signal, once, when somebody else waits for
+the lock; with --shared, when somebody waits for it alone. It may go on, or save its
+work and end.
 
 COMMAND has pawl's stdin, stdout, stderr and terminal. TERM, INT, HUP, QUIT, USR1, USR2
 and WINCH are forwarded to it. A job that Ctrl-Z stops keeps its lock. The environment
@@ -92,6 +97,7 @@ it leaves in the background continue without the lock.
 	fs.Var(&o.once, "once", "run COMMAND only if no run for this time, or a later one, is recorded, and record it if COMMAND succeeds; RFC 3339, or now rounded down in UTC: now/5m, now/1h, now/1d")
 	fs.Var(&o.atLeast, "at-least", "hold the lock for at least this long: if COMMAND ends earlier, pawl waits for the rest, or for a signal")
 	fs.Var(&o.maxHold, "max-hold", "hold the lock for at most this long: COMMAND is ended before that, and the exit code is 121")
+	fs.Var(&o.wanted, "on-wanted", "send COMMAND this signal, like USR1, once somebody waits for the lock")
 	cli.CompletesAllNames(cmd, &o.Connection)
 	return cmd
 }
@@ -115,7 +121,7 @@ func (o *lockOptions) run(cmd *cobra.Command, names, argv []string) error {
 	if err := o.check(names); err != nil {
 		return err
 	}
-	if err := cmp.Or(o.waiting.check(), o.checkOnce(names, argv)); err != nil {
+	if err := cmp.Or(o.waiting.check(), o.checkOnce(names, argv), o.checkWanted(argv)); err != nil {
 		return err
 	}
 	if o.pid != 0 {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,6 +17,8 @@ type Command struct {
 	Env   []string
 	Grace time.Duration // from TERM to KILL
 	Link  *Link
+	Cue   <-chan struct{} // once it is closed, the command is sent Sign; may be nil
+	Sign  syscall.Signal
 	Heard func(Signal) // called with each signal that arrives meanwhile; may be nil
 	Warn  func(string) // called with warnings for the user; may be nil
 }

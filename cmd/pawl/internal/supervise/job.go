@@ -42,7 +42,7 @@ func (j *job) run(h Holding) (unix.WaitStatus, error) {
 	j.watch = newWatchman(h, j.Grace)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	done := h.Done()
+	done, cue := h.Done(), j.Cue
 	for !j.ended || j.watch.cause != nil && j.alive() {
 		select {
 		case <-j.children:
@@ -51,6 +51,11 @@ func (j *job) run(h Holding) (unix.WaitStatus, error) {
 			j.received(sig)
 		case <-done:
 			done = nil
+		case <-cue:
+			cue = nil
+			if !j.ended { // its children may not know the signal, and would die of it
+				_ = unix.Kill(j.pid, j.Sign)
+			}
 		case <-timer.C:
 			j.wakeOrphan()
 		}
