@@ -438,7 +438,10 @@ type Lock struct {
 	Slot      int32                  `protobuf:"varint,7,opt,name=slot,proto3" json:"slot,omitempty"`   // of a semaphore
 	// HELD: how long it may be believed, counted from before the request that this answers
 	// was written.
-	ValidForMs    int64 `protobuf:"varint,8,opt,name=valid_for_ms,json=validForMs,proto3" json:"valid_for_ms,omitempty"`
+	ValidForMs int64 `protobuf:"varint,8,opt,name=valid_for_ms,json=validForMs,proto3" json:"valid_for_ms,omitempty"`
+	// HELD, and a Renew has asked for it: somebody has come to wait behind it. A hint, which stays
+	// true if the other has gone. Never true of a semaphore's slot or an election's term.
+	Wanted        bool `protobuf:"varint,9,opt,name=wanted,proto3" json:"wanted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -529,11 +532,19 @@ func (x *Lock) GetValidForMs() int64 {
 	return 0
 }
 
+func (x *Lock) GetWanted() bool {
+	if x != nil {
+		return x.Wanted
+	}
+	return false
+}
+
 type RenewRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
 	WaitMs        int32                  `protobuf:"varint,2,opt,name=wait_ms,json=waitMs,proto3" json:"wait_ms,omitempty"`
 	Settled       []string               `protobuf:"bytes,3,rep,name=settled,proto3" json:"settled,omitempty"` // requests that the client knows to have ended
+	Wanted        bool                   `protobuf:"varint,4,opt,name=wanted,proto3" json:"wanted,omitempty"`  // of the locks held now: from now on, say whether they are wanted, and return at once when one is
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -587,6 +598,13 @@ func (x *RenewRequest) GetSettled() []string {
 		return x.Settled
 	}
 	return nil
+}
+
+func (x *RenewRequest) GetWanted() bool {
+	if x != nil {
+		return x.Wanted
+	}
+	return false
 }
 
 type RenewResponse struct {
@@ -1399,7 +1417,7 @@ const file_pawl_v1_locks_proto_rawDesc = "" +
 	"\x05state\x18\x01 \x01(\x0e2\x0e.pawl.v1.StateR\x05state\x12!\n" +
 	"\x04lock\x18\x02 \x01(\v2\r.pawl.v1.LockR\x04lock\x12\x1a\n" +
 	"\bposition\x18\x03 \x01(\x05R\bposition\x12\x16\n" +
-	"\x06holder\x18\x04 \x01(\tR\x06holder\"\xe1\x01\n" +
+	"\x06holder\x18\x04 \x01(\tR\x06holder\"\xf9\x01\n" +
 	"\x04Lock\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12$\n" +
@@ -1410,11 +1428,13 @@ const file_pawl_v1_locks_proto_rawDesc = "" +
 	"\x04keys\x18\x06 \x03(\tR\x04keys\x12\x12\n" +
 	"\x04slot\x18\a \x01(\x05R\x04slot\x12 \n" +
 	"\fvalid_for_ms\x18\b \x01(\x03R\n" +
-	"validForMs\"[\n" +
+	"validForMs\x12\x16\n" +
+	"\x06wanted\x18\t \x01(\bR\x06wanted\"s\n" +
 	"\fRenewRequest\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x17\n" +
 	"\await_ms\x18\x02 \x01(\x05R\x06waitMs\x12\x18\n" +
-	"\asettled\x18\x03 \x03(\tR\asettled\"4\n" +
+	"\asettled\x18\x03 \x03(\tR\asettled\x12\x16\n" +
+	"\x06wanted\x18\x04 \x01(\bR\x06wanted\"4\n" +
 	"\rRenewResponse\x12#\n" +
 	"\x05locks\x18\x01 \x03(\v2\r.pawl.v1.LockR\x05locks\"K\n" +
 	"\x0eReleaseRequest\x12\x18\n" +

@@ -629,7 +629,7 @@ var mutants = []mutant{
 	{"pawld stops before its clients have renewed once more", "V10", []edit{{"cmd/pawld/end.go",
 		"		d.service.AwaitRenewals(hurry)\n", ""}}, []string{inPawld}},
 	{"a Renew for which a stop waits is parked", "V10", []edit{{"cmd/pawld/internal/locks/renew.go",
-		"		patience = 0\n", ""}}, []string{inPawld}},
+		"	if s.awaited[r.Session] {\n		patience = 0\n", "	if s.awaited[r.Session] {\n"}}, []string{inPawld}},
 	{"a takeover that another process began is not recognized", "N6", []edit{{"internal/session/takeover.go",
 		"		t.nonce = cmp.Or(h.Claim, rand.Text())", "		t.nonce = cmp.Or(rand.Text(), h.Claim)"}}, []string{inSession}},
 	{"a signal does not interrupt a takeover", "contract", []edit{{"cmd/pawld/takeover.go",

@@ -82,6 +82,7 @@ func (c *calls) Renew(ctx context.Context, r *connect.Request[pb.RenewRequest]) 
 			return nil, err
 		}
 	}
+	req.Wanted = r.Msg.Wanted
 	all, err := c.s.Locks.Renew(ctx, req, r.Msg.Settled)
 	if err != nil {
 		return nil, refusal(err)
@@ -241,6 +242,7 @@ func listed(l locks.Lock) *pb.Lock {
 	out := &pb.Lock{RequestId: l.Ref.Request, State: pb.State_LOST, Names: l.Names, Token: l.Token, Keys: l.Keys}
 	if l.State == table.Held {
 		out.State, out.ValidForMs, out.Slot = pb.State_HELD, l.Valid.Milliseconds(), int32(l.Slot)
+		out.Wanted = l.Wanted
 		return out
 	}
 	if out.Why = why(l.Why); out.Why == pb.Why_WHY_UNSPECIFIED {

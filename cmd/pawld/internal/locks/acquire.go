@@ -19,6 +19,7 @@ type Request struct {
 	Arrival  clock.Instant // when it arrived
 	Wait     time.Duration // how long the answer may take
 	PID      int           // of the process that sent it; 0: not known
+	Wanted   bool          // of a Renew: its answers are to say which locks are wanted
 
 	// Bind opens that process, to which the session is to be bound; nil: it is not requested.
 	Bind func() (Process, error)
@@ -31,6 +32,8 @@ type Lock struct {
 	Token int64
 	Keys  []string
 	Slot  int // of a semaphore
+
+	Wanted bool // somebody has come to wait behind it, as far as its client asked
 }
 
 // An Answer is the result of Acquire.
@@ -174,6 +177,7 @@ func (s *Service) nameless(l table.Listed) Lock {
 	out := Lock{Listed: l}
 	if p := s.parts[l.Ref]; p != nil && p.held != nil {
 		out.Token, out.Keys, out.Slot = int64(p.held.Token()), p.held.keys, p.held.slot
+		out.Wanted = p.wanted
 	}
 	return out
 }

@@ -186,6 +186,49 @@ func TestASilentClientIsFollowedAfterItsTTL(t *testing.T) {
 	})
 }
 
+// A client that asks hears, at once and then again, that somebody waits; one that does not ask costs etcd nothing.
+func TestARenewSaysOfALockThatItIsWanted(t *testing.T) {
+	inBubble(t, func(w *fixture) {
+		d := w.daemon()
+		renew := func(ask bool, wait time.Duration) (all []Lock, took time.Duration) {
+			began := time.Now()
+			r := d.request("a", wait)
+			r.Wanted = ask
+			all, err := d.Renew(w.Context(), r, nil)
+			require.NoError(w, err)
+			return all, time.Since(began)
+		}
+		d.hold("a", "1", "name")
+		d.hold("a", "2", "other")
+		time.Sleep(time.Second)
+		_, _ = renew(true, 0)
+		go func() {
+			time.Sleep(500 * time.Millisecond)
+			d.acquire("b", "3", time.Millisecond, exclusive("name"))
+		}()
+		all, took := renew(true, 2*time.Second)
+		assert.Less(w, took, 700*time.Millisecond, "it is parked until then")
+		require.Len(w, all, 2)
+		assert.Equal(w, []bool{true, false}, []bool{all[0].Wanted, all[1].Wanted})
+		all, took = renew(true, time.Second)
+		assert.GreaterOrEqual(w, took, time.Second, "the client knows that")
+		assert.True(w, all[0].Wanted)
+
+		d.acquire("b", "4", time.Millisecond, exclusive("other")) // while none is parked
+		time.Sleep(100 * time.Millisecond)
+		all, took = renew(true, time.Second)
+		assert.Less(w, took, 50*time.Millisecond)
+		assert.True(w, all[1].Wanted)
+	})
+	inBubble(t, func(w *fixture) {
+		d := w.daemon()
+		d.hold("a", "1", "name")
+		d.acquire("b", "2", time.Millisecond, exclusive("name"))
+		time.Sleep(time.Second)
+		assert.False(w, d.one("a").Wanted, "nobody asked")
+	})
+}
+
 // V5: a key deleted or overwritten.
 func TestAParkedRenewAnswersAtOnceWhenALockIsLost(t *testing.T) {
 	for name, c := range map[string]struct {

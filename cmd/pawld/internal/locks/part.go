@@ -27,6 +27,9 @@ type part struct {
 	refused  bool // err is final, and the row was deleted
 	held     *held
 	released chan struct{} // closed when the release is decided; nil: no release has begun
+	asked    bool          // its client has asked whether it is wanted
+	wanted   bool          // and it is
+	told     bool          // and an answer said so
 	again    bool          // the predecessor began its release: a key that is gone was released
 }
 
@@ -143,12 +146,46 @@ func (s *Service) won(ref table.Ref, p *part, h *held) bool {
 	return ok
 }
 
-// watch waits for the end of a held lock.
+// asks has it noted of a session's locks whether somebody waits behind them, once its client asks
+// for it, and reports whether that has an answer that the client does not have. s.mu is held.
+func (s *Service) asks(all []table.Listed) (news bool) {
+	for _, l := range all {
+		p := s.parts[l.Ref]
+		if !p.isHeld() || p.held.ask == nil {
+			continue
+		}
+		if !p.asked {
+			p.asked = true
+			close(p.held.ask)
+		}
+		news = news || p.wanted && !p.told
+	}
+	return news
+}
+
+// watch waits for the end of a held lock, and until then for somebody who waits behind it.
 func (s *Service) watch(ref table.Ref, p *part) {
-	select {
-	case <-p.held.Done():
-	case <-s.life.Done():
-		return
+	ask, wanted := p.held.ask, (<-chan struct{})(nil)
+	for ended := false; !ended; {
+		select {
+		case <-p.held.Done():
+			ended = true
+		case <-ask:
+			ask = nil
+			if h, ok := p.held.handle.(*lock.Held); ok {
+				wanted = h.Wanted()
+			}
+		case <-wanted:
+			wanted = nil
+			s.mu.Lock()
+			p.wanted = true
+			if s.parts[ref] == p {
+				s.wake(ref.Session)
+			}
+			s.unlock()
+		case <-s.life.Done():
+			return
+		}
 	}
 	s.mu.Lock()
 	if p.released == nil && !s.stopping() { // otherwise the release reports it, or the successor finds it

@@ -50,6 +50,9 @@ func (s *Service) renew(ctx context.Context, r Request, settled []string) ([]Loc
 		patience = 0
 	}
 	all := s.table.All(r.Session, r.Arrival, clock.Now())
+	if r.Wanted && s.asks(all) {
+		patience = 0
+	}
 	shortest := table.Shortest(all, ttl)
 	all, err := s.parked(ctx, r, min(max(shortest/2, leastPark), patience), all)
 	if err != nil {
@@ -68,6 +71,9 @@ func (s *Service) renew(ctx context.Context, r Request, settled []string) ([]Loc
 	locks := make([]Lock, 0, len(all))
 	for _, l := range all {
 		locks = append(locks, s.nameless(l))
+		if p := s.parts[l.Ref]; p != nil && p.wanted && ctx.Err() == nil {
+			p.told = true
+		}
 	}
 	slices.SortFunc(locks, func(a, b Lock) int { return strings.Compare(a.Ref.Request, b.Ref.Request) })
 	return locks, nil

@@ -61,6 +61,7 @@ type held struct {
 	keys []string    // one for each name
 	slot int         // of a semaphore; 0: none, too
 	back func(ctx context.Context) error
+	ask  chan struct{} // closed once its client asks for that; nil: a term, for which nobody can
 }
 
 // handle is the common interface of lock.Held and elect.Term.
@@ -76,7 +77,7 @@ func ofLock(h *lock.Held, err error) (*held, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &held{Keeper: inside.KeeperOfHeld(h), handle: h, keys: h.Keys(), slot: max(h.Slot(), 0), back: h.Release}, nil
+	return &held{Keeper: inside.KeeperOfHeld(h), handle: h, keys: h.Keys(), slot: max(h.Slot(), 0), back: h.Release, ask: make(chan struct{})}, nil
 }
 
 func ofTerm(t *elect.Term) *held {
