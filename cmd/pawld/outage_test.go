@@ -22,6 +22,7 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/policy"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/state"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
 
@@ -121,4 +122,25 @@ func TestALockOutlivesARestartOfTenSeconds(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A lock that ends within a millisecond is still held, and its answer gives nothing to believe in.
+func TestAnAnswerJustBeforeTheEndExtendsNoBelief(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRestarted(t)
+		r.start()
+		c := newThin(r.caller()).of(longest)
+		t.Cleanup(c.close)
+		acquired(t, c, object{"maxHoldMs": 1000.0})
+		time.Sleep(time.Second - 500*time.Microsecond)
+		sent := clock.Now()
+		got, err := c.call("Renew", object{"session": c.session})
+		require.NoError(t, err)
+		listed := got["locks"].([]any)[0].(object)
+		assert.Equal(t, "HELD", listed["state"])
+		assert.NotContains(t, listed, "validForMs")
+		assert.Empty(t, c.believe(sent, got))
+		assert.False(t, believes(t, c))
+		r.stop(false)
+	})
 }

@@ -404,7 +404,9 @@ func (l *thinLock) take(sent clock.Instant, x object) {
 		return
 	}
 	var ms int64
-	_, _ = fmt.Sscan(x["validForMs"].(string), &ms)
+	if valid, ok := x["validForMs"].(string); ok { // left out, it is 0
+		_, _ = fmt.Sscan(valid, &ms)
+	}
 	if until := sent.Add(time.Duration(ms) * time.Millisecond); l.until.Before(until) {
 		l.until = until
 	}
