@@ -100,7 +100,7 @@ func start(t *testing.T, etcd *space, socket string, args ...string) *pawld {
 	return p
 }
 
-// waitFor returns when it serves a socket.
+// waitFor returns when a socket can be connected to, which is before it serves: calls are answered then.
 func (p *pawld) waitFor(socket string) {
 	p.t.Helper()
 	eventually(p.t, func() bool {

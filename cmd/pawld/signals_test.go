@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -66,14 +68,33 @@ func TestAClosedStandardErrorEndsNothing(t *testing.T) {
 		}
 		return err == nil
 	}, lane.Hang, 5*time.Millisecond)
-	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM)) // which it logs
+	(&pawld{t: t, http: unixClient(socket)}).hold(1, 1, "n") // it serves: before that, a signal leaves no state
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))  // which it logs
 	select {
 	case err := <-done:
 		require.NoError(t, err)
 	case <-time.After(lane.Hang):
 		t.Fatal("it does not end")
 	}
-	assert.FileExists(t, filepath.Join(dir, "state.json"))
+	left := stateIn(t, dir)
+	require.Len(t, left.Sessions, 1)
+	assert.Len(t, left.Sessions[0].Rows, 1)
+}
+
+// A signal that comes before it has connected: it ends in order, and what a predecessor left is as it was.
+func TestASignalBeforeThereIsAClientEndsPawldInOrder(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	file, left := filepath.Join(dir, "state.json"), []byte("not read")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	require.NoError(t, os.WriteFile(file, left, 0o600))
+	o, err := parse([]string{"--endpoints", "127.0.0.1:1", "--socket", socketPath(t), "--state-dir", dir}, io.Discard)
+	require.NoError(t, err)
+	ctx, signal := context.WithCancel(t.Context())
+	signal()
+	require.NoError(t, serve(ctx, o, io.Discard, nil))
+	got, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Equal(t, left, got)
 }
 
 // A state directory that hangs, and an operator who does not wait: the second signal ends it, which

@@ -54,7 +54,10 @@ func (d *daemon) connect(ctx context.Context, rules *policy.Policy) (err error) 
 		return err
 	}
 	cfg.TLSFiles = pawl.TLSFiles(names)
-	if d.client, err = pawl.Dial(ctx, cfg); err != nil {
+	switch d.client, err = pawl.Dial(ctx, cfg); {
+	case ctx.Err() != nil && err != nil: // nothing is read or taken over yet
+		return locks.ErrInterrupted
+	case err != nil:
 		return err
 	}
 	host, _ := os.Hostname()
