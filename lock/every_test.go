@@ -3,6 +3,7 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -21,7 +22,21 @@ import (
 type runs struct {
 	mu   sync.Mutex
 	ats  []time.Time
+	told []lock.Firing
 	fail func(at time.Time, n int) error // of the n-th run; nil: none fails
+}
+
+func (r *runs) notify(f lock.Firing) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.told = append(r.told, f)
+}
+
+// fired are the firings that were told.
+func (r *runs) fired() []lock.Firing {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.told)
 }
 
 func (r *runs) job(_ context.Context, _ *lock.Held, at time.Time) error {
@@ -116,12 +131,12 @@ func TestCatchUpSaysWhichMissedTimesAreRun(t *testing.T) {
 				stop()
 				require.Equal(w, []int{1, 2}, r.minutes())
 				time.Sleep(8 * time.Minute) // nobody is there at 3 to 10
-				var fired []lock.Firing
-				c.opts.Notify = func(f lock.Firing) { fired = append(fired, f) }
+				c.opts.Notify = r.notify
 				stop = w.every(eachMinute, r.job, c.opts)
 				time.Sleep(time.Minute)
 				stop()
 				assert.Equal(w, c.want, r.minutes())
+				fired := r.fired()
 				require.Len(w, fired, len(c.want))
 				assert.Equal(w, c.skipped, fired[0].Skipped)
 				for _, f := range fired[1:] {
@@ -154,8 +169,7 @@ func TestAHolderThatDiesInTheMiddleOfARunLosesNone(t *testing.T) {
 			}, lock.EveryOptions{CatchUp: c.catchUp})
 			dead := <-began
 			r := &runs{}
-			var skipped int
-			w.every(each, r.job, lock.EveryOptions{CatchUp: c.catchUp, Notify: func(f lock.Firing) { skipped += f.Skipped }})
+			w.every(each, r.job, lock.EveryOptions{CatchUp: c.catchUp, Notify: r.notify})
 			time.Sleep(12 * time.Second)
 			assert.Empty(w, r.minutes())
 			w.f.Revoke(w.f.Get(dead).Lease)
@@ -168,6 +182,10 @@ func TestAHolderThatDiesInTheMiddleOfARunLosesNone(t *testing.T) {
 			}
 			r.mu.Unlock()
 			assert.Equal(w, c.want, got)
+			var skipped int
+			for _, f := range r.fired() {
+				skipped += f.Skipped
+			}
 			assert.Equal(w, c.skipped, skipped)
 			close(end)
 			stop()
@@ -200,13 +218,13 @@ func TestEveryRepeatsARunThatFailed(t *testing.T) {
 				}
 				return nil
 			}}
-			var told []error
-			w.every(eachMinute, r.job, lock.EveryOptions{CatchUp: c.catchUp, Notify: func(f lock.Firing) { told = append(told, f.Err) }})
+			w.every(eachMinute, r.job, lock.EveryOptions{CatchUp: c.catchUp, Notify: r.notify})
 			time.Sleep(2*time.Minute + 30*time.Second)
 			assert.Equal(w, c.want, r.minutes())
+			told := r.fired()
 			require.Len(w, told, 4)
-			assert.ErrorIs(w, told[0], failure)
-			assert.NoError(w, told[2])
+			assert.ErrorIs(w, told[0].Err, failure)
+			assert.NoError(w, told[2].Err)
 			time.Sleep(time.Minute + 59*time.Second)
 			var rest []int
 			for _, at := range r.minutes() {
