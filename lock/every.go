@@ -9,7 +9,6 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/inside"
-	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/observe"
@@ -77,6 +76,7 @@ func (m *Mutex) Every(ctx context.Context, s Schedule, fn func(ctx context.Conte
 		if opts.Most == 0 {
 			opts.Most = defaultMost
 		}
+		r.schedule = s
 		e := &every{m: m, record: r, schedule: s, fn: fn, opts: opts}
 		if err = e.run(ctx); err == nil {
 			return nil
@@ -223,7 +223,9 @@ func (e *every) sleepUntil(ctx context.Context, t time.Time) bool {
 
 // begin records now as the time from which on the schedule counts, unless somebody has recorded one.
 func (r *record) begin(ctx context.Context, now time.Time) error {
-	_, err := r.kv.Txn(ctx, kv.Txn{If: []kv.Cond{kv.Absent(r.key)}, Then: []kv.Op{kv.Put(r.key, keys.OnceValue(now))}})
+	first := r.run(now)
+	first.Began = true
+	_, err := r.kv.Txn(ctx, kv.Txn{If: []kv.Cond{kv.Absent(r.key)}, Then: []kv.Op{kv.Put(r.key, first.Value())}})
 	if err != nil {
 		return fmt.Errorf("write the record: %w", err)
 	}

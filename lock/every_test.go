@@ -287,7 +287,7 @@ func TestEveryWaitsForItsFunctionWhenItIsToEnd(t *testing.T) {
 		}
 		close(finish)
 		assert.ErrorIs(w, <-over, why)
-		assert.Equal(w, "2000-01-01T00:01:00Z", string(w.f.Get(recordKey).Value), "the run is recorded")
+		assert.Equal(w, "2000-01-01T00:01:00Z\nnext 2000-01-01T00:02:00Z", string(w.f.Get(recordKey).Value), "the run is recorded")
 	})
 }
 
@@ -373,7 +373,9 @@ func TestEveryBeginsAnewWhereTheRecordIsDeleted(t *testing.T) {
 		w.every(eachMinute, r.job, lock.EveryOptions{CatchUp: lock.All})
 		time.Sleep(90 * time.Second)
 		w.f.Delete(recordKey)
-		time.Sleep(3 * time.Minute)
+		time.Sleep(time.Minute)
+		assert.Equal(w, "2000-01-01T00:02:00Z\nnext 2000-01-01T00:03:00Z\nbegan", string(w.f.Get(recordKey).Value))
+		time.Sleep(2 * time.Minute)
 		assert.Equal(w, []int{1, 3, 4}, r.minutes(), "what is due when the record is found missing is its beginning")
 	})
 }

@@ -92,8 +92,8 @@ func (m *Mutex) once(ctx context.Context, r *record, due func(last time.Time, re
 
 // recordable reports whether a record can hold at.
 func recordable(at time.Time) bool {
-	back, ok := keys.ParseOnceValue(keys.OnceValue(at))
-	return ok && back.Equal(at)
+	back, ok := keys.ParseRun(keys.Run{At: at}.Value())
+	return ok && back.At.Equal(at)
 }
 
 // A record holds the time for which the last run of a name was due.
@@ -102,6 +102,8 @@ type record struct {
 	kv      *kv.Client
 	key     string
 	mod     int64 // as read found it; 0: the record does not exist
+
+	schedule Schedule // the record says its next time too; nil: there is none
 }
 
 func (m *Mutex) record(ctx context.Context) (*record, error) {
@@ -124,10 +126,19 @@ func (r *record) read(ctx context.Context) (last time.Time, recorded bool, err e
 	if r.mod = found.ModRevision; r.mod == 0 {
 		return time.Time{}, false, nil
 	}
-	if last, recorded = keys.ParseOnceValue(found.Value); !recorded {
+	run, recorded := keys.ParseRun(found.Value)
+	if !recorded {
 		return time.Time{}, false, fmt.Errorf("the record %q holds no time, but %.40q: put the time of the last run there, in the form 2006-01-02T15:04:05Z, or delete the key, and the next call runs", r.key, found.Value)
 	}
-	return last, true, nil
+	return run.At, true, nil
+}
+
+// run is the record of a run for at.
+func (r *record) run(at time.Time) keys.Run {
+	if r.schedule == nil {
+		return keys.Run{At: at}
+	}
+	return keys.Run{At: at, Next: r.schedule.Next(at.Local())}
 }
 
 // ran reports a run to the client's observer.
@@ -156,7 +167,7 @@ func (r *record) write(ctx context.Context, h *Held, at time.Time) error {
 	began := time.Now()
 	for wait := backoff.Request(); ; {
 		res, err := r.kv.Txn(grace, kv.Txn{
-			Guards: []kv.Guard{h.Guard()}, If: []kv.Cond{cond}, Then: []kv.Op{kv.Put(r.key, keys.OnceValue(at))},
+			Guards: []kv.Guard{h.Guard()}, If: []kv.Cond{cond}, Then: []kv.Op{kv.Put(r.key, r.run(at).Value())},
 		})
 		switch {
 		case err == nil && res.OK:

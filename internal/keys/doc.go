@@ -13,7 +13,7 @@
 //	ns//pawl/<lease>/<n>/forfeit       the mark of a hold that its own process ended ([ForfeitKey])
 //	ns//pawl/sem/<escaped name>/q<lease>-<n>   a queue key that waits at a semaphore's turnstile
 //	ns//pawl/sem/<escaped name>/s<i>.<limit>.<lease>-<n>  one that holds slot i of a semaphore with this many slots
-//	ns//pawl/once/<escaped name>       the record of the last run of a name, a time ([OnceKey])
+//	ns//pawl/once/<escaped name>       the record of the last run of a name ([OnceKey], [Run])
 //	ns//pawl/shard/<escaped name>/…    the locks of a name's shards, and who works on them ([Shards])
 //
 // where <lease> is a lease ID in hexadecimal and <n> a sequence number in decimal,

@@ -52,18 +52,68 @@ const onceRoot = "once/"
 // name is escaped in either layout.
 func OnceKey(namespace, name string) string { return SessionRoot(namespace) + onceRoot + escape(name) }
 
-// OfOnce reports whether key is the record of a run.
-func OfOnce(namespace, key string) bool {
-	return strings.HasPrefix(key, SessionRoot(namespace)+onceRoot)
+// OnceRoot is the prefix of the records of all names.
+func OnceRoot(namespace string) string { return SessionRoot(namespace) + onceRoot }
+
+// ParseOnceKey returns the name whose record key is; ok is false if key is no record's.
+func ParseOnceKey(namespace, key string) (name string, ok bool) {
+	escaped, ok := strings.CutPrefix(key, OnceRoot(namespace))
+	if !ok {
+		return "", false
+	}
+	return unescape(escaped)
 }
 
-// OnceValue is the value of the record of a run whose due time was at.
-func OnceValue(at time.Time) []byte { return at.UTC().AppendFormat(nil, time.RFC3339Nano) }
+// OfOnce reports whether key is the record of a run.
+func OfOnce(namespace, key string) bool { return strings.HasPrefix(key, OnceRoot(namespace)) }
 
-// ParseOnceValue is the inverse of OnceValue.
-func ParseOnceValue(value []byte) (at time.Time, ok bool) {
-	at, err := time.Parse(time.RFC3339Nano, string(value))
-	return at, err == nil
+// A Run is the value of a record: the last run of a name, and what its schedule says. Its first
+// line is the due time alone, which is all that a person has to write there.
+//
+//	2026-01-02T03:00:00Z
+//	next 2026-01-02T04:00:00Z
+//
+// A line that is not known is passed over.
+type Run struct {
+	At    time.Time // for which the run was due
+	Next  time.Time // the schedule's next time after At; zero: unknown, or none
+	Began bool      // nothing has run yet: At is when the schedule began to count
+}
+
+const (
+	nextLine  = "\nnext "
+	beganLine = "\nbegan"
+)
+
+// Value encodes the record. A Next that its form cannot hold is left out.
+func (r Run) Value() []byte {
+	b := r.At.UTC().AppendFormat(nil, time.RFC3339Nano)
+	if next := r.Next.UTC(); !next.IsZero() && next.Year() <= 9999 {
+		b = next.AppendFormat(append(b, nextLine...), time.RFC3339Nano)
+	}
+	if r.Began {
+		b = append(b, beganLine...)
+	}
+	return b
+}
+
+// ParseRun is the inverse of Value.
+func ParseRun(value []byte) (r Run, ok bool) {
+	first, rest, _ := strings.Cut(string(value), "\n")
+	at, err := time.Parse(time.RFC3339Nano, first)
+	if err != nil {
+		return Run{}, false
+	}
+	r.At = at
+	for line := range strings.SplitSeq(rest, "\n") {
+		if text, ok := strings.CutPrefix(line, nextLine[1:]); ok {
+			if next, err := time.Parse(time.RFC3339Nano, text); err == nil {
+				r.Next = next
+			}
+		}
+		r.Began = r.Began || line == beganLine[1:]
+	}
+	return r, true
 }
 
 // CancelKey is the cancel key of acquisition n of the session with this key. While it exists,

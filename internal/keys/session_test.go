@@ -39,13 +39,32 @@ func TestTheRecordOfARunIsDistinguishedFromSessionKeys(t *testing.T) {
 		assert.True(t, OfSessions(key), "no queue's")
 		lease, _, ok := ParseSessionKey("ns/", key)
 		assert.False(t, ok, "lease %x", lease)
+		back, ok := ParseOnceKey("ns/", key)
+		assert.True(t, ok)
+		assert.Equal(t, name, back)
 	}
+	_, ok := ParseOnceKey("ns/", SessionKey("ns/", 0x1f))
+	assert.False(t, ok)
 	assert.False(t, OfOnce("ns/", SessionKey("ns/", 0x1f)))
 	assert.Equal(t, "ns///pawl/once//jobs%2F42", OnceKey("ns/", "jobs/42"))
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.FixedZone("", 3600))
-	assert.Equal(t, "2026-01-02T02:04:05.000000006Z", string(OnceValue(at)))
-	got, ok := ParseOnceValue(OnceValue(at))
-	assert.True(t, ok && got.Equal(at))
-	_, ok = ParseOnceValue([]byte("yesterday"))
-	assert.False(t, ok)
+	next := at.Add(time.Hour)
+	for want, r := range map[string]Run{
+		"2026-01-02T02:04:05.000000006Z":                                             {At: at},
+		"2026-01-02T02:04:05.000000006Z\nnext 2026-01-02T03:04:05.000000006Z":        {At: at, Next: next},
+		"2026-01-02T02:04:05.000000006Z\nnext 2026-01-02T03:04:05.000000006Z\nbegan": {At: at, Next: next, Began: true},
+	} {
+		assert.Equal(t, want, string(r.Value()))
+		got, ok := ParseRun([]byte(want))
+		assert.True(t, ok && got.At.Equal(r.At) && got.Next.Equal(r.Next) && got.Began == r.Began, want)
+	}
+	got, ok := ParseRun([]byte("2026-01-02T02:04:05Z\nnext week\nwhat comes later\n"))
+	assert.True(t, ok)
+	assert.Equal(t, Run{At: time.Date(2026, 1, 2, 2, 4, 5, 0, time.UTC)}, got, "what it does not know it passes over")
+	far := Run{At: at, Next: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}
+	assert.Equal(t, "2026-01-02T02:04:05.000000006Z", string(far.Value()))
+	for _, bad := range []string{"yesterday", "", "\nnext 2026-01-02T02:04:05Z"} {
+		_, ok := ParseRun([]byte(bad))
+		assert.False(t, ok, bad)
+	}
 }
