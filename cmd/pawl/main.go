@@ -1,6 +1,6 @@
 // Command pawl takes locks and leads elections on etcd from a shell.
 //
-//	pawl demo                              what it does, shown in ten seconds; needs nothing but Go
+//	pawl demo                              what it does, shown in fifteen seconds; needs nothing but Go
 //	pawl dev                               an etcd server on loopback, to try things on
 //	pawl lock NAME                         hold a lock until a signal
 //	pawl lock NAME -- COMMAND…             run a command while holding it

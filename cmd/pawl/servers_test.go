@@ -51,6 +51,8 @@ func TestDemoShowsWhatItSaysAndLeavesNothing(t *testing.T) {
 		assert.Regexp(t, `hal +token \d+ +checks: lock 'invoice' is not held: EXPIRED`, said)
 		assert.Regexp(t, `store +token \d+ +refuses: stale token \d+ for "invoice"`, said)
 	}
+	assert.Regexp(t, `lee +is killed`, said)
+	assert.Contains(t, said, "got its share: 3 moved, 9 stayed")
 	assert.Empty(t, p.left(t))
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/shard"
 )
 
 var came = []string{"a", "b"}
@@ -76,4 +77,40 @@ func TestPauseCheckFindsWhatIsWrong(t *testing.T) {
 		breakIt(&p)
 		assert.Error(t, checkPaused(p), what)
 	}
+}
+
+func TestSharesAreEvenAndFinal(t *testing.T) {
+	names := []string{"a", "b"}
+	good := func() shard.Table {
+		t := shard.Table{Members: make([]shard.Member, 2)}
+		for i := range demoShards {
+			t.Shards = append(t.Shards, shard.Owner{Lease: 1, Token: 7, Value: []byte(names[i%2])})
+		}
+		return t
+	}
+	has, even := evenly(good(), names)
+	assert.True(t, even)
+	assert.Equal(t, []int{1, 3, 5, 7, 9, 11}, has["b"])
+	for what, breakIt := range map[string]func(t *shard.Table){
+		"nobody":        func(t *shard.Table) { t.Shards = nil },
+		"one free":      func(t *shard.Table) { t.Shards[3].Token = 0 },
+		"one moves":     func(t *shard.Table) { t.Shards[3].Next = 5 },
+		"uneven":        func(t *shard.Table) { t.Shards[3].Value = []byte("a") },
+		"a stranger":    func(t *shard.Table) { t.Shards[3].Value = []byte("c") },
+		"another lives": func(t *shard.Table) { t.Members = make([]shard.Member, 3) },
+	} {
+		table := good()
+		breakIt(&table)
+		_, even := evenly(table, names)
+		assert.False(t, even, what)
+	}
+}
+
+func TestMovesCheckFindsATokenThatDoesNotGrow(t *testing.T) {
+	before := []shard.Owner{{Lease: 1, Token: 5}, {Lease: 2, Token: 6}}
+	moved, err := checkMoves(before, []shard.Owner{{Lease: 1, Token: 5}, {Lease: 3, Token: 9}})
+	assert.NoError(t, err)
+	assert.Equal(t, 1, moved)
+	_, err = checkMoves(before, []shard.Owner{{Lease: 1, Token: 5}, {Lease: 3, Token: 6}})
+	assert.Error(t, err)
 }

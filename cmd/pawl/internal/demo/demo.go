@@ -28,7 +28,7 @@ const demoLimit = 2 * time.Minute
 func New() *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo",
-		Short: "Show in ten seconds what pawl does; needs nothing but this program",
+		Short: "Show in fifteen seconds what pawl does; needs nothing but this program",
 		Long: `Starts an etcd server in this process and contenders in processes of their own, and
 shows on real locks and a SQLite file that checks fencing tokens:
 
@@ -40,7 +40,10 @@ shows on real locks and a SQLite file that checks fencing tokens:
   3. the same with a Python process that holds its lock through the daemon pawld, and a
      Go process that waits behind it. This part requires Linux, python3, and pawld:
      beside pawl, in PATH, or in the checkout that pawl was built from. If one of them
-     is missing, a line says so.
+     is missing, a line says so;
+  4. four workers share out the shards of a name; one is killed, and another one comes:
+     what the first one had goes to the others, the last one gets its share, and nothing
+     else moves.
 
 The demo checks each of its statements before it prints it. It exits with 0 if all of
 them hold, and with 1 if not. It leaves nothing behind.`,
@@ -96,7 +99,7 @@ func runDemo(ctx context.Context, out io.Writer) (err error) {
 	defer other.dismiss()
 	shown := ""
 	for _, part := range []func(ctx context.Context) (string, error){
-		d.queue, d.stopped, func(ctx context.Context) (string, error) { return d.daemon(ctx, dir, other) },
+		d.queue, d.stopped, func(ctx context.Context) (string, error) { return d.daemon(ctx, dir, other) }, d.shards,
 	} {
 		s, err := part(ctx)
 		if err != nil {

@@ -40,6 +40,7 @@ type contender struct {
 	rounds                       int
 	work                         time.Duration
 	careless                     bool // writes although it has found that the lock is lost
+	shards                       int  // not 0: it is a worker, of so many shards
 	out                          *json.Encoder
 }
 
@@ -55,6 +56,9 @@ func NewWorker() *cobra.Command {
 				_, _ = io.Copy(io.Discard, os.Stdin)
 				os.Exit(cli.ExitFailed) // the demo is gone
 			}()
+			if c.shards != 0 {
+				return c.runShards(context.Background())
+			}
 			return c.run(context.Background())
 		},
 	}
@@ -65,6 +69,7 @@ func NewWorker() *cobra.Command {
 	fs.StringVar(&c.name, "name", "", "the lock")
 	fs.IntVar(&c.rounds, "rounds", 1, "how often to take it")
 	fs.DurationVar(&c.work, "work", 0, "how long it thinks between reading and writing")
+	fs.IntVar(&c.shards, "shards", 0, "how many shards the name has; it shares them out with others")
 	fs.BoolVar(&c.careless, "careless", false, "write even when the lock is lost")
 	return cmd
 }
