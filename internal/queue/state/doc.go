@@ -6,7 +6,7 @@
 //	Enqueuing ──alone──────────────────────────────┐
 //	   │  └─answer lost─▶ Settling ─found─┐        │ evidence
 //	   │ has a predecessor                ▼        ▼
-//	   └────────────▶ Waiting ─gone─▶ Querying ──▶ (owner) ─clock─▶ Held ─▶ Releasing ─▶ Done
+//	   └────────────▶ Waiting ─gone─▶ Querying ──▶ Owner ─clock─▶ Held ─▶ Releasing ─▶ Done
 //	                     ▲              │
 //	                     └─predecessor──┘
 //

@@ -168,6 +168,8 @@ func broken(was, a Machine, ev Event, fx Effects) string {
 		return "evidence is set once"
 	case holds && (a.evidence == None || a.own.Create <= 0 || a.predecessor != Key{}):
 		return "held without evidence"
+	case a.phase == Owner && a.evidence == None, a.phase < Owner && a.evidence != None:
+		return "an owner without evidence, or evidence without an owner"
 	case a.phase == Held && was.phase != Held && !won:
 		return "held without a look at the clock"
 	case was.end != Alive && was.end != GivenBack && a.end != was.end:

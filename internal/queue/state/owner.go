@@ -48,8 +48,8 @@ const (
 
 // owns makes a the owner, on the evidence by.
 func (a *Machine) owns(by Evidence) {
-	if a.end == Alive && a.evidence == None && a.phase < Held {
-		a.evidence = by
+	if a.end == Alive && a.phase < Owner {
+		a.evidence, a.phase = by, Owner
 	}
 }
 
@@ -77,7 +77,6 @@ func (ev Enqueued) apply(a *Machine) Effects {
 	}
 	if alone {
 		a.owns(ByEnqueue)
-		a.phase = Querying
 		return Effects{} // its key is watched once it has been held for a while
 	}
 	fx := a.waitFor(ev.Predecessor, ev.Revision)
@@ -101,7 +100,7 @@ type Answered struct {
 }
 
 func (ev Answered) apply(a *Machine) Effects {
-	if a.end != Alive || a.phase != Querying || a.evidence != None || !ev.Found || ev.Revision < a.own.Create {
+	if a.end != Alive || a.phase != Querying || !ev.Found || ev.Revision < a.own.Create {
 		return Effects{}
 	}
 	if ev.Predecessor != (Key{}) {
@@ -134,10 +133,9 @@ func (a *Machine) handedOff(value []byte) bool {
 		return false
 	}
 	switch {
-	case a.phase != Waiting && a.phase != Querying, a.evidence != None: // it is the owner already
+	case a.phase != Waiting && a.phase != Querying: // it is the owner already
 	case a.predecessor.is(h):
 		a.successors = h.Successors
-		a.phase = Querying
 		a.owns(ByHandoff)
 	default:
 		a.query()
@@ -169,7 +167,7 @@ func Resumed(own Key, mod int64, others ...string) Machine {
 type Won struct{}
 
 func (Won) apply(a *Machine) Effects {
-	if a.end != Alive || a.evidence == None || a.phase >= Held {
+	if a.end != Alive || a.phase != Owner {
 		return Effects{}
 	}
 	a.phase, a.predecessor, a.deletedAt, a.slots.watched = Held, Key{}, 0, false

@@ -16,6 +16,7 @@ const (
 	Querying               // the predecessor may be gone: a query decides
 	Full                   // of a semaphore, first in the turnstile: no slot is free
 	Taking                 // of a semaphore, first in the turnstile: a slot was free, and is being taken
+	Owner                  // it is first, or has a slot: a reading of the clock decides whether it holds
 	Held
 	Releasing // its own key is being deleted, and the caller learns the result
 	Undoing   // its own key may exist and has to be deleted in the background
@@ -49,8 +50,8 @@ type Options struct {
 //
 // Invariants: own.Create is 0 until the enqueue is known to be applied, and does not change
 // afterwards, except that a slot's key replaces the key in the turnstile, together with the
-// evidence that it was taken. evidence is set at most once, while end is Alive. phase is Held
-// only with evidence. predecessor is zero before the enqueue is answered, and once phase is
+// evidence that it was taken. evidence is set at most once, while end is Alive, and with it phase
+// becomes Owner, the only way to Held. predecessor is zero before the enqueue is answered, and once phase is
 // Held. doubt holds values that were sent with a comparison to mod and are not known to be
 // applied or not, so at most one of them is ever applied, and none once mod moves.
 type Machine struct {
@@ -165,8 +166,6 @@ func (a *Machine) Next() Step {
 	switch {
 	case a.end != Alive, a.phase >= Held:
 		return Return
-	case a.evidence != None:
-		return Win
 	case a.phase == Settling:
 		return Settle
 	case a.phase == Waiting, a.phase == Full:
@@ -175,6 +174,8 @@ func (a *Machine) Next() Step {
 		return Take
 	case a.phase == Querying:
 		return Query
+	case a.phase == Owner:
+		return Win
 	}
 	return Enqueue
 }
