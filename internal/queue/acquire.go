@@ -41,9 +41,8 @@ func Acquire(ctx context.Context, s *session.Session, q Queue, r Request) (*Acqu
 // each, all in one transaction, and the acquisition is held once it is first in all of them.
 // r.Handoffs and r.Delay may be set for a single name only.
 func AcquireAll(ctx context.Context, s *session.Session, r Request, q Queue, more ...Queue) (*Acquisition, error) {
-	a := &Acquisition{s: s, queue: q, more: more, parent: ctx, named: r.Owner != nil, deleting: gate.New(1)}
-	a.makeSet()
-	a.makePermit()
+	a := newAcquisition(ctx, s, q, more)
+	a.named = r.Owner != nil
 	a.state = state.Begin(state.Options{Handoffs: r.Handoffs, Delay: r.Delay > 0, Shared: q.Shared, Limit: q.Limit})
 	a.beginNotices(ctx)
 	err := a.acquire(ctx, r)
@@ -58,6 +57,18 @@ func AcquireAll(ctx context.Context, s *session.Session, r Request, q Queue, mor
 	err = a.explain(err)
 	a.notifyGaveUp(err)
 	return nil, err
+}
+
+// newAcquisition is an acquisition of q and, if it is a set, of more, which has sent nothing yet.
+func newAcquisition(ctx context.Context, s *session.Session, q Queue, more []Queue) *Acquisition {
+	a := &Acquisition{s: s, queue: q, more: more, parent: ctx, deleting: gate.New(1)}
+	if len(more) > 0 {
+		a.makeSet()
+	}
+	if q.Limit > 0 {
+		a.permit = &permit{}
+	}
+	return a
 }
 
 // acquire registers the acquisition with the session before it sends anything, so that requests

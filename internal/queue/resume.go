@@ -10,7 +10,6 @@ import (
 
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/cluster"
-	"github.com/pawl-locks/pawl/internal/gate"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/session"
@@ -33,9 +32,9 @@ func ResumeAll(ctx context.Context, s *session.Session, own []string, t fencing.
 	if len(own) != 1+len(more) {
 		return nil, fmt.Errorf("%d keys for %d names", len(own), 1+len(more))
 	}
-	a := &Acquisition{s: s, queue: q, more: slices.Clone(more), parent: ctx, keys: slices.Clone(own), named: q.Election, deleting: gate.New(1)} // the predecessor may have put an owner key
-	a.makeSet()
-	if a.makePermit(); a.permit != nil {
+	a := newAcquisition(ctx, s, q, slices.Clone(more))
+	a.keys, a.named = slices.Clone(own), q.Election // the predecessor may have put an owner key
+	if a.permit != nil {
 		a.permit.cancels = true // the session was taken over, so no copy of the predecessor's enqueue can be applied
 	}
 	if err := a.knowOwn(); err != nil {

@@ -28,13 +28,6 @@ type permit struct {
 	cancels bool // its takes put the cancel key, which is deleted with the slot's key
 }
 
-// makePermit makes a an acquisition of a semaphore; it is called first.
-func (a *Acquisition) makePermit() {
-	if a.queue.Limit > 0 {
-		a.permit = &permit{}
-	}
-}
-
 // setSlot records the key of the slot that it holds.
 func (p *permit) setSlot(key string) { p.slot.Store(&[]string{key}) }
 

@@ -21,14 +21,12 @@ type set struct {
 	giveBack  context.CancelFunc
 }
 
-// makeSet makes a an acquisition of several names; it is called first.
+// makeSet makes a, which has not begun, an acquisition of several names.
 func (a *Acquisition) makeSet() {
-	if a.isSet() {
-		a.set = &set{}
-		a.watches.others = make([]*watcher.Watch, len(a.more))
-		a.set.unclaimed, a.set.giveBack = context.WithCancel(context.Background())
-		a.hook.Several(1 + len(a.more))
-	}
+	a.set = &set{}
+	a.watches.others = make([]*watcher.Watch, len(a.more))
+	a.set.unclaimed, a.set.giveBack = context.WithCancel(context.Background())
+	a.hook.Several(1 + len(a.more))
 }
 
 // leaveRest has the other keys of a lost set deleted in the background, when awaitGivenBack
