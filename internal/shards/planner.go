@@ -240,7 +240,8 @@ func (p *Planner) lost(w Write) (n int) {
 
 // Wrote records that w was put at revision rev; rev 0: it was refused, because the key has
 // changed, and what it is now is to be planned with. w may be of an earlier plan: then the wish of
-// the last one is still to be put.
+// the last one is still to be put, and if that one was content with what was there before w, it is
+// to be planned with what w has made of it.
 func (p *Planner) Wrote(now time.Time, w Write, rev int64) {
 	m := p.View.Members[w.Lease]
 	switch {
@@ -249,7 +250,10 @@ func (p *Planner) Wrote(now time.Time, w Write, rev int64) {
 		p.Changed(now)
 	case m != nil && m.WishMod < rev:
 		m.Wish, m.WishMod = w.Wish, rev
-		if wish, pending := p.pending[w.Lease]; pending && wish.Equal(w.Wish) {
+		switch wish, pending := p.pending[w.Lease]; {
+		case !pending:
+			p.Changed(now)
+		case wish.Equal(w.Wish):
 			delete(p.pending, w.Lease)
 		}
 	}

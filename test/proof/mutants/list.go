@@ -41,6 +41,7 @@ const (
 	inSupervise = "./cmd/pawl/internal/supervise"
 	inDoctor    = "./cmd/pawl/internal/doctor"
 	inShard     = "./shard"
+	inShards    = "./internal/shards"
 	shardModel  = "./test/proof/shards"
 )
 
@@ -686,6 +687,8 @@ var mutants = []mutant{
 		"settled.Before(bound)", "settled.Before(bound.Add(time.Hour))"}}, []string{shardModel, inShard}},
 	{"only members are a reason to plan", "SH3", []edit{{"internal/shards/view.go",
 		"		r |= CannotChanged\n", ""}, {"internal/shards/view.go", "			return ShardEmptied\n", "			return 0\n"}}, []string{shardModel, inShard}},
+	{"a wish of an earlier plan stays", "SH3", []edit{{"internal/shards/planner.go",
+		"		case !pending:\n", "		case !pending && rev == 0:\n"}}, []string{inShards}},
 	{"a wish is put whoever plans", "SH3", []edit{{"shard/planner.go",
 		"txn.CreateIs(t.a.Key(), int64(t.a.Token())), ", ""}}, []string{inShard}},
 	{"a wish is put whatever its key has become", "SH3", []edit{{"shard/planner.go",
