@@ -102,6 +102,7 @@ func (m *member) acquire(ctx context.Context, i int, ifFree bool) {
 				m.refused(i, nil)
 			default:
 				m.refused(i, err)
+				m.clear(err)
 			}
 		}
 	})
@@ -190,15 +191,29 @@ func (h *hold) take() {
 	if h.a.Promise(clock.Now().Add(margin)) == nil {
 		h.a.Forfeit(ErrMoved)
 	}
+	m.makeWay(margin)
+}
+
+// makeWay lets the session delete a key of its own that is not of use any more, after a while:
+// otherwise the key would stay in its queue for as long as any work runs.
+func (m *member) makeWay(after time.Duration) {
 	m.takes++
-	m.done() // otherwise the key would stay for as long as any work runs
-	time.AfterFunc(margin+time.Second, func() {
+	m.done()
+	time.AfterFunc(after+time.Second, func() {
 		m.post(func() {
 			if m.takes--; m.takes == 0 && !m.ended {
 				m.done = m.s.DeferRevocation()
 			}
 		})
 	})
+}
+
+// clear makes way for what has ended with err, if its key is still there, since somebody else
+// wrote to it.
+func (m *member) clear(err error) {
+	if errors.Is(err, lock.ErrKeyOverwritten) && !m.ended {
+		m.makeWay(0)
+	}
 }
 
 // lose processes the loss of the hold.
@@ -210,8 +225,12 @@ func (h *hold) lose() {
 	delete(m.holds, h.shard)
 	delete(m.runner.holds, h.shard)
 	m.w.Lost(h.shard, h.running)
-	if err := h.h.Err(); !errors.Is(err, lock.ErrReleased) {
+	err := h.h.Err()
+	if !errors.Is(err, lock.ErrReleased) {
 		h.isLost(err)
+	}
+	if !h.running {
+		m.clear(err)
 	}
 }
 
@@ -244,6 +263,7 @@ func (h *hold) returned(err error) {
 		h.running = true
 		h.lose() // before its context says so
 		h.running = false
+		m.clear(h.h.Err())
 	}
 	now := time.Now()
 	if early := m.w.Returned(now, h.shard); early {

@@ -229,7 +229,7 @@ func (m *member) changed(key string, u watcher.Update) {
 func (m *member) shown(key string, value []byte, mod int64, deleted bool) {
 	switch {
 	case key == m.wishKey && deleted:
-		m.restoreWish()
+		m.restoreWish(0)
 	case key == m.wishKey:
 		wish, _ := shards.Decode(m.n, value) // what cannot be read says nothing
 		m.w.Wished(time.Now(), wish, mod)
@@ -248,11 +248,11 @@ func (m *member) heed(value []byte) {
 	}
 }
 
-// restoreWish puts the wish key again.
-func (m *member) restoreWish() {
+// restoreWish puts the wish key again, which is gone (mod is 0), or is not on the member's lease.
+func (m *member) restoreWish(mod int64) {
 	m.job(func() func() {
 		_, err := m.host.Cluster.Txn(m.ctx, cluster.Request{Op: "put the wish key", Repeat: cluster.Always}, &pb.TxnRequest{
-			Compare: []*pb.Compare{m.s.Same(), txn.CreateIs(m.wishKey, 0)},
+			Compare: []*pb.Compare{m.s.Same(), txn.ModIs(m.wishKey, mod)},
 			Success: []*pb.RequestOp{txn.Put(m.wishKey, nil, m.s.ID())},
 		})
 		return func() {
@@ -352,6 +352,9 @@ func (m *member) counted(resp *pb.TxnResponse, offered shards.Set) {
 		} else {
 			m.shown(key, nil, rev, true)
 		}
+	}
+	if kv := txn.KV(resp, 1); kv != nil && kv.Lease != m.s.ID() { // it would stay when the session has ended
+		m.restoreWish(kv.ModRevision)
 	}
 	n := txn.Count(resp, 0)
 	if n > m.n {

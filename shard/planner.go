@@ -54,6 +54,7 @@ func (m *member) plan() {
 			q := queue.Queue{Queue: m.keys.Planner(), Election: true}
 			a, err := queue.Acquire(ctx, m.s, q, queue.Request{Value: shards.EncodePlanned(0)})
 			if err != nil {
+				m.post(func() { m.clear(err) })
 				pace.Sleep(ctx)
 				continue
 			}
@@ -82,6 +83,7 @@ func (m *member) reign(ctx context.Context, a *queue.Acquisition) {
 	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), partWait)
 	defer cancel()
 	_ = a.Release(ctx, lock.ErrReleased)
+	m.post(func() { m.clear(a.Err()) })
 }
 
 func (m *member) setTerm(t *term) {

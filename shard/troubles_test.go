@@ -394,6 +394,45 @@ func TestWhatAnOperatorDeletesIsPutAgain(t *testing.T) {
 	})
 }
 
+// What an operator overwrites keeps nobody up, on the worker's lease and on none; when all have
+// left, nothing is left.
+func TestWhatAnOperatorOverwritesIsMadeGood(t *testing.T) {
+	for what, lease := range map[string]func(x *worker) int64{"its lease": (*worker).lease, "no lease": func(*worker) int64 { return 0 }} {
+		t.Run(what, func(t *testing.T) {
+			inBubble(t, 6, func(w *fixture) {
+				w.began(2, shard.Options{})
+				for _, x := range w.all {
+					own := x.owned()[0]
+					for _, key := range []string{
+						x.has[own].Key(), w.keys.Member(6, x.lease()), w.keys.Wish(x.lease()), w.f.Keys(w.keys.Planner().Prefix)[0], w.f.Keys(w.keys.Planner().Prefix)[1],
+					} {
+						w.f.Put(key, "somebody else's", lease(x))
+						w.pass(2 * ttl)
+						w.shared()
+						assert.Len(w, w.f.Keys(w.keys.Planner().Prefix), 2)
+						_ = w.planner()
+					}
+					lost := x.kinds(shard.Lost)
+					require.Len(w, lost, 1)
+					assert.ErrorIs(w, lost[0].Err, lock.ErrKeyOverwritten)
+				}
+				w.start(shard.Options{})
+				w.pass(5 * time.Second)
+				w.shared() // they still follow a planner
+				for _, x := range w.all {
+					x.cancel()
+				}
+				for _, x := range w.all {
+					require.Error(w, x.leave())
+				}
+				w.pass(time.Second)
+				assert.Empty(w, w.f.Keys(w.keys.Prefix))
+				assert.Empty(w, w.f.Leases())
+			})
+		})
+	}
+}
+
 func TestOnAFullDiskShardsStayAndAReleaseWorks(t *testing.T) {
 	inBubble(t, 6, func(w *fixture) {
 		w.began(3, shard.Options{})
