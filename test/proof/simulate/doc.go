@@ -1,7 +1,8 @@
 // Package simulate runs clients of locks through random faults, in testing/synctest
 // bubbles, and compares what they learned with what the server did. They acquire one to three
 // names, one by one or several at once, shared or exclusive, or permits of semaphores with
-// different limits; now and then one uses a semaphore as a lock, or the other way round.
+// different limits; now and then one uses a semaphore as a lock, or the other way round. In a quarter of the
+// scenarios workers of shards join, leave and die beside them.
 //
 // A scenario is a number, its seed: it decides how many clients there are, how
 // long their sessions live, and which faults strike when. The same seed gives the same faults
@@ -24,7 +25,9 @@
 //  3. A Release that returns nil deleted the key between its call and its return,
 //     or an earlier call of it did.
 //  4. When the faults have ended, every client gets a lock, even if all try at once.
-//  5. When the clients have closed and a lease's time has passed, no key, no
+//  5. When the faults have ended, the workers share the shards out evenly, each to one of them;
+//     and one that is to leave has left in time.
+//  6. When the clients have closed and a lease's time has passed, no key, no
 //     lease and no goroutine is left.
 //
 // Some dozens run in go test, 10,000 in make proof (package lane), one in ten of them on the

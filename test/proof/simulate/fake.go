@@ -182,7 +182,7 @@ func (f *fake) strike(w *scenario, s Strike) (heal func()) {
 
 // operate does what an operator does to somebody's key.
 func (f *fake) operate(w *scenario, s Strike) {
-	keys := w.truth.at()
+	keys := append(w.truth.at(), f.c.Keys(teamKeys().Prefix)...) // the workers' other keys, too
 	if len(keys) == 0 {
 		return
 	}

@@ -13,6 +13,8 @@ type Plan struct {
 	Clients int
 	Names   int // that they want
 	Slotted int // by bits, which of the names are semaphores
+	Workers int // of shards, beside them; 0 in most scenarios
+	Shards  int // that these share out
 	Members int
 	TTL     time.Duration
 	Lasts   time.Duration // all faults begin within it; the clients act until the last has ended
@@ -37,7 +39,7 @@ func (s Strike) String() string {
 // String is the plan, a line for each strike.
 func (p Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %d clients, %d names, semaphores %b, %d members, TTL %v, %v\n", p.Seed, p.Clients, p.Names, p.Slotted, p.Members, p.TTL, p.Lasts)
+	fmt.Fprintf(&b, "seed %d: %d clients, %d names, semaphores %b, %d workers of %d shards, %d members, TTL %v, %v\n", p.Seed, p.Clients, p.Names, p.Slotted, p.Workers, p.Shards, p.Members, p.TTL, p.Lasts)
 	for _, s := range p.Strikes {
 		fmt.Fprintln(&b, "\t", s)
 	}
@@ -66,6 +68,9 @@ func Make(seed uint64, kinds []string) Plan {
 		if r.IntN(5) < 2 {
 			p.Slotted |= 1 << i
 		}
+	}
+	if r := rand.New(rand.NewPCG(seed, 2)); r.IntN(4) == 0 {
+		p.Workers, p.Shards = 2+r.IntN(3), 1+r.IntN(6)
 	}
 	return p
 }

@@ -94,11 +94,12 @@ func (w *scenario) run(test string) string {
 			}
 		})
 	}
+	workers := newTeam(w)
 	striking.Wait()
 	w.server.calm()
 	close(w.ended)
 	acting.Wait()
-	w.afterwards(actors)
+	w.afterwards(actors, workers)
 	bad, rest := w.truth.validate(w.rec.Ops(), w.plan.TTL)
 	w.bad = append(w.bad, bad...)
 	report := ""
@@ -136,9 +137,13 @@ func (w *scenario) trace() string {
 	return text
 }
 
-// afterwards has every client acquire a lock once more, all at once, and close.
-func (w *scenario) afterwards(actors []*actor) {
+// afterwards has every client acquire a lock once more, all at once, and close, and the workers
+// share the shards out.
+func (w *scenario) afterwards(actors []*actor, workers *team) {
 	var calm sync.WaitGroup
+	if w.plan.Workers > 0 {
+		calm.Go(workers.settle)
+	}
 	for _, a := range actors {
 		calm.Go(a.last) // five turns at most
 	}

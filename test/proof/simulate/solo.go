@@ -36,7 +36,7 @@ func OnSolo(t *testing.T, w *scenario) server {
 	ctx, end := context.WithCancel(context.Background())
 	s.end = end
 	stream, err := pb.NewWatchClient(s.conn).Watch(ctx)
-	for _, queues := range []string{names[0], semaphore(names[0])} {
+	for _, queues := range []string{names[0], semaphore(names[0]), teamKeys().Prefix} {
 		if err == nil {
 			err = stream.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{
 				CreateRequest: &pb.WatchCreateRequest{Key: []byte(queues), RangeEnd: []byte(queues + "\xff")}}})

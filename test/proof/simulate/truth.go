@@ -68,6 +68,10 @@ func semaphore(name string) string { return keys.SemaphoreRoot("") + name }
 
 // queueOf is the queue that a key is in, if it is one of the scenario's.
 func queueOf(key string) (queue string, ok bool) {
+	if k := teamKeys(); strings.HasPrefix(key, k.Prefix) {
+		at := k.Parse(key)
+		return k.Queue(at.Shard).Name, at.Kind == keys.ShardsQueue && at.Lease != 0
+	}
 	below, slotted := strings.CutPrefix(key, keys.SemaphoreRoot(""))
 	name, _, queued := strings.Cut(below, "/")
 	if slotted {
@@ -266,14 +270,15 @@ func (t *truth) validate(ops []history.Op, ttl time.Duration) (bad []string, res
 		if l.overwritten && l.meddled <= l.first {
 			meddled = false // while it waited: it did not hold yet
 		}
+		known := strings.HasPrefix(l.name, teamKeys().Prefix) // what work learns when it begins was so before
 		switch {
 		case l.first < 0 || o.Return < l.first:
 			wrong(o, l, "held before it was first")
 		case meddled && call > t.visible(l.meddled)+ttl+history.Grace:
 			wrong(o, l, "held long after an operator ended it")
-		case meddled && o.Kind != history.Acquire:
+		case meddled && (o.Kind != history.Acquire || known):
 			continue // learned late, which is allowed
-		case o.Kind == history.Look && l.to >= 0 && o.Call > l.to:
+		case (o.Kind == history.Look || known) && l.to >= 0 && o.Call > l.to:
 			wrong(o, l, "held when the key was gone")
 		case o.Kind == history.Release && (l.to < 0 || l.to > o.Return || l.to < released[of]):
 			wrong(o, l, "a release that released nothing")
