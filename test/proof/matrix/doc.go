@@ -1,5 +1,5 @@
-// Package matrix runs every fault in every phase of a lock's life, on real
-// clusters, and checks each cell from outside.
+// Package matrix runs every fault in every phase of a lock's life, and while
+// workers share shards out, on real clusters, and checks each cell from outside.
 //
 // The tables are in faults_test.go and phases_test.go, and each is run twice, as
 // access_test.go says: over plain connections, and with a password, over TLS, through

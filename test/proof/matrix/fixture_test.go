@@ -55,9 +55,10 @@ type fixture struct {
 	pulse  *history.Pulse
 	seen   *sightings
 
-	targets string         // the prefix of the keys that an operator's fault strikes
-	spares  bool           // only half of them, so that a set loses one name and keeps another
-	struck  map[string]int // by it, of each kind
+	targets  string         // the prefix of the keys that an operator's fault strikes
+	spares   bool           // only half of them, so that a set loses one name and keeps another
+	struck   map[string]int // by it, of each kind
+	struckAt time.Duration  // when the fault struck
 
 	a, b *person
 	by   *person // beside them

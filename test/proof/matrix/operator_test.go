@@ -19,7 +19,7 @@ const overwritten = "somebody else's"
 // and the waiters there: all of them or, if w.spares, a half. It counts those that it struck.
 func (w *fixture) strike(t *testing.T, op func(key string) clientv3.Op) {
 	var all []*mvccpb.KeyValue
-	for _, root := range []string{"", keys.SemaphoreRoot("")} {
+	for _, root := range []string{"", keys.SemaphoreRoot(""), keys.ShardsRoot("")} {
 		r, err := w.oracle.Get(w.within(t), root+w.targets, clientv3.WithPrefix())
 		require.NoError(t, err)
 		all = append(all, r.Kvs...)

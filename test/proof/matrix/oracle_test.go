@@ -101,7 +101,7 @@ func (s *sightings) see(ev *clientv3.Event, at time.Duration, w *fixture) {
 		if token, err := strconv.ParseInt(string(ev.Kv.Value), 10, 64); err == nil {
 			s.tokens = append(s.tokens, token)
 		}
-	case !strings.HasPrefix(key, w.name):
+	case !strings.HasPrefix(strings.TrimPrefix(key, keys.ShardsRoot("")), w.name):
 	case ev.IsCreate():
 		queue := key[:max(0, strings.LastIndexByte(key, '/'))]
 		s.created[key], s.keys[queued{queue, ev.Kv.ModRevision}] = ev.Kv.ModRevision, key

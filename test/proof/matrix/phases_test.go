@@ -113,6 +113,7 @@ var phases = []phase{
 	{"set waits", setWaits},
 	{"permits wait", permitsWait},
 	{"observe", observe},
+	{"shards", shardsMove},
 }
 
 // share has b hold the lock shared, and a acquire it too while the fault strikes. Both
