@@ -363,7 +363,9 @@ func TestAQueryThatIsSentAfterTheHandoffEndsAtOnce(t *testing.T) {
 		c := w.acquire(w.session())
 		w.f.Inject(isQuery.rule(etcdfake.Rule{Hang: true}))
 		began := time.Now()
-		_, err := c.sendQuery(w.Context(), c.queryTxn(query{own: c.own()}))
+		q := query{own: c.own()}
+		c.prepare(&q)
+		_, err := c.sendQuery(w.Context(), q.txn)
 		assert.Error(w, err)
 		assert.Equal(w, began, time.Now())
 		w.f.LiftAll()

@@ -19,7 +19,19 @@ import (
 
 // A query reads, in one transaction, whether its own key is first (rule A2).
 type query struct {
-	own         state.Key
+	own   state.Key
+	txn   *pb.TxnRequest
+	ahead txn.Ops // the last-created keys in the way that are not after its own
+	slots txn.Ops // of a semaphore: the held slots
+	next  txn.Ops // the keys after its own
+	clean txn.Ops // how the predecessor ended
+	value txn.Ops // of a query that resumes: its own key with its value
+
+	// If one of the comparisons failed:
+	session txn.Ops // the session key
+	keys    txn.Ops // its own keys
+	tried   txn.Ops // of a semaphore: the slots that it may have taken
+
 	predecessor state.Key // the last predecessor
 	deletedAt   int64     // the revision at which it was deleted; 0: not known
 	delayed     bool      // also read how the predecessor ended
@@ -37,18 +49,18 @@ func queryOf(s *state.Machine) query {
 func (a *Acquisition) query(ctx context.Context, delay time.Duration) error {
 	for wait := backoff.Request(); ; {
 		q := read(a, queryOf)
-		t := a.queryTxn(q)
+		a.prepare(&q)
 		if a.permit != nil {
-			a.querySlots(t)
+			a.querySlots(&q)
 		}
-		resp, err := a.sendQuery(ctx, t)
+		resp, err := a.sendQuery(ctx, q.txn)
 		switch {
 		case err == nil && resp.Header.Revision < q.own.Create:
 			err = fmt.Errorf("answered at revision %d, before the own key's %d", resp.Header.Revision, q.own.Create)
 		case err == nil && !resp.Succeeded:
-			return a.dismissed(resp)
+			return a.dismissed(q, resp)
 		case err == nil:
-			before, wrong := a.before(q.own, resp)
+			before, wrong := a.before(q, resp)
 			if wrong != nil {
 				return wrong
 			}
@@ -90,42 +102,43 @@ func (a *Acquisition) sendQuery(ctx context.Context, t *pb.TxnRequest) (*pb.TxnR
 	return a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "confirm position", Repeat: cluster.Always}, t)
 }
 
-// queryTxn is the transaction that decides who owns. If its own keys and the session key are
+// prepare makes q's transaction, which decides who owns. If its own keys and the session key are
 // unchanged, it reads in each queue the last-created key in the way before its own key, and
 // also enough to show a tie (rules A2, RW2, ML3, G3).
-func (a *Acquisition) queryTxn(q query) *pb.TxnRequest {
+func (a *Acquisition) prepare(q *query) {
 	session, mod := a.s.Key()
-	t := &pb.TxnRequest{Failure: append([]*pb.RequestOp{txn.Stat(session)}, a.ownKeys(txn.Stat)...)}
+	t := &pb.TxnRequest{}
+	q.txn = t
 	for _, key := range a.owned() {
 		t.Compare = append(t.Compare, txn.CreateIs(key, q.own.Create))
 	}
 	t.Compare = append(t.Compare, txn.ModIs(session, mod))
+	var ahead []*pb.RequestOp
 	for _, in := range a.queues() {
-		t.Success = append(t.Success, in.upTo(q.own.Create)...)
+		ahead = append(ahead, in.upTo(q.own.Create)...)
 	}
+	q.ahead = txn.Then(t, ahead...)
 	if owner, ok := a.queue.Parse(q.predecessor.Name); q.delayed && ok {
 		key := keys.SessionKey(a.s.Host().Namespace, owner.Lease)
-		t.Success = append(t.Success, txn.StatAt(key, q.deletedAt), txn.StatAt(keys.ForfeitKey(key, owner.N), q.deletedAt))
+		q.clean = txn.Then(t, txn.StatAt(key, q.deletedAt), txn.StatAt(keys.ForfeitKey(key, owner.N), q.deletedAt))
 	}
 	if q.handoffs {
-		t.Success = append(t.Success, txn.NextUnder(a.queue.Prefix, keys.MaxSuccessors, q.own.Create+1))
+		q.next = txn.Then(t, txn.NextUnder(a.queue.Prefix, keys.MaxSuccessors, q.own.Create+1))
 	}
-	return t
+	q.session, q.keys = txn.Else(t, txn.Stat(session)), txn.Else(t, a.ownKeys(txn.Stat)...)
 }
 
-// before is the last-created key in the way before own, in any of the queues, according to the
-// answer of upTo; the zero Key: there is none. tied: another key has own's create revision.
+// before is the last-created key in the way before its own, in any of the queues, according to the
+// answer to q; the zero Key: there is none. tied: another key has its own's create revision.
 // Then neither is before the other, and this program or another broke rule G2.
-func (a *Acquisition) before(own state.Key, resp *pb.TxnResponse) (predecessor state.Key, tied error) {
-	for i := range a.spans() {
-		for _, kv := range txn.KVs(resp, i) {
-			switch key := string(kv.Key); {
-			case key == own.Name, a.isSet() && slices.Contains(a.owned(), key):
-			case kv.CreateRevision >= own.Create:
-				return state.Key{}, tie(own, kv)
-			case kv.CreateRevision > predecessor.Create:
-				predecessor = state.Key{Name: key, Create: kv.CreateRevision}
-			}
+func (a *Acquisition) before(q query, resp *pb.TxnResponse) (predecessor state.Key, tied error) {
+	for kv := range q.ahead.In(resp).All() {
+		switch key := string(kv.Key); {
+		case key == q.own.Name, a.isSet() && slices.Contains(a.owned(), key):
+		case kv.CreateRevision >= q.own.Create:
+			return state.Key{}, tie(q.own, kv)
+		case kv.CreateRevision > predecessor.Create:
+			predecessor = state.Key{Name: key, Create: kv.CreateRevision}
 		}
 	}
 	return predecessor, nil
@@ -145,12 +158,12 @@ func (a *Acquisition) answer(q query, predecessor state.Key, resp *pb.TxnRespons
 		return ev
 	}
 	if a.permit != nil {
-		ev.Taken = a.taken(txn.KVs(resp, a.spans()))
+		ev.Taken = a.taken(q.slots.In(resp).KVs(0))
 		return ev
 	}
 	ev.Unclean = q.delayed && q.predecessor != state.Key{} && !a.wentClean(q, resp)
 	if q.handoffs {
-		ev.Successors = a.queue.successors(txn.KVs(resp, len(resp.Responses)-1))
+		ev.Successors = a.queue.successors(q.next.In(resp).KVs(0))
 	}
 	return ev
 }
@@ -161,18 +174,20 @@ func (a *Acquisition) answer(q query, predecessor state.Key, resp *pb.TxnRespons
 // is not pawl's, it is not known.
 func (a *Acquisition) wentClean(q query, resp *pb.TxnResponse) bool {
 	_, ok := a.queue.owner(q.predecessor.Name)
-	return ok && txn.KV(resp, 1) != nil && txn.KV(resp, 2) == nil // for an exclusive key: only exclusive acquisitions have a Delay
+	clean := q.clean.In(resp)
+	return ok && clean.KV(0) != nil && clean.KV(1) == nil
 }
 
 // dismissed ends the acquisition because one of its own keys, or the session key, had changed.
-func (a *Acquisition) dismissed(resp *pb.TxnResponse) error {
-	if err := a.s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision); err != nil {
+func (a *Acquisition) dismissed(q query, resp *pb.TxnResponse) error {
+	if err := a.s.ValidateKey(q.session.In(resp).KV(0), resp.Header.Revision); err != nil {
 		return a.Err()
 	}
-	if read(a, (*state.Machine).Trying) && txn.KV(resp, 1).GetCreateRevision() != a.own().Create {
-		return a.foundTake(resp, 2)
+	keys := q.keys.In(resp)
+	if read(a, (*state.Machine).Trying) && keys.KV(0).GetCreateRevision() != a.own().Create {
+		return a.foundTake(q.tried.In(resp), resp.Header.Revision)
 	}
-	if err := a.missing(resp, 1); err != nil {
+	if err := a.missing(keys, resp.Header.Revision); err != nil {
 		return err
 	}
 	return fmt.Errorf("a query was refused at revision %d, and nothing shows why", resp.Header.Revision)

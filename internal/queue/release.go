@@ -151,12 +151,12 @@ func (a *Acquisition) sendRelease(ctx context.Context, handoff, exact bool, repe
 	switch {
 	case ev.Outcome == state.Applied && !exact:
 		for i := range a.owned() {
-			if was := a.shown(i, txn.Deleted(resp, i)); was.Mod >= ev.Was.Mod {
+			if was := a.shown(i, txn.Answers(resp.Responses).Deleted(i)); was.Mod >= ev.Was.Mod {
 				ev.Was = was
 			}
 		}
 	case ev.Outcome == state.Refused:
-		ev.Remains = a.remains(resp, 0, len(resp.Responses))
+		ev.Remains = a.remains(resp.Responses)
 	}
 	ev.Whole = a.isSet() && isRefusedAsAWhole(err)
 	return ev, err
@@ -188,19 +188,22 @@ func (a *Acquisition) shown(i int, kv *mvccpb.KeyValue) state.OwnChanged {
 // needed. What may not be read of a set is not: first the session key and one key, which tells as
 // much as many if all are gone, then the session key alone.
 func (a *Acquisition) explainRelease(ctx context.Context) error {
-	reads := append([]*pb.RequestOp{a.s.ReadKey()}, a.ownKeys(txn.Stat)...)
-	resp, err := (*pb.TxnResponse)(nil), error(nil)
-	for _, n := range []int{len(reads), 2, 1} {
-		resp, err = a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read why a release failed", Repeat: cluster.Always}, &pb.TxnRequest{Success: reads[:n]})
-		if !a.isSet() || !isRefusedAsAWhole(err) {
+	var session, own txn.Answers
+	var rev int64
+	for _, n := range []int{len(a.owned()), 1, 0} {
+		t := &pb.TxnRequest{}
+		key, owned := txn.Then(t, a.s.ReadKey()), txn.Then(t, a.ownKeys(txn.Stat)[:n]...)
+		resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read why a release failed", Repeat: cluster.Always}, t)
+		if err == nil {
+			session, own, rev = key.In(resp), owned.In(resp), resp.Header.Revision
 			break
 		}
+		if n == 0 || !a.isSet() || !isRefusedAsAWhole(err) {
+			return err // undecided: sending the delete again leads back here
+		}
 	}
-	if err != nil {
-		return err // undecided: sending the delete again leads back here
-	}
-	why := a.s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision)
-	ev := state.Explained{SessionEnded: why != nil, Remains: a.remains(resp, 1, len(resp.Responses)-1)}
+	why := a.s.ValidateKey(session.KV(0), rev)
+	ev := state.Explained{SessionEnded: why != nil, Remains: a.remains(own)}
 	if why == nil {
 		why = a.goneBefore(ev.Remains)
 	}
@@ -210,10 +213,10 @@ func (a *Acquisition) explainRelease(ctx context.Context) error {
 	return nil
 }
 
-// remains are what the operations from first on, which read n of its own keys, show of them.
-func (a *Acquisition) remains(resp *pb.TxnResponse, first, n int) (r state.Remains) {
-	for i := range n {
-		if kv := txn.KV(resp, first+i); kv.GetCreateRevision() == a.own().Create {
+// remains are what own, which are reads of some of its own keys, show of them.
+func (a *Acquisition) remains(own txn.Answers) (r state.Remains) {
+	for i := range own {
+		if kv := own.KV(i); kv.GetCreateRevision() == a.own().Create {
 			r.There++
 		} else {
 			r.Gone, r.Index, r.Again = r.Gone+1, i, r.Again || kv != nil

@@ -48,7 +48,9 @@ func ResumeAll(ctx context.Context, s *session.Session, own []string, t fencing.
 		return nil, err
 	}
 	sent := query{own: keyOfToken(a.Key(), t)}
-	resp, err := s.Host().Cluster.Txn(ctx, cluster.Request{Op: "resume", Repeat: cluster.Always}, a.resumeTxn(sent))
+	a.prepare(&sent)
+	sent.value = txn.Then(sent.txn, txn.Get(a.Key()))
+	resp, err := s.Host().Cluster.Txn(ctx, cluster.Request{Op: "resume", Repeat: cluster.Always}, sent.txn)
 	if err != nil {
 		if ended := s.Err(); ended != nil {
 			return nil, ended
@@ -58,10 +60,10 @@ func ResumeAll(ctx context.Context, s *session.Session, own []string, t fencing.
 	mod, err := a.resumed(sent, resp)
 	if err != nil {
 		switch {
-		case a.lacksOwn(resp) && s.Adopt(a.n, a.keys...):
-			a.lostBefore(a.putAt(resp, 1))
+		case a.lacksOwn(sent, resp) && s.Adopt(a.n, a.keys...):
+			a.lostBefore(putAt(sent.keys.In(resp)))
 		case errors.Is(err, ErrKeyOverwritten) && s.Adopt(a.n, a.keys...):
-			a.overwrittenBefore(sent.own, txn.KV(resp, a.spans()).ModRevision)
+			a.overwrittenBefore(sent.own, sent.value.In(resp).KV(0).ModRevision)
 		}
 		return nil, err
 	}
@@ -128,13 +130,6 @@ func (a *Acquisition) knowOwn() error {
 	return nil
 }
 
-// resumeTxn is a query that also reads its own key's modification revision and value.
-func (a *Acquisition) resumeTxn(q query) *pb.TxnRequest {
-	t := a.queryTxn(q)
-	t.Success = append(t.Success, txn.Get(a.Key()))
-	return t
-}
-
 // checkValue fails if the value of its own key, for a set of the first, shows that the key was
 // acquired as something else. A permit's key shows that by its name.
 func (a *Acquisition) checkValue(value []byte) error {
@@ -153,35 +148,35 @@ func (a *Acquisition) checkValue(value []byte) error {
 	return nil
 }
 
-// lacksOwn reports whether a refused resumeTxn showed that a key of a set is missing: what is
+// lacksOwn reports whether q was refused and showed that a key of a set is missing: what is
 // left of the set has no other holder, and is deleted as after a loss (rule ML6).
-func (a *Acquisition) lacksOwn(resp *pb.TxnResponse) bool {
-	if !a.isSet() || resp.Succeeded || a.s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision) != nil {
+func (a *Acquisition) lacksOwn(q query, resp *pb.TxnResponse) bool {
+	if !a.isSet() || resp.Succeeded || a.s.ValidateKey(q.session.In(resp).KV(0), resp.Header.Revision) != nil {
 		return false
 	}
 	for i := range a.keys {
-		if txn.KV(resp, 1+i) == nil {
+		if q.keys.In(resp).KV(i) == nil {
 			return true
 		}
 	}
 	return false
 }
 
-// resumed is its own key's modification revision, or an error that says why the answer to
-// resumeTxn does not make it held.
+// resumed is its own key's modification revision, or an error that says why the answer to q
+// does not make it held.
 func (a *Acquisition) resumed(q query, resp *pb.TxnResponse) (mod int64, err error) {
 	if !resp.Succeeded {
-		if err := a.s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision); err != nil {
+		if err := a.s.ValidateKey(q.session.In(resp).KV(0), resp.Header.Revision); err != nil {
 			return 0, &loss{err}
 		}
 		for i := range a.owned() {
-			if txn.KV(resp, 1+i).GetCreateRevision() != q.own.Create {
+			if q.keys.In(resp).KV(i).GetCreateRevision() != q.own.Create {
 				return 0, &loss{&detail{ErrKeyDeleted, fmt.Sprintf("%s with create revision %d is not there", a.of(i), q.own.Create)}}
 			}
 		}
 		return 0, fmt.Errorf("refused at revision %d, and nothing shows why", resp.Header.Revision)
 	}
-	switch before, tied := a.before(q.own, resp); {
+	switch before, tied := a.before(q, resp); {
 	case tied != nil:
 		return 0, tied
 	case before != (state.Key{}):
@@ -190,7 +185,7 @@ func (a *Acquisition) resumed(q query, resp *pb.TxnResponse) (mod int64, err err
 	if resp.Header.Revision < q.own.Create {
 		return 0, fmt.Errorf("answered at revision %d, before the own key's %d", resp.Header.Revision, q.own.Create)
 	}
-	kv := txn.KV(resp, a.spans())
+	kv := q.value.In(resp).KV(0)
 	if kv.Lease != a.s.ID() {
 		return 0, &loss{&detail{ErrKeyOverwritten, fmt.Sprintf("%s is on another lease, or on none", a.of(0))}}
 	}

@@ -79,8 +79,8 @@ func (a *Acquisition) taken(kvs []*mvccpb.KeyValue) []state.Taken {
 // takenInTurn is what slotsInTurn, the last operation of an enqueue, read; false: somebody was
 // in the turnstile, and nothing was read.
 func (a *Acquisition) takenInTurn(resp *pb.TxnResponse) ([]state.Taken, bool) {
-	slots := txn.Answer(resp, len(resp.Responses)-1)
-	if !slots.Succeeded {
+	slots := txn.Answers(resp.Responses).Nested(len(resp.Responses) - 1)
+	if !slots.GetSucceeded() {
 		return nil, false
 	}
 	return a.taken(txn.KVs(slots, 0)), true
@@ -98,11 +98,13 @@ func (a *Acquisition) noneFree(resp *pb.TxnResponse, i int) error {
 
 // querySlots adds to a query the slots, which the first in the turnstile has to know, and those
 // that it may have taken already.
-func (a *Acquisition) querySlots(t *pb.TxnRequest) {
-	t.Success = append(t.Success, a.queue.slots())
+func (a *Acquisition) querySlots(q *query) {
+	q.slots = txn.Then(q.txn, a.queue.slots())
+	var tried []*pb.RequestOp
 	for _, key := range a.tried() {
-		t.Failure = append(t.Failure, txn.Stat(key))
+		tried = append(tried, txn.Stat(key))
 	}
+	q.tried = txn.Else(q.txn, tried...)
 }
 
 // tried returns the keys of the slots that it may have taken.
@@ -161,16 +163,14 @@ func (a *Acquisition) takeTxn(slot int, key string, value []byte) *pb.TxnRequest
 	return t
 }
 
-// foundTake processes an answer that shows that its own key in the turnstile is gone. The
-// operations from first on read the slots that it may have taken.
-func (a *Acquisition) foundTake(resp *pb.TxnResponse, first int) error {
+// foundTake processes an answer, at revision rev, that shows that its own key in the turnstile is
+// gone, and which of the slots that it may have taken have its key.
+func (a *Acquisition) foundTake(tried txn.Answers, rev int64) error {
 	ev := state.TakeFound{}
-	for i, key := range a.tried() {
-		if kv := txn.KV(resp, first+i); kv != nil {
-			ev.Own = state.Key{Name: key, Create: kv.CreateRevision}
-		}
+	for kv := range tried.All() {
+		ev.Own = state.Key{Name: string(kv.Key), Create: kv.CreateRevision}
 	}
-	if a.apply(ev, &detail{ErrKeyDeleted, fmt.Sprintf("%s at revision %d", a.of(0), resp.Header.Revision)}); ev.Own.Create > 0 {
+	if a.apply(ev, &detail{ErrKeyDeleted, fmt.Sprintf("%s at revision %d", a.of(0), rev)}); ev.Own.Create > 0 {
 		return nil
 	}
 	return a.Err()

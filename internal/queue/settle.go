@@ -21,18 +21,20 @@ func (a *Acquisition) settle(ctx context.Context, lost error) error {
 	if a.permit != nil {
 		a.permit.settled = late
 	}
-	resp, err := a.findOut(ctx, late)
+	t := a.settlement(late)
+	resp, err := a.findOut(ctx, t.txn)
 	if err != nil {
 		return fmt.Errorf("%w (settling it: %w)", lost, err)
 	}
-	if create := a.putAt(resp, 1); create != 0 {
+	own := t.own.In(resp)
+	if create := putAt(own); create != 0 {
 		a.s.Answered(a.n)
-		first := a.settledFirst(resp, create)
+		first := a.settledFirst(t, resp, create)
 		a.apply(state.Settled{Own: state.Key{Name: a.Key(), Create: create}, Others: a.keys[1:], First: first}, nil)
 		if first {
 			a.apply(state.Answered{Found: true, Revision: resp.Header.Revision}, nil)
 		}
-		return a.missing(resp, 1)
+		return a.missing(own, resp.Header.Revision)
 	}
 	a.apply(state.Settled{}, nil)
 	a.s.Absent(a.n) // it can never be applied now
@@ -48,22 +50,19 @@ func (a *Acquisition) settle(ctx context.Context, lost error) error {
 // settledFirst reports whether the answer of findOut is evidence that its own key, created at
 // create, is the owner: the session key is unchanged, and its own, which nobody has written to, is the
 // first-created key of the queue, alone at its create revision (rules A2, G3). Otherwise a query decides.
-func (a *Acquisition) settledFirst(resp *pb.TxnResponse, create int64) bool {
-	if !a.isOrdinary() {
-		return false
-	}
+func (a *Acquisition) settledFirst(t settlement, resp *pb.TxnResponse, create int64) bool {
 	_, mod := a.s.Key()
-	kvs := txn.KVs(resp, 3)
-	return txn.KV(resp, 2).GetModRevision() == mod &&
+	kvs := t.first.In(resp).KVs(0)
+	return t.session.In(resp).KV(0).GetModRevision() == mod &&
 		len(kvs) > 0 && string(kvs[0].Key) == a.Key() && kvs[0].ModRevision == create && (len(kvs) == 1 || kvs[1].CreateRevision > create)
 }
 
-// missing ends the acquisition if one of its own keys, which the operations from first on read,
-// is missing: they were put together, so somebody has deleted it.
-func (a *Acquisition) missing(resp *pb.TxnResponse, first int) error {
+// missing ends the acquisition if one of its own keys, as they were read at revision rev, is
+// missing: they were put together, so somebody has deleted it.
+func (a *Acquisition) missing(own txn.Answers, rev int64) error {
 	for i := range a.owned() {
-		if txn.KV(resp, first+i).GetCreateRevision() != a.own().Create {
-			a.apply(state.OwnDeleted{Index: i}, &detail{ErrKeyDeleted, fmt.Sprintf("%s at revision %d", a.of(i), resp.Header.Revision)})
+		if own.KV(i).GetCreateRevision() != a.own().Create {
+			a.apply(state.OwnDeleted{Index: i}, &detail{ErrKeyDeleted, fmt.Sprintf("%s at revision %d", a.of(i), rev)})
 			return a.Err()
 		}
 	}
@@ -78,21 +77,35 @@ func (a *Acquisition) ownKeys(op func(key string) *pb.RequestOp) (ops []*pb.Requ
 	return ops
 }
 
-// findOut puts the cancel key and reads its own keys, in one transaction. After it no late copy
-// of the enqueue is applied, neither now nor after a release (rules A5, ML5). If the enqueue was
-// answered, there is no late copy (late is false), and it only reads. The transaction also reads
-// whether its own key is first, because most enqueues find nobody in their way.
-func (a *Acquisition) findOut(ctx context.Context, late bool) (*pb.TxnResponse, error) {
+// A settlement is the transaction that settles an enqueue.
+type settlement struct {
+	txn *pb.TxnRequest
+	own txn.Ops // its own keys
+
+	// Whether its own key is first, because most enqueues find nobody in their way. Only an ordinary
+	// acquisition asks that.
+	session txn.Ops // the session key
+	first   txn.Ops // the first two keys of the queue
+}
+
+// settlement puts the cancel key and reads its own keys. After it no late copy of the enqueue is
+// applied, neither now nor after a release (rules A5, ML5). If the enqueue was answered, there is
+// no late copy (late is false), and it only reads.
+func (a *Acquisition) settlement(late bool) (s settlement) {
+	s.txn = &pb.TxnRequest{}
+	if late {
+		txn.Then(s.txn, txn.Put(a.s.CancelKey(a.n), nil, a.s.ID()))
+	}
+	s.own = txn.Then(s.txn, a.ownKeys(txn.Stat)...)
+	if a.isOrdinary() {
+		s.session, s.first = txn.Then(s.txn, a.s.ReadKey()), txn.Then(s.txn, txn.FirstUnder(a.queue.Prefix, 2))
+	}
+	return s
+}
+
+// findOut sends the transaction of a settlement until it is answered.
+func (a *Acquisition) findOut(ctx context.Context, t *pb.TxnRequest) (*pb.TxnResponse, error) {
 	for wait := backoff.Request(); ; {
-		t := &pb.TxnRequest{
-			Success: append([]*pb.RequestOp{txn.Put(a.s.CancelKey(a.n), nil, a.s.ID())}, a.ownKeys(txn.Stat)...),
-		}
-		if !late {
-			t.Success[0] = a.s.ReadKey()
-		}
-		if a.isOrdinary() {
-			t.Success = append(t.Success, a.s.ReadKey(), txn.FirstUnder(a.queue.Prefix, 2))
-		}
 		resp, err := a.write(ctx, together.Write{Op: "settle enqueue", Repeat: cluster.Always, Kind: together.Plain, Txn: t})
 		switch {
 		case err == nil:

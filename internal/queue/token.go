@@ -32,12 +32,12 @@ func created(name string, resp *pb.TxnResponse, i int) state.Key {
 	return state.Key{Name: name, Create: txn.PutRevision(resp, i)}
 }
 
-// putAt is the create revision of its own keys, which the operations from first on read; 0:
-// none exists. A key that somebody deleted and made again has a greater create revision.
-func (a *Acquisition) putAt(resp *pb.TxnResponse, first int) (create int64) {
-	for i := range a.owned() {
-		if c := txn.KV(resp, first+i).GetCreateRevision(); c != 0 && (create == 0 || c < create) {
-			create = c
+// putAt is the create revision of its own keys, as they were read; 0: none exists. A key that
+// somebody deleted and made again has a greater create revision.
+func putAt(own txn.Answers) (create int64) {
+	for kv := range own.All() {
+		if create == 0 || kv.CreateRevision < create {
+			create = kv.CreateRevision
 		}
 	}
 	return create

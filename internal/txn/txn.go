@@ -8,7 +8,6 @@ package txn
 
 import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
 // A Key is an etcd key. Bytes are not copied, and must not be changed while the transaction is
@@ -114,17 +113,6 @@ func Nested(t *pb.TxnRequest) *pb.RequestOp {
 	return &op.RequestOp
 }
 
-// Answer is the answer of the nested transaction that is the i-th operation of the branch that
-// ran.
-func Answer(resp *pb.TxnResponse, i int) *pb.TxnResponse {
-	if i < len(resp.Responses) {
-		if nested := resp.Responses[i].GetResponseTxn(); nested != nil {
-			return nested
-		}
-	}
-	return &pb.TxnResponse{}
-}
-
 // Get reads one key with its value.
 func Get[K Key](key K) *pb.RequestOp {
 	op := newRange()
@@ -220,56 +208,9 @@ func PrefixEnd(prefix string) []byte {
 	return []byte{0} // all keys
 }
 
-// KVs are the keys that the i-th operation of the branch that ran returned.
-func KVs(resp *pb.TxnResponse, i int) []*mvccpb.KeyValue {
-	if i >= len(resp.Responses) {
-		return nil
-	}
-	return resp.Responses[i].GetResponseRange().GetKvs()
-}
-
-// Count is how many keys exist in the range of the i-th operation, regardless of its limit and
-// its revision bounds.
-func Count(resp *pb.TxnResponse, i int) int {
-	if i >= len(resp.Responses) {
-		return 0
-	}
-	return int(resp.Responses[i].GetResponseRange().GetCount())
-}
-
-// PutRevision is the revision at which the i-th operation of the branch that ran put its key;
-// 0: it put none.
-func PutRevision(resp *pb.TxnResponse, i int) int64 {
-	if i >= len(resp.Responses) {
-		return 0
-	}
-	return resp.Responses[i].GetResponsePut().GetHeader().GetRevision()
-}
-
-// Deleted is the key that the i-th operation of the branch that ran deleted, as DeletePrevious
-// returns it; nil: there was none.
-func Deleted(resp *pb.TxnResponse, i int) *mvccpb.KeyValue {
-	all := resp.GetResponses()
-	if i >= len(all) {
-		return nil
-	}
-	if kvs := all[i].GetResponseDeleteRange().GetPrevKvs(); len(kvs) > 0 {
-		return kvs[0]
-	}
-	return nil
-}
-
 // StatAt is Stat at revision rev. The server refuses it if that revision is compacted.
 func StatAt[K Key](key K, rev int64) *pb.RequestOp {
 	op := Stat(key)
 	op.GetRequestRange().Revision = rev
 	return op
-}
-
-// KV is the one key that the i-th operation returned, or nil.
-func KV(resp *pb.TxnResponse, i int) *mvccpb.KeyValue {
-	if kvs := KVs(resp, i); len(kvs) > 0 {
-		return kvs[0]
-	}
-	return nil
 }
