@@ -27,6 +27,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/pawl-locks/pawl/test/proof/internal/pages"
@@ -266,6 +267,10 @@ func (f files) testsOf(root, dir, folder string, timeout time.Duration) (suite, 
 		defer cancel()
 		cmd := exec.CommandContext(ctx, others[folder][0], others[folder][1:]...)
 		cmd.Dir = dir
+		// What the tests have started, daemons too, ends with them: a test that hangs would
+		// leave it running, with the output open for which CombinedOutput waits.
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 		return cmd.CombinedOutput()
 	}
 	return suite{
