@@ -69,6 +69,13 @@ export class Lock {
   held(): boolean;
   /** Throws LockLost unless it is held; does no I/O. */
   check(): void;
+  /**
+   * Aborted once somebody waits behind it. It is a hint: it ends nothing, and stays aborted if nobody waits any more.
+   * For a lock that is shared it means somebody who waits for it alone; of several names, for any of them. It is never
+   * aborted for a slot or a term. The first call has the session ask pawld with each renewal: that begins within a
+   * quarter of the TTL, and finds those who waited before, too.
+   */
+  wanted(): AbortSignal;
   /** Queries etcd. */
   confirm(options?: SignalOptions): Promise<void>;
   /** Changes the value of an election's term. */

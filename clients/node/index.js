@@ -160,6 +160,7 @@ class Lock {
   #ended = '';
   #lost = '';
   #known = null;
+  #wanted = null;
   #maxHold;
 
   constructor(session, id, names, maxHold) {
@@ -188,6 +189,12 @@ class Lock {
   /** check throws LockLost unless it is held; it does no I/O. */
   check() {
     if (!this.held()) throw new LockLost(this.name, this.#ended);
+  }
+
+  /** wanted gives a signal that is aborted once somebody waits behind it. It ends nothing. From the first call on the session asks for it. */
+  wanted() {
+    if (!this.#wanted) this.#wanted = new AbortController();
+    return this.#wanted.signal;
   }
 
   /** confirm asks etcd whether the lock is held. */
@@ -250,6 +257,16 @@ class Lock {
 
   _end(why) {
     if (!this.#ended) this.#ended = why;
+  }
+
+  /** _asks reports whether wanted was called. */
+  _asks() {
+    return this.#wanted !== null;
+  }
+
+  /** _want takes from an answer whether it is wanted. What a listener throws is its own. */
+  _want(answer) {
+    if (this.#wanted && answer.wanted === true) this.#wanted.abort();
   }
 
   /** _left is for how many milliseconds it is believed in, if nothing extends it. */
@@ -460,10 +477,12 @@ class Session extends EventEmitter {
     const left = Math.min(...(believed.length > 0 ? believed : [this._ttl]));
     const park = failed ? 0 : Math.min(this._ttl / 4, left / 2);
     const patience = Math.max(Math.min(this._ttl / 4, (left - park) / 2), this._ttl / 20);
+    const body = { session: this._id, waitMs: Math.floor(park), settled };
+    if ([...this._locks.values()].some((lock) => lock._asks())) body.wanted = true;
     const sent = now();
     let answer;
     try {
-      answer = await this._call('Renew', { session: this._id, waitMs: Math.floor(park), settled }, park + patience, wait);
+      answer = await this._call('Renew', body, park + patience, wait);
     } catch (e) {
       if (AGAIN.includes(e.code)) this._settled = settled.concat(this._settled);
       throw e;
@@ -479,6 +498,7 @@ class Session extends EventEmitter {
       const seen = listed.get(id);
       if (seen && seen.state === 'HELD') {
         lock._believe(sent, seen);
+        lock._want(seen);
         if (!lock.held()) { // its belief has ended, or its release failed
           if (!lock._released()) lock._lose('');
           this._free(id);

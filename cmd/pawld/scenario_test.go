@@ -88,6 +88,7 @@ func play(t *testing.T, begin func(t *testing.T, socket string, ttl time.Duratio
 	text, err := os.ReadFile(script)
 	require.NoError(t, err)
 	tokens, heldKeys := map[string]float64{}, map[string]string{}
+	results := map[string]chan func() (object, error){} // of what a client does meanwhile
 	for i, line := range bytes.Split(bytes.TrimSpace(text), []byte("\n")) {
 		at := fmt.Sprintf("%s:%d: %s", script, i+1, line)
 		var c object
@@ -112,11 +113,29 @@ func play(t *testing.T, begin func(t *testing.T, socket string, ttl time.Duratio
 				got, err := clients[client].play(object{"op": "check", "lock": lock})
 				return err == nil && got["held"] == false
 			}, at)
+		case "until wanted":
+			eventually(t, func() bool {
+				got, err := clients[client].play(object{"op": "wanted", "lock": lock})
+				return err == nil && got["wanted"] == true
+			}, at)
 		default:
 			if c["op"] == "acquire" && c["timeoutMs"] == nil {
 				c["timeoutMs"] = float64(lane.Hang.Milliseconds())
 			}
-			got, err := clients[client].play(c)
+			if c["meanwhile"] == true {
+				result, of := make(chan func() (object, error), 1), clients[client]
+				results[client] = result
+				go func() {
+					got, err := of.play(c)
+					result <- func() (object, error) { return got, err }
+				}()
+				continue
+			}
+			play := func() (object, error) { return clients[client].play(c) }
+			if c["op"] == "result" {
+				play = <-results[client]
+			}
+			got, err := play()
 			for err == nil && c["again"] == true && got["state"] == "LOST" { // before it was heard of
 				got, err = clients[client].play(c)
 			}
@@ -301,6 +320,7 @@ type thin struct {
 	ended   chan struct{}
 
 	mu    sync.Mutex
+	wants bool // its Renews ask whether its locks are wanted
 	locks map[string]*thinLock
 	asked map[string]bool // being acquired, by request
 	still bool            // stopped: it renews nothing
@@ -320,6 +340,7 @@ type thinLock struct {
 	id    string
 	until clock.Instant
 	over  bool
+	want  bool // somebody waits behind it
 }
 
 func newThin(call caller) *thin {
@@ -344,14 +365,14 @@ func (c *thin) renew() {
 			return
 		}
 		c.mu.Lock()
-		idle := c.still || len(c.locks) == 0
+		idle, wants := c.still || len(c.locks) == 0, c.wants
 		c.mu.Unlock()
 		if idle {
 			continue
 		}
 		sent := clock.Now()
 		var got object
-		got, err = c.call("Renew", object{"session": c.session, "waitMs": c.park(err == nil).Milliseconds()})
+		got, err = c.call("Renew", object{"session": c.session, "waitMs": c.park(err == nil).Milliseconds(), "wanted": wants})
 		if err == nil {
 			for _, id := range c.believe(sent, got) {
 				_, _ = c.call("Release", object{"session": c.session, "requestIds": []string{id}})
@@ -387,6 +408,7 @@ func (c *thin) believe(sent clock.Instant, answer object) (nobodys []string) {
 		for _, x := range listed {
 			if x := x.(object); x["requestId"] == l.id {
 				l.take(sent, x)
+				l.want = l.want || x["wanted"] == true
 			}
 		}
 	}
@@ -428,6 +450,11 @@ func (c *thin) play(cmd object) (object, error) {
 		}
 		l.over = l.over || !clock.Now().Before(l.until)
 		return object{"held": !l.over}, nil
+	case "wanted":
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.wants = true
+		return object{"wanted": l.want}, nil
 	case "forget":
 		_, err := c.call("Acquire", object{"session": c.session, "requestId": newID(), "names": []any{cmd["name"]}, "mode": "EXCLUSIVE", "ttlMs": c.ttl.Milliseconds(), "waitMs": 5000})
 		return object{}, err

@@ -33,6 +33,8 @@ async function play(c) {
     }
     case 'check':
       return { held: held.held() };
+    case 'wanted':
+      return { wanted: held.wanted().aborted };
     case 'renewed': {
       const until = () => performance.now() + held._left();
       const before = until();

@@ -23,6 +23,7 @@ export async function report(signal: AbortSignal): Promise<string> {
   const term = await session.campaign('leader', new Uint8Array(1), { timeout: 1, signal });
   await term.proclaim('v', { signal });
   await lock.confirm({ signal });
+  const wanted: AbortSignal = AbortSignal.any([signal, lock.wanted()]);
   const n: number = await session.withLock('n', { signal }, (held) => held.slot);
   const token: bigint = lock.token;
   const text: string = lock.tokenString + lock.toJSON().token + JSON.stringify({ lock });
@@ -33,6 +34,7 @@ export async function report(signal: AbortSignal): Promise<string> {
     if (e instanceof PawldError) return e.code;
     throw e;
   }
+  if (wanted.aborted) return '';
   return `${n} ${token} ${text} ${free?.name ?? ''} ${slot.slot} ${all.keys.join()}`;
 }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Protocol
 
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -52,8 +52,16 @@ class Instant:
         return max(self.boot - earlier.boot, self.wall - earlier.wall)
 
 
+class Flag(Protocol):
+    """An event, of threads or of asyncio."""
+
+    def set(self) -> None: ...
+
+
 class Belief:
     """What both clients' Lock knows without I/O."""
+
+    _wanted: Flag
 
     def __init__(self, request_id: str, names: List[str], ttl: float, max_hold: int) -> None:
         self.name = ", ".join(names)
@@ -71,6 +79,7 @@ class Belief:
         self._max_hold = max_hold
         self._ended: Dict[str, str] = {}  # "why", once it has: the first to say so is right
         self._lost = ""
+        self._asks = False  # whether it is wanted
         self._known: Optional[Instant] = None
         self._guard = threading.RLock()  # of those that extend the belief: who looks takes nothing
 

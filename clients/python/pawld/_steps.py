@@ -247,9 +247,12 @@ class Steps(Generic[L, W]):
         left = min(believed) if believed else self._ttl
         park = 0 if failed else min(self._ttl / 4, left / 2)
         patience = max(min(self._ttl / 4, (left - park) / 2), self._ttl / 20)
+        body: Answer = {"session": self._id, "waitMs": int(park * 1000), "settled": settled}
+        if any(lock._asks for lock in list(self._locks.values())):
+            body["wanted"] = True
         sent = Instant()
         try:
-            answer = await self._call("Renew", {"session": self._id, "waitMs": int(park * 1000), "settled": settled}, park + patience, wait)
+            answer = await self._call("Renew", body, park + patience, wait)
         except BaseException as e:
             if not isinstance(e, Error) or e.code in AGAIN:
                 self._settled.extend(settled)
@@ -268,6 +271,8 @@ class Steps(Generic[L, W]):
             seen = listed.get(request_id)
             if seen is not None and seen["state"] == "HELD":
                 lock._believe(sent, seen)
+                if lock._asks and seen.get("wanted") is True:
+                    lock._wanted.set()
                 if not lock.held():  # its belief has ended, or its release failed
                     if not lock._released():
                         lock._lose("")

@@ -39,6 +39,17 @@ class Lock(Belief):
     def __init__(self, session: "Session", request_id: str, names: List[str], max_hold: int) -> None:
         super().__init__(request_id, names, session._ttl, max_hold)
         self._session = session
+        self._wanted: asyncio.Event = asyncio.Event()
+
+    def wanted(self) -> asyncio.Event:
+        """Set once somebody waits behind it. It is a hint: it ends nothing, and stays set if nobody waits any more.
+
+        For a lock that is shared it means somebody who waits for it alone; of several names, for any of them. It is
+        never set for a slot or a term. The first call has the session ask pawld with each renewal: that begins
+        within a quarter of the TTL, and finds those who waited before, too.
+        """
+        self._asks = True
+        return self._wanted
 
     async def confirm(self) -> None:
         """Queries etcd. Raises LockLost unless it is held."""

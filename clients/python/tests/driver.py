@@ -57,6 +57,8 @@ def play(c):
         return {"state": "HELD", "token": lock.token, "key": lock.keys[0], "slot": lock.slot}
     if c["op"] == "check":
         return {"held": lock.held()}
+    if c["op"] == "wanted":
+        return {"wanted": lock.wanted().is_set()}
     if c["op"] == "renewed":
         before = lock._belief
         while lock._belief == before:

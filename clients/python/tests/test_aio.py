@@ -75,6 +75,7 @@ class Fake:
         self.late = late  # how many turns of the loop a request of a method needs
         self.rows, self.free, self.seen = {}, set(), []  # rows: names by request
         self.silent, self.answers, self.ended = set(), {}, False
+        self.wants = set()  # requests that are wanted
         self.cut = False  # a request whose connection ends is not read
         self.changed = asyncio.Event()
 
@@ -109,7 +110,8 @@ class Fake:
     def held(self, request_id):
         names = self.rows[request_id]
         first = all(next(i for i, of in self.rows.items() if name in of) == request_id for name in names)
-        return {"requestId": request_id, "state": "HELD" if first else "WAITING", "token": "5", "keys": ["k"], "validForMs": str(VALID * 1000)}
+        row = {"requestId": request_id, "state": "HELD" if first else "WAITING", "token": "5", "keys": ["k"], "validForMs": str(VALID * 1000)}
+        return {**row, "wanted": True} if request_id in self.wants else row
 
     async def until(self, done, seconds):
         end = time.monotonic() + seconds
@@ -377,6 +379,28 @@ class BeliefTest(Case):
             for _ in range(100):
                 await asyncio.sleep(VALID)
                 lock.check()
+        await session.close()
+
+    @bubble
+    async def test_a_holder_that_asks_learns_that_it_is_wanted(self):
+        session, fake = self.make()
+        lock, other = await session.acquire("n"), await session.acquire("m")
+        await asyncio.sleep(TTL)
+        self.assertFalse([body for body in fake.calls("Renew") if "wanted" in body], "nobody asked")
+        wanted = asyncio.ensure_future(lock.wanted().wait())
+        await asyncio.sleep(TTL / 4)  # what is parked does not ask yet
+        fake.seen.clear()
+        await asyncio.sleep(TTL)
+        self.assertTrue(all(body["wanted"] is True for body in fake.calls("Renew")))
+        self.assertFalse(wanted.done())
+        for i in lock._id, other._id:
+            fake.wants.add(i)
+        await wanted
+        lock.check()  # it is a hint
+        self.assertFalse(other._wanted.is_set(), "its holder did not ask")
+        fake.wants.clear()
+        await asyncio.sleep(TTL)
+        self.assertTrue(lock.wanted().is_set(), "it stays set")
         await session.close()
 
     @bubble

@@ -656,5 +656,36 @@ class FailureTest(Case):
         self.assertEqual([b["requestIds"] for b in fake.calls("Release")][:4], [[asked]] * 4)
 
 
+class WantedTest(Case):
+    def test_a_holder_that_asks_learns_that_it_is_wanted(self):
+        self.alone()
+        session, fake = self.make()
+        lock, other = session.acquire("n"), session.acquire("m")
+
+        def renew():
+            at_once(session._renew(pawld._threads.Wait(), False))
+            return fake.calls("Renew")[-1].get("wanted")
+
+        for row in fake.rows.values():
+            row["wanted"] = True
+        self.assertIsNone(renew(), "nobody asked")
+        self.assertFalse(lock._wanted.is_set())
+        wanted = lock.wanted()
+        fake.rows[lock._id]["wanted"] = False
+        self.assertIs(renew(), True)
+        self.assertFalse(wanted.is_set())
+        fake.rows[lock._id]["wanted"] = True
+        renew()
+        self.assertTrue(wanted.is_set())
+        self.assertIs(lock.wanted(), wanted)
+        self.assertFalse(other._wanted.is_set(), "its holder did not ask")
+        lock.check()  # it is a hint
+        fake.rows[lock._id]["wanted"] = False
+        renew()
+        self.assertTrue(wanted.is_set(), "it stays set")
+        lock.release()
+        self.assertIsNone(renew(), "nobody asks any more")
+
+
 if __name__ == "__main__":
     unittest.main()
