@@ -498,7 +498,7 @@ var mutants = []mutant{
 		"    _process = object()\n\n\nif hasattr", "    _process = _process if os.getpid() == _PID else object()\n\n\n_PID = os.getpid()\n\nif hasattr"}}, []string{inPython}},
 	{"a Python client looks at a lock under a mutex", "V3", []edit{{"clients/python/pawld/_belief.py",
 		"        now = Instant()  # before the belief is read: who is stopped in between ends none that was extended\n        sent, valid = self._belief\n", "        with self._mutex:\n            now = Instant()\n            sent, valid = self._belief\n"}, {"clients/python/pawld/_belief.py",
-		"        self._lost = \"\"\n        self._known", "        self._lost = \"\"\n        self._mutex = threading.Lock()\n        self._known"}}, []string{inPython}},
+		"        self._lost = \"\"\n", "        self._lost = \"\"\n        self._mutex = threading.Lock()\n"}}, []string{inPython}},
 	{"Python's close does not end a query", "V3", []edit{{"clients/python/pawld/_steps.py",
 		"**more}, PATIENCE, wait))[\"lock\"]", "**more}, PATIENCE, self._wait()))[\"lock\"]"}}, []string{inPython}},
 	{"Python takes a proxy's JSON for pawld's", "contract", []edit{{"clients/python/pawld/_wire.py",
