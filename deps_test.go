@@ -80,7 +80,7 @@ var beside = map[string][]string{
 	"observe/prom":                          {"*", "internal/cause"},
 	"tools/protogen":                        {},
 	"tools/release":                         {},
-	"test/...":                              {"*", "internal/testkit/...", "test/...", "fencing/sqlfence"},
+	"test/...":                              {"*", "fencing", "fencing/fencetest", "internal/testkit/...", "test/...", "fencing/sqlfence"},
 }
 
 // heavy are modules that a user's program must not be given, and the only

@@ -25,6 +25,8 @@
 //	someone deletes the lock's key    Delete
 //	etcd is not reachable             Cut, and Heal
 //
+// Storage tries whether storage of one's own refuses the holder of a lock that was lost.
+//
 // There is no TLS and no authentication. For tests against a real server, see
 // package etcdtest.
 package pawltest
