@@ -21,12 +21,13 @@ type operations map[string]int
 
 // counter counts what the servers receive.
 type counter struct {
+	w   *fixture
 	mu  sync.Mutex
 	ops operations
 }
 
 func (w *fixture) counter() *counter {
-	c := &counter{ops: operations{}}
+	c := &counter{w: w, ops: operations{}}
 	w.f.Inject(etcdfake.Rule{Match: func(q etcdfake.Request) bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -45,16 +46,19 @@ func (c *counter) take() (all operations) {
 	return all
 }
 
-// during are the operations while f runs, those that keep sessions apart.
-func (c *counter) during(f func()) operations {
+// during are the operations while f runs, those that keep sessions apart. With -v it says how
+// many there were.
+func (c *counter) during(what string, f func()) operations {
 	synctest.Wait()
 	c.take()
+	txns := c.w.f.Counts().Received["Txn"]
 	f()
 	synctest.Wait()
 	out := c.take()
 	for _, op := range []string{"lease grant", "put session key", "confirm session", "lease revoke"} {
 		delete(out, op)
 	}
+	c.w.Logf("%s: %d operations in %d transactions, those of the sessions included", what, out.total(), c.w.f.Counts().Received["Txn"]-txns)
 	return out
 }
 
@@ -94,7 +98,7 @@ func TestWhatItCosts(t *testing.T) {
 					return n
 				}
 				txns := w.f.Counts().Received["Txn"]
-				n := ops.during(func() {
+				n := ops.during("all start", func() {
 					for range c.k {
 						w.start(shard.Options{})
 					}
@@ -110,12 +114,12 @@ func TestWhatItCosts(t *testing.T) {
 					assert.LessOrEqual(w, w.f.Counts().Received["Txn"]-txns, 120, "with those of the sessions")
 				}
 
-				n = ops.during(func() { w.pass(5 * ttl) })
+				n = ops.during("five TTLs at rest", func() { w.pass(5 * ttl) })
 				n.only(w, counts)
 				assert.InDelta(w, 5*c.k, n[counts], float64(c.k), "one a TTL for each worker")
 
 				before := moved()
-				n = ops.during(func() { w.start(shard.Options{}); w.pass(4 * time.Second) })
+				n = ops.during("one joins", func() { w.start(shard.Options{}); w.pass(4 * time.Second) })
 				w.shared()
 				moves := moved() - before
 				n.only(w, joins, counts, wishes, says, offers, looks, "enqueue", "release", "confirm position")
@@ -126,7 +130,7 @@ func TestWhatItCosts(t *testing.T) {
 				assert.LessOrEqual(w, n[wishes], min(moves, c.k)+1, "those whose wish changes")
 
 				before = moved()
-				n = ops.during(func() { _ = w.another(w.planner()).leave(); w.pass(4 * time.Second) })
+				n = ops.during("one leaves", func() { _ = w.another(w.planner()).leave(); w.pass(4 * time.Second) })
 				w.shared()
 				moves = moved() - before
 				assert.LessOrEqual(w, moves, c.n/c.k+1, "what it had")
@@ -135,7 +139,7 @@ func TestWhatItCosts(t *testing.T) {
 				assert.LessOrEqual(w, n[wishes], c.k+1)
 
 				before = moved()
-				n = ops.during(func() { w.another(w.planner()).kill(); w.pass(ttl + 4*time.Second) })
+				n = ops.during("one dies", func() { w.another(w.planner()).kill(); w.pass(ttl + 4*time.Second) })
 				w.shared()
 				moves = moved() - before
 				assert.LessOrEqual(w, moves, c.n/c.k+1, "what it had")

@@ -81,21 +81,8 @@ func (o *shardsOptions) show(ctx context.Context, out io.Writer, c *pawl.Client,
 	return nil
 }
 
-// state counts the shards that nobody has, and those for which somebody waits.
-func state(t shard.Table) (unowned, moving int) {
-	for _, s := range t.Shards {
-		if s.Token == 0 {
-			unowned++
-		}
-		if s.Next != 0 {
-			moving++
-		}
-	}
-	return unowned, moving
-}
-
 func printWorkers(out io.Writer, name string, t shard.Table) error {
-	unowned, moving := state(t)
+	unowned, moving := cli.SharedOut(t)
 	what := []string{fmt.Sprintf("%d shards", len(t.Shards)), cli.Count(len(t.Members), "worker")}
 	if unowned > 0 {
 		what = append(what, fmt.Sprintf("%d without an owner", unowned))
@@ -110,53 +97,11 @@ func printWorkers(out io.Writer, name string, t shard.Table) error {
 		return err
 	}
 	table := cli.NewTable(out, "WORKER", "LEASE", "WEIGHT", "HAS", "SHARDS", "STATE")
+	held := cli.HeldBy(t)
 	for _, m := range t.Members {
-		table.Row(cli.OrNone(string(m.Value)), cli.LeaseHex(m.Lease), strconv.Itoa(m.Weight), strconv.Itoa(m.Held), cli.OrNone(heldBy(t, m.Lease)), cli.OrNone(particular(m)))
+		table.Row(cli.OrNone(string(m.Value)), cli.LeaseHex(m.Lease), strconv.Itoa(m.Weight), strconv.Itoa(m.Held), cli.OrNone(held[m.Lease]), cli.OrNone(cli.Particular(m)))
 	}
 	return table.Write()
-}
-
-// heldBy are the shards that a lease has, as ranges.
-func heldBy(t shard.Table, lease int64) string {
-	var b strings.Builder
-	for from := 0; from < len(t.Shards); from++ {
-		to := from
-		for to < len(t.Shards) && t.Shards[to].Lease == lease && t.Shards[to].Token != 0 {
-			to++
-		}
-		if to == from {
-			continue
-		}
-		if b.Len() > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(strconv.Itoa(from))
-		if to-from > 1 {
-			b.WriteString("-" + strconv.Itoa(to-1))
-		}
-		from = to
-	}
-	return b.String()
-}
-
-// particular is what is particular about a worker.
-func particular(m shard.Member) string {
-	var all []string
-	for _, s := range []struct {
-		is   bool
-		what string
-	}{{m.Plans, "plans"}, {m.Leaving, "leaves"}, {m.Drained, "drained"}} {
-		if s.is {
-			all = append(all, s.what)
-		}
-	}
-	if m.Cannot > 0 {
-		all = append(all, fmt.Sprintf("cannot take %d", m.Cannot))
-	}
-	if m.Wished != m.Held && !m.Leaving && !m.Drained {
-		all = append(all, fmt.Sprintf("is wished %d", m.Wished))
-	}
-	return strings.Join(all, ", ")
 }
 
 func printShards(out io.Writer, t shard.Table) error {
@@ -220,7 +165,7 @@ func leaseOr(lease int64) string {
 }
 
 func shardsJSON(name string, t shard.Table) tableJSON {
-	unowned, moving := state(t)
+	unowned, moving := cli.SharedOut(t)
 	out := tableJSON{
 		Name: name, NameBase64: cli.Base64(name), Revision: t.Revision, Shards: len(t.Shards), Unowned: unowned, Moving: moving,
 		Unplanned: t.Unplanned.Round(time.Millisecond).Seconds(), Members: []memberJSON{}, Owners: []ownerJSON{},

@@ -102,7 +102,7 @@ func TestADrainedWorkerGivesItsShardsToTheOthers(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		assert.Equal(w, []int{6, 0}, []int{table().Members[0].Held, table().Members[1].Held})
 		assert.True(w, table().Members[1].Drained)
-		assert.Equal(w, "drained", particular(table().Members[1]))
+		assert.Equal(w, "drained", cli.Particular(table().Members[1]))
 		require.NoError(w, (&drainOptions{}).drain(w.Context(), &out, c, "orders/eu", cli.LeaseHex(table().Members[0].Lease)))
 		time.Sleep(3 * time.Second)
 		assert.Equal(w, 6, table().Members[0].Held, "nobody comes for them")

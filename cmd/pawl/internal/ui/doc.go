@@ -6,6 +6,7 @@
 //	GET  /api/state     what it shows, as JSON
 //	GET  /api/events    the same, and then each change, as server-sent events
 //	GET  /api/leases    how much time a queue's leases have left
+//	GET  /api/shards    who works on the shards of each name
 //	GET  /api/key       whether a request brings the key to break
 //	POST /api/break     evicts a queue's holder; with [Options.Token] alone
 //
@@ -29,7 +30,8 @@
 // It has no users and no TLS: anyone who reaches the address sees what the client may
 // read. The timeline begins when the page's server starts, and is gone when it ends; a holder
 // at the beginning has held at the earliest since its key was put, according to the key's value.
-// The page shows the first hundred positions of a queue.
+// The page shows the first hundred positions of a queue, 20 names whose shards are shared out, and
+// 200 workers of each; who works on shards is read every 5 s, and not followed.
 //
 // # Failures
 //

@@ -18,6 +18,7 @@ func (p *Page) handler() http.Handler {
 	mux.HandleFunc("GET /api/state", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, p.hub.state()) })
 	mux.HandleFunc("GET /api/events", p.stream)
 	mux.HandleFunc("GET /api/leases", p.leases)
+	mux.HandleFunc("GET /api/shards", p.shards)
 	mux.HandleFunc("GET /api/key", p.key)
 	mux.HandleFunc("POST /api/break", p.breakIt)
 	return p.guard(mux)

@@ -33,6 +33,7 @@ type Page struct {
 	client *pawl.Client
 	opts   Options
 	hub    *hub
+	shared shardsCache
 	mux    http.Handler
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup

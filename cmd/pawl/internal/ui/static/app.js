@@ -8,6 +8,7 @@ import { setUpKeys } from "./keys.js";
 import { drawLegend } from "./lane.js";
 import { Model } from "./model.js";
 import { Shared } from "./shared.js";
+import { Shards } from "./shards.js";
 import { clock, count, ends, span, visible, who } from "./text.js";
 
 const TICK = 500;
@@ -205,6 +206,7 @@ function setUp() {
     if (ui.details.open) ui.details.tick();
   }, TICK);
   stream.start();
+  new Shards($("shards"), $("shards-names"), model).start();
   grid.grid.focus();
 }
 

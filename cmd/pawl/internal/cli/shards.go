@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/pawl-locks/pawl/shard"
+)
+
+// SharedOut counts the shards that nobody has, and those for which somebody waits.
+func SharedOut(t shard.Table) (unowned, moving int) {
+	for _, s := range t.Shards {
+		if s.Token == 0 {
+			unowned++
+		}
+		if s.Next != 0 {
+			moving++
+		}
+	}
+	return unowned, moving
+}
+
+// HeldBy returns, for each lease, the shards that it has, as ranges: "0-7,12".
+func HeldBy(t shard.Table) map[int64]string {
+	held := map[int64]string{}
+	for from := 0; from < len(t.Shards); {
+		owner, to := t.Shards[from], from+1
+		for to < len(t.Shards) && t.Shards[to].Lease == owner.Lease && (t.Shards[to].Token == 0) == (owner.Token == 0) {
+			to++
+		}
+		if owner.Token != 0 {
+			span := strconv.Itoa(from)
+			if to-from > 1 {
+				span += "-" + strconv.Itoa(to-1)
+			}
+			if held[owner.Lease] != "" {
+				span = "," + span
+			}
+			held[owner.Lease] += span
+		}
+		from = to
+	}
+	return held
+}
+
+// Particular is what is particular about a worker of shards; "": nothing.
+func Particular(m shard.Member) string {
+	var all []string
+	for _, s := range []struct {
+		is   bool
+		what string
+	}{{m.Plans, "plans"}, {m.Leaving, "leaves"}, {m.Drained, "drained"}} {
+		if s.is {
+			all = append(all, s.what)
+		}
+	}
+	if m.Cannot > 0 {
+		all = append(all, fmt.Sprintf("cannot take %d", m.Cannot))
+	}
+	if m.Wished != m.Held && !m.Leaving && !m.Drained {
+		all = append(all, fmt.Sprintf("is wished %d", m.Wished))
+	}
+	return strings.Join(all, ", ")
+}

@@ -1,0 +1,57 @@
+package ui
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/internal/backoff"
+	"github.com/pawl-locks/pawl/shard"
+)
+
+func TestThePageShowsWhoWorksOnWhichShards(t *testing.T) {
+	inBubble(t, Options{}, func(w *fixture) {
+		read := func() (out shardsAnswer) {
+			w.Helper()
+			got := w.requests("GET", "/api/shards", "")
+			require.Equal(w, http.StatusOK, got.Code, got.Body)
+			require.NoError(w, json.Unmarshal(got.Body.Bytes(), &out))
+			return out
+		}
+		assert.Equal(w, shardsAnswer{Names: []sharedOutView{}}, read())
+
+		for _, who := range []string{"ann", "ben"} {
+			ctx, cancel := context.WithCancel(w.Context())
+			ended := make(chan struct{})
+			c := w.Client()
+			go func() { // ends with the test
+				defer close(ended)
+				_ = shard.Run(ctx, c, "orders", 5, shard.Options{Value: []byte(who)}, func(ctx context.Context, _ *shard.Held) error {
+					<-ctx.Done()
+					return nil
+				})
+			}()
+			w.Cleanup(func() { cancel(); <-ended })
+			synctest.Wait()
+		}
+		require.True(w, backoff.Sleep(w.Context(), 5*time.Second))
+		all := read().Names
+		require.Len(w, all, 1)
+		assert.Equal(w, []any{"orders", 5, 0, 0, 2}, []any{all[0].Name, all[0].Shards, all[0].Unowned, all[0].Moving, all[0].Workers})
+		require.Len(w, all[0].First, 2)
+		assert.Equal(w, []string{"ann", "ben"}, []string{all[0].First[0].Value, all[0].First[1].Value})
+		assert.Equal(w, 5, all[0].First[0].Held+all[0].First[1].Held)
+		assert.NotEmpty(w, all[0].First[0].Shards)
+
+		before := w.Cluster.Counts().Received["Txn"]
+		read()
+		read()
+		assert.Equal(w, before, w.Cluster.Counts().Received["Txn"], "one read serves all browsers")
+	})
+}
