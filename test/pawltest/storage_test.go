@@ -130,15 +130,15 @@ func TestStorageThatAdmitsAStaleHolderIsFound(t *testing.T) {
 	const admitted, applied = "a stale token was admitted", "an older holder's write was applied"
 	for _, c := range []struct {
 		what, want string
-		store      store
+		store      *store
 		blind      bool // it has no Read
 	}{
-		{"it does not compare", admitted, store{unchecked: true}, false},
-		{"it does not compare, and is never read", admitted, store{unchecked: true}, true},
-		{"it does not remember", admitted, store{forgets: true}, false},
-		{"it compares, and then writes", applied, store{apart: true}, false},
-		{"its reads tell it nothing", admitted, store{unregistered: true}, false},
-		{"it refuses who has the lock", "the holder of the lock was refused: no", store{refuses: true}, false},
+		{"it does not compare", admitted, &store{unchecked: true}, false},
+		{"it does not compare, and is never read", admitted, &store{unchecked: true}, true},
+		{"it does not remember", admitted, &store{forgets: true}, false},
+		{"it compares, and then writes", applied, &store{apart: true}, false},
+		{"its reads tell it nothing", admitted, &store{unregistered: true}, false},
+		{"it refuses who has the lock", "the holder of the lock was refused: no", &store{refuses: true}, false},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			s := pawltest.Storage{Write: c.store.write, Read: c.store.read}

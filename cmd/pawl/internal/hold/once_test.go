@@ -11,6 +11,9 @@ import (
 
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/inmemory"
+	"github.com/pawl-locks/pawl/lock"
 )
 
 func TestOnceTakesATimeOrRoundsNowDown(t *testing.T) {
@@ -88,4 +91,16 @@ func TestWhatTheGraceIsUnderMaxHold(t *testing.T) {
 	assert.NoError(t, o.checkOnce(nil, nil))
 	o.grace++
 	assert.Equal(t, 122, cli.CodeOf(o.checkOnce(nil, nil)))
+}
+
+func TestACommandThatEndsForMaxHoldIsToldSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := inmemory.New(t, etcdfake.Options{})
+		s, began := w.Session("ann"), time.Now()
+		o := &lockOptions{maxHold: seconds(time.Second)}
+		assert.EqualError(t, o.overheld(supervise.ErrRunningOut, s, began), "the command was ended: it held the lock for as long as --max-hold allows, 1s")
+		assert.Equal(t, lock.ErrKeyDeleted, o.overheld(lock.ErrKeyDeleted, s, began), "another cause")
+		o.maxHold = seconds(time.Hour)
+		assert.Equal(t, supervise.ErrRunningOut, o.overheld(supervise.ErrRunningOut, s, began), "renewals were missing")
+	})
 }
