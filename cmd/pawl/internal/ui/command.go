@@ -39,7 +39,8 @@ func New() *cobra.Command {
 		Short: "Serve a page that shows locks, elections and queues live",
 		Long: `Serves a page that shows the locks, elections and queues of the namespace live, or
 those whose names begin with PREFIX, and a timeline of who held what when. Releases,
-losses and evictions look different there. It exits with 0 at a signal.
+losses and evictions look different there. It shows the last and the next runs of
+schedules, too. It exits with 0 at a signal.
 
 The page has no users and no TLS: anyone who can reach its address sees what these
 credentials may read. So it listens on loopback. From elsewhere, use

@@ -16,44 +16,46 @@ type hub struct {
 	boot string // names this hub, so that a browser does not take another hub's message numbers for its own
 	opts Options
 
-	mu       sync.Mutex
-	number   int64 // of the last message
-	kept     []message
-	weight   int // of kept
-	readers  map[*reader]bool
-	closed   bool
-	revision int64
-	ignored  int
-	queues   map[string]inspect.NamedQueue // by prefix
-	history  *history
-	since    time.Time
-	failures [2]failure
+	mu        sync.Mutex
+	number    int64 // of the last message
+	kept      []message
+	weight    int // of kept
+	readers   map[*reader]bool
+	closed    bool
+	revision  int64
+	ignored   int
+	queues    map[string]inspect.NamedQueue // by prefix
+	schedules []scheduleView
+	history   *history
+	since     time.Time
+	failures  [2]failure
 }
 
 func newHub(o Options) *hub {
 	return &hub{
-		boot: rand.Text(), opts: o, readers: map[*reader]bool{}, queues: map[string]inspect.NamedQueue{}, history: newHistory(),
+		boot: rand.Text(), opts: o, readers: map[*reader]bool{}, queues: map[string]inspect.NamedQueue{}, history: newHistory(), schedules: []scheduleView{},
 		since: time.Now(),
 	}
 }
 
 // A snapshot is the whole state that the page shows.
 type snapshot struct {
-	Boot      string      `json:"boot"`
-	Now       int64       `json:"now"`
-	Watched   int64       `json:"since"` // of the timeline's beginning
-	Namespace string      `json:"namespace"`
-	Prefix    string      `json:"prefix"`
-	Cluster   string      `json:"cluster"`
-	Breakable bool        `json:"breakable"`
-	MaxQueue  int         `json:"maxQueue"`
-	Number    int64       `json:"number"` // of the last message that it contains
-	Failure   string      `json:"failure"`
-	Since     int64       `json:"failureSince"`
-	Revision  int64       `json:"revision,string"`
-	Ignored   int         `json:"ignored"` // foreign keys that are not shown
-	Queues    []queueView `json:"queues"`
-	Holds     []*hold     `json:"holds"`
+	Boot      string         `json:"boot"`
+	Now       int64          `json:"now"`
+	Watched   int64          `json:"since"` // of the timeline's beginning
+	Namespace string         `json:"namespace"`
+	Prefix    string         `json:"prefix"`
+	Cluster   string         `json:"cluster"`
+	Breakable bool           `json:"breakable"`
+	MaxQueue  int            `json:"maxQueue"`
+	Number    int64          `json:"number"` // of the last message that it contains
+	Failure   string         `json:"failure"`
+	Since     int64          `json:"failureSince"`
+	Revision  int64          `json:"revision,string"`
+	Ignored   int            `json:"ignored"` // foreign keys that are not shown
+	Queues    []queueView    `json:"queues"`
+	Holds     []*hold        `json:"holds"`
+	Schedules []scheduleView `json:"schedules"`
 }
 
 // A change is the difference from the previous message.
@@ -116,7 +118,7 @@ func (h *hub) snapshot() snapshot {
 	s := snapshot{
 		Boot: h.boot, Number: h.number, Now: time.Now().UnixMilli(), Watched: millis(h.since), Namespace: text(h.opts.Namespace), Prefix: text(h.opts.Prefix),
 		Cluster: h.opts.Cluster, Breakable: h.opts.Token != "", MaxQueue: maxQueue, Failure: failed.Why, Since: failed.Since,
-		Revision: h.revision, Ignored: h.ignored, Queues: []queueView{}, Holds: h.history.all(),
+		Revision: h.revision, Ignored: h.ignored, Queues: []queueView{}, Holds: h.history.all(), Schedules: h.schedules,
 	}
 	for _, prefix := range slices.SortedFunc(maps.Keys(h.queues), func(a, b string) int {
 		return cmp.Or(cmp.Compare(h.queues[a].Name, h.queues[b].Name), cmp.Compare(a, b))

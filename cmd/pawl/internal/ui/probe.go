@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/backoff"
-	"github.com/pawl-locks/pawl/internal/cluster"
-	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
 // The sources of failures.
@@ -36,12 +34,10 @@ func (p *Page) probe(ctx context.Context) {
 func (p *Page) read(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.ProbeEvery*4/5)
 	defer cancel()
-	_, err := inspect.Read(ctx, p.client, inspect.Scope{Name: "probe"})
+	err := p.readSchedules(ctx)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return errSilent
-	case cluster.IsPermissionDenied(err): // the cluster answers
-		return nil
 	}
 	return err
 }

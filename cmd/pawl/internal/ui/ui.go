@@ -51,6 +51,10 @@ func Open(ctx context.Context, client *pawl.Client, o Options) (*Page, error) {
 	}
 	p := &Page{client: client, opts: o, hub: newHub(o)}
 	p.mux = p.handler()
+	if err := p.readSchedules(ctx); err != nil {
+		f.Close()
+		return nil, err
+	}
 	living, cancel := context.WithCancel(context.Background())
 	p.cancel = cancel
 	p.tasks.Go(func() { p.keepFollowing(living, f) }) // ends with Close

@@ -187,6 +187,41 @@ func TestTheStateHasQueuesAndHolds(t *testing.T) {
 	})
 }
 
+// What Every and Once record is in the state, and what changes is published while somebody looks.
+func TestTheStateHasSchedules(t *testing.T) {
+	inBubble(t, Options{Prefix: "jobs/"}, func(w *fixture) {
+		began := time.Now()
+		ctx, end := context.WithCancel(w.Context())
+		ended := make(chan struct{})
+		go func() { // ends with ctx
+			defer close(ended)
+			_ = lock.New(w.Session("ann"), "jobs/hourly", lock.Options{}).Every(ctx, lock.Interval(time.Hour, 0), func(context.Context, *lock.Held, time.Time) error { return nil }, lock.EveryOptions{})
+		}()
+		w.Cluster.Put("app///pawl/once//jobs%2Fbroken", "yesterday", 0)
+		w.Cluster.Put("app///pawl/once/other", began.UTC().Format(time.RFC3339), 0)
+		stream := w.stream("")
+		_, event, _ := stream.next(w)
+		require.Equal(w, "state", event)
+		next := func() (got []scheduleView) {
+			for {
+				_, event, data := stream.next(w)
+				require.NotEmpty(w, event)
+				if event == "schedules" {
+					require.NoError(w, json.Unmarshal([]byte(data), &got))
+					return got
+				}
+			}
+		}
+		hour := began.Truncate(time.Hour).Add(time.Hour)
+		id := idOf("app//jobs%2Fhourly/")
+		assert.Equal(w, []scheduleView{{id, "jobs/hourly", began.UnixMilli(), hour.UnixMilli(), true}}, next())
+		assert.Equal(w, []scheduleView{{id, "jobs/hourly", hour.UnixMilli(), hour.Add(time.Hour).UnixMilli(), false}}, next())
+		assert.Equal(w, w.page.hub.schedules, w.page.hub.state().Schedules)
+		end()
+		<-ended
+	})
+}
+
 func TestLeasesShowWhatIsLeft(t *testing.T) {
 	inBubble(t, Options{}, func(w *fixture) {
 		w.Holds(w.Session("ann"), "a")

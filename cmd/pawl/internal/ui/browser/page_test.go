@@ -2,8 +2,11 @@ package browser
 
 import (
 	"context"
+	"fmt"
 	"testing"
+	"time"
 
+	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -15,11 +18,19 @@ func TestItShowsWhatHappensWhileItHappens(t *testing.T) {
 	s := newSite(t, ui.Options{})
 	ann, bob := s.session("ann"), s.session("bob")
 	early := s.holds(ann, "before")
+	hour := time.Now().Truncate(time.Hour)
+	s.etcd.Put("app///pawl/once/hourly", fmt.Sprintf("%s\nnext %s", hour.UTC().Format(time.RFC3339), hour.Add(time.Hour).UTC().Format(time.RFC3339)), 0)
 	b := open(t, s.url(), "/", look{})
 	b.says("#link", "live")
 	b.says("#scope", "app/")
 	b.says("#mode", "read-only")
 	b.shows("before", "ann", 0)
+
+	b.sees(`[...document.querySelectorAll("#rows .row")].some(r => r.textContent.includes("hourly") && r.textContent.includes("next "))`)
+	b.value(`[...document.querySelectorAll("#rows .name")].find(n => n.textContent === "hourly").click()`)
+	b.says("#details", "Last run")
+	b.says("#details", ", in ")
+	b.presses(kb.Escape)
 
 	h := s.holds(ann, "backup")
 	b.shows("backup", "ann", 0)

@@ -55,6 +55,11 @@ func newScene(s *site, length time.Duration) *sceneOf {
 	add("search/reindex", "", 1, []string{"indexer-1"}, turn{.25, "lost"}, turn{.2, "released"}, turn{.15, "lost"})
 	add("sessions/cleanup", "", 2, web, turn{.5, "released"})
 	add("thumbnails", "", 1, []string{"worker-8"})
+	now := time.Now()
+	for name, every := range map[string]time.Duration{"reports/daily": 24 * time.Hour, "certificates": 12 * time.Hour} {
+		at := now.Truncate(every)
+		s.etcd.Put(keys.OnceKey("app/", name), string(keys.Run{At: at, Next: at.Add(every)}.Value()), 0)
+	}
 	return sc
 }
 

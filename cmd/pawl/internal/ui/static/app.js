@@ -89,6 +89,10 @@ const stream = new Shared({
     model.fail(t);
     refresh();
   },
+  schedules: (s) => {
+    model.plan(s);
+    refresh();
+  },
   ping: (now) => model.hear(now),
 });
 
@@ -119,7 +123,7 @@ function draw() {
   const rows = model.rows({ words, kind, sort: $("sort").value });
   grid.show(rows);
   if (ui.details.open) ui.details.draw();
-  const all = new Set([...model.queues.keys(), ...model.holds.keys()]).size;
+  const all = model.ids().size;
   set($("count"), rows.length === all ? count(all, "name", "names") : `${rows.length.toLocaleString("en")} of ${count(all, "name", "names")}`);
   empty(rows.length, all);
   tally();

@@ -57,12 +57,12 @@ export class Details {
     const r = this.model.row(this.id);
     if (!r) return this.on.close();
     const last = this.model.holdsOf(this.id).at(-1);
-    const drawn = [r.queue, last, this.model.holds.get(this.id)?.size, this.model.info, this.model.may];
+    const drawn = [r.queue, last, this.model.holds.get(this.id)?.size, this.model.info, this.model.may, this.model.schedules];
     if (!this.drawn || drawn.some((x, i) => x !== this.drawn[i])) {
       this.drawn = drawn;
       const focused = this.aside.contains(document.activeElement) ? document.activeElement.dataset.focus : null;
       const scroll = this.aside.scrollTop;
-      this.aside.replaceChildren(this.head(r), r.holders.length > 1 ? this.holders(r) : this.holder(r), this.queue(r), this.history(r));
+      this.aside.replaceChildren(this.head(r), r.holders.length > 1 ? this.holders(r) : this.holder(r), ...this.schedule(r), this.queue(r), this.history(r));
       this.aside.scrollTop = scroll;
       if (focused) this.focus(focused);
     }
@@ -89,6 +89,7 @@ export class Details {
       ["Mode", p.mode === "shared" ? "shared" : p.slot !== undefined ? `slot ${p.slot}` : null],
       ["Together", besides(p, r.name) ? "all or none" + besides(p, r.name) : null],
       ["Token", p.token],
+      ["Wanted", r.waiting && r.kind === "lock" ? "somebody waits for it" : null],
       ["Held for", r.hold ? el("time", { "data-from": r.hold.from, "data-bound": bound(r.hold) }) : null],
       ["Lease", p.lease ? el("span", {}, p.lease, el("span", { "data-lease": p.lease, class: "dim" })) : "none: it stays until somebody deletes it"],
       [r.kind === "election" ? "Session since" : "In the queue since", p.since ? clock(p.since) + ", by its clock" : null],
@@ -132,6 +133,17 @@ export class Details {
     return section;
   }
 
+  // schedule is what is recorded of the name's runs.
+  schedule(r) {
+    const s = r.schedule;
+    if (!s) return [];
+    const facts = [
+      ["Last run", s.began ? "none since " + clock(s.at) : "that for " + clock(s.at)],
+      ["Next run", s.next ? el("span", {}, clock(s.next), el("span", { "data-next": s.next, class: "dim" })) : "not recorded"],
+    ];
+    return [el("section", {}, el("h3", {}, "Schedule"), el("dl", { class: "facts" }, facts.map(([k, v]) => el("div", {}, el("dt", {}, k), el("dd", {}, v)))))];
+  }
+
   queue(r) {
     const section = el("section", {}, el("h3", {}, "Queue", el("span", { class: "dim" }, r.waiting ? " " + r.waiting + " waiting" : "")));
     if (!r.waiting) {
@@ -173,6 +185,10 @@ export class Details {
     const now = this.model.now();
     for (const t of this.aside.querySelectorAll("time[data-from]")) {
       set(t, (t.dataset.bound ?? "") + span(now - Number(t.dataset.from)));
+    }
+    for (const s of this.aside.querySelectorAll("[data-next]")) {
+      const left = Number(s.dataset.next) - now;
+      set(s, left > 0 ? ", in " + span(left) : ", due for " + span(-left));
     }
     for (const s of this.aside.querySelectorAll("[data-lease]")) {
       const l = this.leases[s.dataset.lease];

@@ -2,7 +2,7 @@
 
 import { el, icon, set } from "./dom.js";
 import { Lane, drawAxis } from "./lane.js";
-import { bound, holding, span, visible } from "./text.js";
+import { bound, clock, holding, span, visible } from "./text.js";
 
 const BEYOND = 6; // rows above and below those on the screen
 
@@ -109,7 +109,7 @@ class Row {
     set(this.name, visible(r.name));
     this.name.title = visible(r.name);
     this.tag.hidden = r.layout !== "etcd";
-    set(this.who, r.queue ? holding(r.queue) : "free");
+    set(this.who, r.queue ? holding(r.queue) : r.schedule?.next ? (r.schedule.next > to ? "next " : "due ") + clock(r.schedule.next) : "free");
     this.cells.who.title = r.holder?.host ? visible(r.holder.host) + (r.holder.pid ? ", pid " + r.holder.pid : "") : "";
     set(this.cells.token, r.holder ? r.holder.token : "");
     set(this.cells.for, r.hold ? bound(r.hold) + span(to - r.hold.from) : "");

@@ -16,6 +16,7 @@ export class Model {
     this.queues = new Map(); // by ID
     this.holds = new Map(); // of a queue, by number, in the order in which they began
     this.home = new Map(); // a hold's queue
+    this.plan([]);
     this.version = 0;
   }
 
@@ -32,7 +33,15 @@ export class Model {
     this.hear(s.now);
     this.info = s;
     this.fail({ failure: s.failure, since: s.failureSince });
+    this.plan(s.schedules);
     this.take(s);
+  }
+
+  // plan takes in what is recorded of runs.
+  plan(schedules) {
+    this.schedules = new Map(schedules.map((s) => [s.name, s]));
+    this.scheduled = new Map(schedules.map((s) => [s.id, s]));
+    this.version++;
   }
 
   // fail takes in what is wrong with what is shown, and since when; "": nothing.
@@ -87,22 +96,35 @@ export class Model {
   row(id) {
     const queue = this.queues.get(id);
     const last = this.lastOf(id);
-    const of = queue ?? last;
+    const of = queue ?? last ?? this.scheduled.get(id);
     if (!of) return null;
+    const kind = of.kind ?? "lock";
     const holders = queue ? queue.positions.filter((p) => p.holds) : [];
     const holder = holders[0] ?? null;
     return {
-      id, queue, last, holder, holders, name: of.name, kind: of.kind, layout: queue?.layout,
+      id, queue, last, holder, holders, name: of.name, kind, layout: queue?.layout,
+      schedule: kind === "lock" ? this.schedules.get(of.name) : undefined,
       waiting: queue ? queue.waiting : 0,
       hold: holder ? this.holdOf(id, holder.token) : null,
       latest: last ? last.to || last.from : 0,
     };
   }
 
+  // planned are the schedules of names that nobody holds, or did.
+  planned() {
+    const known = new Set([...this.queues.values(), ...[...this.holds.keys()].map((id) => this.lastOf(id))].filter((q) => q.kind === "lock").map((q) => q.name));
+    return [...this.schedules.values()].filter((s) => !known.has(s.name));
+  }
+
+  // ids are those of all rows.
+  ids() {
+    return new Set([...this.queues.keys(), ...this.holds.keys(), ...this.planned().map((s) => s.id)]);
+  }
+
   // rows are those that are wanted, in order.
   rows({ words, kind, sort }) {
     const rows = [];
-    for (const id of new Set([...this.queues.keys(), ...this.holds.keys()])) {
+    for (const id of this.ids()) {
       const r = this.row(id);
       if (this.fits(r, words, kind)) rows.push(r);
     }
@@ -123,7 +145,7 @@ export class Model {
     if (kind === "waiting" && r.waiting === 0) return false;
     if (kind === "lost" && !this.holdsOf(r.id).some((h) => h.end === "lost")) return false;
     if (words.length === 0) return true;
-    const said = [r.name, ...(r.queue ? r.queue.positions : [r.last]).flatMap((p) => [p.owner ?? "", p.host ?? ""])].join("\n").toLowerCase();
+    const said = [r.name, ...(r.queue ? r.queue.positions : r.last ? [r.last] : []).flatMap((p) => [p.owner ?? "", p.host ?? ""])].join("\n").toLowerCase();
     return words.every((w) => said.includes(w));
   }
 

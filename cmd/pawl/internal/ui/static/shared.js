@@ -11,7 +11,7 @@ import { SILENCE, Stream } from "./stream.js";
 const NAME = "pawl:" + location.pathname;
 
 export class Shared {
-  // on has state(data), change(data), failure(data), ping(now) and link(word).
+  // on has state(data), change(data), failure(data), schedules(data), ping(now) and link(word).
   constructor(on) {
     Object.assign(this, { on, wanted: false, isOpen: false, silence: 0, boot: "", number: 0, early: null, stale: false });
     this.stream = new Stream({

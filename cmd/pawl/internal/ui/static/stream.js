@@ -19,7 +19,7 @@ export class Stream {
     const source = new EventSource("api/events" + (last ? "?last=" + encodeURIComponent(last) : ""));
     this.source = source;
     this.listen();
-    for (const kind of ["state", "change", "failure", "ping"]) {
+    for (const kind of ["state", "change", "failure", "schedules", "ping"]) {
       source.addEventListener(kind, (m) => {
         this.pause = FIRST;
         this.listen();
