@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/backoff"
@@ -50,6 +52,7 @@ type member struct {
 	othersAt       time.Time // when it is looked next whether others remain; zero: the member does not leave
 	unplannedSince time.Time // since when counts have shown a member that is not planned for; zero: the last one did not
 	waiters        map[int]*waiters
+	missed         shards.Set // whose watch began after others had written, so that their queues are read again
 	planning       bool
 	stopPlanning   context.CancelFunc
 	term           *term // under way; guarded by runner.mu
@@ -439,11 +442,17 @@ func (m *member) report(ev observe.ShardsCounted) {
 	m.source.Now(m.values, ev)
 }
 
-// waiters are the keys of others in the queue of a shard that is on offer.
+// waiters are the keys in the queue of a shard that is on offer.
 type waiters struct {
 	watch *watcher.Watch // nil: not yet
-	keys  map[string]struct{}
+	keys  map[string]seen
 	rev   int64 // at which they were read last
+}
+
+// seen is what is known of a key, up to revision mod.
+type seen struct {
+	mod  int64
+	gone bool
 }
 
 // readAtOnce is how many queues are read in one request.
@@ -463,10 +472,14 @@ func (m *member) follow(offered shards.Set) {
 	var begin shards.Set
 	for i := range offered.All() {
 		if m.waiters[i] == nil {
-			m.waiters[i] = &waiters{}
+			m.waiters[i] = &waiters{keys: map[string]seen{}}
 			begin.Add(i)
 		}
 	}
+	for i := range m.missed.All() {
+		begin.Add(i)
+	}
+	m.missed = shards.Set{}
 	m.readWaiters(begin)
 }
 
@@ -516,31 +529,45 @@ func (m *member) readQueues(part []int) {
 	})
 }
 
-// followQueue takes what a read showed of a queue, and watches it from there on.
+// followQueue takes what a read showed of a queue, and watches it from there on: from the present,
+// so that etcd serves the watch at once.
 func (m *member) followQueue(i int, w *waiters, resp *pb.TxnResponse, at int) {
-	w.stop()
-	w.keys, w.rev = map[string]struct{}{}, resp.Header.Revision
-	for _, kv := range txn.KVs(resp, at) {
-		w.keys[string(kv.Key)] = struct{}{}
+	w.rev = resp.Header.Revision
+	all := txn.KVs(resp, at)
+	for key, known := range w.keys {
+		if known.mod <= w.rev && !slices.ContainsFunc(all, func(kv *mvccpb.KeyValue) bool { return string(kv.Key) == key }) {
+			delete(w.keys, key)
+		}
 	}
-	prefix := m.keys.Queue(i).Prefix
-	w.watch = m.host.Watches.Watch(prefix, string(txn.PrefixEnd(prefix)), resp.Header.Revision+1, func(u watcher.Update) {
-		m.post(func() { m.queueChanged(i, w, u) })
-	})
+	for _, kv := range all {
+		w.show(string(kv.Key), seen{mod: kv.ModRevision})
+	}
+	if w.watch == nil {
+		prefix := m.keys.Queue(i).Prefix
+		w.watch = m.host.Watches.WatchNow(prefix, string(txn.PrefixEnd(prefix)), w.rev+1, func(u watcher.Update) {
+			m.post(func() { m.queueChanged(i, w, u) })
+		})
+	}
 	m.reportWaiters(i, w)
+}
+
+// show takes what was seen of a key, unless something later is known.
+func (w *waiters) show(key string, now seen) {
+	if now.mod > w.keys[key].mod {
+		w.keys[key] = now
+	}
 }
 
 func (m *member) queueChanged(i int, w *waiters, u watcher.Update) {
 	if m.waiters[i] != w {
 		return
 	}
+	if u.Created > w.rev {
+		m.missed.Add(i) // it is read once more
+	}
 	for _, e := range u.Events {
-		switch {
-		case e.ModRevision <= w.rev: // of the watch before the last read
-		case e.Deleted:
-			delete(w.keys, e.Key)
-		default:
-			w.keys[e.Key] = struct{}{}
+		if e.ModRevision > w.rev {
+			w.show(e.Key, seen{e.ModRevision, e.Deleted})
 		}
 	}
 	if u.Compacted > 0 || u.Err != nil {
@@ -569,8 +596,8 @@ func (m *member) reportWaiters(i int, w *waiters) {
 		return
 	}
 	waits := false
-	for key := range w.keys {
-		waits = waits || key != h.h.Key() && !strings.HasPrefix(key, m.ownPrefix(i))
+	for key, known := range w.keys {
+		waits = waits || !known.gone && key != h.h.Key() && !strings.HasPrefix(key, m.ownPrefix(i))
 	}
 	m.w.Waits(i, waits)
 }

@@ -81,6 +81,10 @@ func (a *Acquisition) apply(ev state.Event, why error) state.Effects {
 		a.ended.Store(end)
 	}
 	unused := a.watches.take(fx)
+	if a.asks() || a.state.Phase() < state.Owner {
+		a.watches.expect(fx)
+	}
+	gap := a.watches.missed()
 	if fx.Unwatch {
 		a.permit.setSlot(a.state.Own().Name)
 	}
@@ -96,6 +100,7 @@ func (a *Acquisition) apply(ev state.Event, why error) state.Effects {
 	}
 	unused.cancel()
 	a.carryOut(fx, end)
+	a.look(gap)
 	if fx.Wake {
 		select {
 		case woken <- struct{}{}:
@@ -283,8 +288,8 @@ func (a *Acquisition) Deadline() time.Time {
 func (a *Acquisition) Keys() (own []string, predecessor string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.state.Own().Create == 0 {
-		return nil, "" // not known to exist
+	if a.state.Own().Create == 0 || a.state.Ended() != state.Alive {
+		return nil, "" // not known to exist, or of no interest any more
 	}
 	p, _ := a.state.Predecessor()
 	return a.owned(), p.Name

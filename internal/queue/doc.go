@@ -24,10 +24,12 @@
 //     its own key, on the unchanged session, with no key in its way created before it; or the release
 //     of its predecessor put a handoff on its own key, in one transaction that found both
 //     keys. state/owner.go has each kind.
-//  3. A waiter watches its predecessor and its own key, from the revisions at which they
-//     were seen. If its own key, its session or its context ends, Acquire returns at once
-//     (A3). If its context never ends it waits as long as its session is valid: a
-//     request's time limit does not end the wait. A release wakes one waiter.
+//  3. A waiter watches its predecessor and its own key, from the present on, so that etcd
+//     serves the watches at once. If others wrote meanwhile, one read, which the waiters of a
+//     client share, shows what the watches may have missed (H2). If its own key, its session
+//     or its context ends, Acquire returns at once (A3). If its context never ends it waits as
+//     long as its session is valid: a request's time limit does not end the wait. A release
+//     wakes one waiter.
 //  4. Waiting never rests on a watch alone: each of the session's confirmed renewals, four
 //     or five in a TTL and on changing members, also reads whether the two keys still exist as they
 //     were seen (A4). Compaction does not lose the position.

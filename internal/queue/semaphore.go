@@ -179,12 +179,15 @@ func (a *Acquisition) foundTake(tried txn.Answers, rev int64) error {
 // followSlots watches the deletions of slots, from revision from on.
 func (a *Acquisition) followSlots(from int64) {
 	begin, end := keys.SlotsRange(a.queue.Prefix)
-	w := a.s.Host().Watches.WatchDeletions(string(begin), string(end), from, a.slotsChanged)
+	w := a.s.Host().Watches.WatchDeletionsNow(string(begin), string(end), from, func(u watcher.Update) { a.slotsChanged(from, u) })
 	a.keep(w, &a.watches.predecessor, a.state.FollowsSlots)
 }
 
-// slotsChanged is called with the deletions of slots.
-func (a *Acquisition) slotsChanged(u watcher.Update) {
+// slotsChanged is called with the deletions of slots from revision from on.
+func (a *Acquisition) slotsChanged(from int64, u watcher.Update) {
+	if u.Created > 0 {
+		a.created(ahead, from, u.Created)
+	}
 	for _, ev := range u.Events {
 		if ev.Deleted {
 			a.apply(state.SlotFreed{Revision: ev.ModRevision}, nil)

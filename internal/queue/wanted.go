@@ -1,17 +1,12 @@
 package queue
 
 import (
-	"context"
 	"slices"
-	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/queue/state"
-	"github.com/pawl-locks/pawl/internal/session"
-	"github.com/pawl-locks/pawl/internal/txn"
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
@@ -27,11 +22,9 @@ import (
 
 // wanted is what an acquisition knows of who waits behind it. The acquisition's mutex guards it.
 type wanted struct {
-	ch      chan struct{}
-	found   bool    // somebody waits behind it; ch is closed
-	pending uint64  // bit i: no server has created the watch of the queue of its own key at index i
-	gap     bool    // the watches may have missed something
-	known   []int64 // up to which revision the changes of its own key at each index are known
+	ch    chan struct{}
+	found bool    // somebody waits behind it; ch is closed
+	known []int64 // up to which revision the changes of its own key at each index are known
 }
 
 // Wanted is closed once another key is seen to wait for its own keys, even if that key is gone
@@ -48,12 +41,10 @@ func (a *Acquisition) Wanted() <-chan struct{} {
 		return w.ch
 	}
 	create := a.state.Own().Create
-	w := &wanted{
-		ch: make(chan struct{}), pending: 1<<len(a.keys) - 1,
-		known: slices.Repeat([]int64{create}, len(a.keys)),
-	}
+	w := &wanted{ch: make(chan struct{}), known: slices.Repeat([]int64{create}, len(a.keys))}
 	a.wanted = w
 	unused := a.watches.take(state.Effects{Unwatch: true})
+	a.watches.pending, a.watches.gap = 1<<len(a.keys)-1, 0 // of all of them, before the first is created
 	a.mu.Unlock()
 
 	unused.cancel()
@@ -98,7 +89,7 @@ func (a *Acquisition) knowsOwn(index int, rev int64) {
 // key is key. Changes from revision from on are watched from the present.
 func (a *Acquisition) queueChanged(index int, q Queue, key string, from int64, u watcher.Update) {
 	if u.Created > 0 {
-		a.watchCreated(index, u.Created >= from)
+		a.created(index, from, u.Created)
 		return
 	}
 	own := watcher.Update{Compacted: u.Compacted, Err: u.Err}
@@ -110,7 +101,7 @@ func (a *Acquisition) queueChanged(index int, q Queue, key string, from int64, u
 			behind = true
 		}
 	}
-	a.ownChanged(index, key, own)
+	a.ownChanged(index, key, from, own)
 	a.knowsOwn(index, u.Revision)
 	if behind {
 		a.isWanted()
@@ -121,47 +112,6 @@ func (a *Acquisition) queueChanged(index int, q Queue, key string, from int64, u
 func (q Queue) isInTheWay(key string) bool {
 	k, ok := q.Parse(key)
 	return !q.Shared || !ok || k.Form != keys.Shared
-}
-
-// watchCreated records that a server has created the watch of the queue of its own key at
-// index; gap: what happened before that may have been missed. Once all are created, it reads
-// that.
-func (a *Acquisition) watchCreated(index int, gap bool) {
-	a.mu.Lock()
-	reads := false
-	if a.asks() {
-		a.wanted.pending &^= 1 << index
-		a.wanted.gap = a.wanted.gap || gap
-		if reads = a.wanted.pending == 0 && a.wanted.gap; reads {
-			a.wanted.gap = false
-		}
-	}
-	a.mu.Unlock()
-	if reads {
-		a.inBackground("who waits behind "+a.Key(), a.readBehind)
-	}
-}
-
-// readBehind reads its own keys, and who waits behind them.
-func (a *Acquisition) readBehind(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-	defer cancel()
-	behind := a.Behind()
-	if behind == nil {
-		return
-	}
-	ops := append(a.ownKeys(txn.Stat), behind...)
-	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read who waits behind", Repeat: cluster.Always}, &pb.TxnRequest{Success: ops})
-	if err != nil {
-		return // the next renewal reads the same
-	}
-	for i, key := range a.owned() {
-		kv := txn.KV(resp, i)
-		a.Observe(resp.Header.Revision, i, key, session.Observed{Create: kv.GetCreateRevision(), Mod: kv.GetModRevision()}, session.Observed{})
-	}
-	for i := range behind {
-		a.ObserveBehind(txn.KV(resp, len(a.keys)+i).GetCreateRevision())
-	}
 }
 
 // Behind implements session.Dependent.

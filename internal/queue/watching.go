@@ -13,13 +13,21 @@ type watches struct {
 	own         *watcher.Watch   // of its own key, for a set the first one, or of that key's queue: see wanted.go
 	others      []*watcher.Watch // of a set's other own keys
 	predecessor *watcher.Watch   // of the predecessor's key, or of a semaphore's slots
+
+	// Of those that began at the present, to be served at once (see created).
+	pending uint64 // bit i: no server has created the watch of its own key at index i; ahead: that of predecessor
+	gap     int64  // unless 0, they may have missed what happened until this revision
 }
+
+// ahead is the bit of watches.predecessor; it has no more own keys than state.Machine has bits for.
+const ahead = 63
 
 // take removes the watches that an event's effects replace or end, and returns them to be
 // cancelled.
 func (w *watches) take(fx state.Effects) (unused watches) {
 	if fx.Unfollow || fx.FollowSlots || fx.Follow != (state.Key{}) {
 		unused.predecessor, w.predecessor = w.predecessor, nil
+		w.pending &^= 1 << ahead
 	}
 	index := fx.Own
 	if fx.Unwatch {
@@ -27,6 +35,11 @@ func (w *watches) take(fx state.Effects) (unused watches) {
 	}
 	if !fx.WatchOwn && !fx.Unwatch {
 		return unused
+	}
+	if index == state.All {
+		w.pending &= 1 << ahead
+	} else {
+		w.pending &^= 1 << index
 	}
 	if index <= 0 {
 		unused.own, w.own = w.own, nil
@@ -59,6 +72,58 @@ func (w watches) cancel() {
 	}
 }
 
+// A waiter's watches begin at the present, because etcd serves one that begins at an earlier
+// revision only at its next tick, up to 100 ms later. If others have written since the answer that
+// the waiter rests on, it looks once, when a server has created all of them, at what they may have
+// missed. A holder's watch has time, and begins at the revision up to which its key is known.
+
+// expect records which of the watches that fx begins begin at the present.
+func (w *watches) expect(fx state.Effects) {
+	if fx.FollowSlots || fx.Follow != (state.Key{}) {
+		w.pending |= 1 << ahead
+	}
+	switch {
+	case fx.WatchOwn && fx.Own == state.All:
+		w.pending |= 1<<(1+len(w.others)) - 1
+	case fx.WatchOwn:
+		w.pending |= 1 << fx.Own
+	}
+}
+
+// created records that a server created one of them at revision rev: it may have missed what
+// happened from revision from until then.
+func (a *Acquisition) created(bit int, from, rev int64) {
+	a.mu.Lock()
+	a.watches.pending &^= 1 << bit
+	if rev >= from {
+		a.watches.gap = max(a.watches.gap, rev)
+	}
+	gap := a.watches.missed()
+	a.mu.Unlock()
+	a.look(gap)
+}
+
+// missed is, once all are created, until which revision they may have missed something; 0: they
+// have not.
+func (w *watches) missed() (gap int64) {
+	if w.pending == 0 {
+		gap, w.gap = w.gap, 0
+	}
+	return gap
+}
+
+// look finds out what happened until revision gap: by a query, if it waits for a slot, and
+// otherwise by a read.
+func (a *Acquisition) look(gap int64) {
+	switch {
+	case gap == 0 || read(a, (*state.Machine).Ended) != state.Alive:
+	case read(a, (*state.Machine).Phase) == state.Full:
+		a.apply(state.SlotFreed{Revision: gap}, nil)
+	default:
+		a.s.Host().Looks.Look(a)
+	}
+}
+
 // follow watches the deletion of p, the predecessor, from revision from on. Puts on p are not
 // watched because they do not end the wait: p's owner may write an election's value to it, and
 // p may receive a handoff.
@@ -66,7 +131,7 @@ func (a *Acquisition) follow(p state.Key, from int64) {
 	if _, ok := a.owner(p.Name); !ok {
 		a.s.Host().Cluster.Logger().Warn("waiting for a key that is not pawl's", "name", a.queue.Name, "key", p.Name, "create_revision", p.Create)
 	}
-	w := a.s.Host().Watches.WatchDeletion(p.Name, from, func(u watcher.Update) { a.predecessorChanged(p, u) })
+	w := a.s.Host().Watches.WatchDeletionsNow(p.Name, "", from, func(u watcher.Update) { a.predecessorChanged(p, from, u) })
 	a.keep(w, &a.watches.predecessor, func() bool {
 		now, _ := a.state.Predecessor()
 		return now == p
@@ -89,13 +154,17 @@ func (a *Acquisition) watchKey(i int, q Queue, key string, from int64) {
 		at = &a.watches.others[i-1]
 	}
 	a.mu.Lock()
-	asks := a.asks()
+	asks, now := a.asks(), a.watches.pending&(1<<i) != 0
 	a.mu.Unlock()
+	hub := a.s.Host().Watches
 	var w *watcher.Watch
-	if asks {
-		w = a.s.Host().Watches.WatchNow(q.Prefix, string(txn.PrefixEnd(q.Prefix)), from, func(u watcher.Update) { a.queueChanged(i, q, key, from, u) })
-	} else {
-		w = a.s.Host().Watches.Watch(key, "", from, func(u watcher.Update) { a.ownChanged(i, key, u) })
+	switch {
+	case asks:
+		w = hub.WatchNow(q.Prefix, string(txn.PrefixEnd(q.Prefix)), from, func(u watcher.Update) { a.queueChanged(i, q, key, from, u) })
+	case now:
+		w = hub.WatchNow(key, "", from, func(u watcher.Update) { a.ownChanged(i, key, from, u) })
+	default:
+		w = hub.Watch(key, "", from, func(u watcher.Update) { a.ownChanged(i, key, from, u) })
 	}
 	a.keep(w, at, func() bool { return a.owned()[i] == key && a.asks() == asks })
 }
@@ -123,8 +192,11 @@ func (a *Acquisition) keep(w *watcher.Watch, at **watcher.Watch, wanted func() b
 	}
 }
 
-// predecessorChanged is called with the deletion of p.
-func (a *Acquisition) predecessorChanged(p state.Key, u watcher.Update) {
+// predecessorChanged is called with the deletion of p, which is watched from revision from on.
+func (a *Acquisition) predecessorChanged(p state.Key, from int64, u watcher.Update) {
+	if u.Created > 0 && read(a, predecessorOf) == p {
+		a.created(ahead, from, u.Created)
+	}
 	for _, ev := range u.Events {
 		if ev.Deleted {
 			a.apply(state.PredecessorDeleted{Key: p, Revision: ev.ModRevision}, nil)
@@ -135,8 +207,17 @@ func (a *Acquisition) predecessorChanged(p state.Key, u watcher.Update) {
 	}
 }
 
-// ownChanged is called with every change of its own key at index, while that key is key.
-func (a *Acquisition) ownChanged(index int, key string, u watcher.Update) {
+func predecessorOf(s *state.Machine) state.Key {
+	p, _ := s.Predecessor()
+	return p
+}
+
+// ownChanged is called with every change of its own key at index, while that key is key, from
+// revision from on.
+func (a *Acquisition) ownChanged(index int, key string, from int64, u watcher.Update) {
+	if u.Created > 0 {
+		a.created(index, from, u.Created)
+	}
 	for _, ev := range u.Events {
 		if ev.Deleted {
 			a.apply(state.OwnDeleted{Index: index, Revision: ev.ModRevision}, nil)

@@ -1,0 +1,120 @@
+package session
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl/internal/backoff"
+	"github.com/pawl-locks/pawl/internal/cluster"
+)
+
+// Looks reads the keys of dependents as renewals do, but at once: for those whose watches began
+// at the present, and so may have missed something. It serves all sessions of a client, and what
+// gathers while its reads are under way shares the next one. It is safe for concurrent use.
+type Looks struct {
+	c *cluster.Cluster
+
+	mu      sync.Mutex
+	waiting []Dependent
+	reading int // reads under way
+	most    int // operations of one read
+}
+
+// NewLooks makes the Looks of a client, which end with c.
+func NewLooks(c *cluster.Cluster) *Looks { return &Looks{c: c, most: maxOps + 1} }
+
+// looksAtOnce is how many reads are under way at most: two, so that a member that is stuck does
+// not hold up all.
+const looksAtOnce = 2
+
+// lookBound is how long one member has to answer a read before another is asked.
+const lookBound = time.Second
+
+// Look has the keys of d read once, with a linearizable read that is sent after the call, and d
+// told what it showed. It does not block. A dependent that has ended is left out; one whose keys
+// may not be read learns nothing.
+func (l *Looks) Look(d Dependent) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waiting = append(l.waiting, d)
+	if l.reading < looksAtOnce && l.c.Go(l.read) { // the goroutine ends when nothing waits, or with the Cluster
+		l.reading++
+	}
+}
+
+// read reads until nothing waits.
+func (l *Looks) read() {
+	pace := backoff.Request()
+	for {
+		part, most := l.take()
+		if part == nil {
+			return
+		}
+		err := l.look(part, most)
+		switch {
+		case err == nil:
+			pace.Reset()
+			continue
+		case cluster.IsTooManyOps(err) && most > 1:
+			l.limit(most / 2)
+		case cluster.IsFinal(err): // perhaps because of one of them; the renewals of that one say so
+			for _, d := range part {
+				if len(part) > 1 {
+					_ = l.look([]Dependent{d}, most)
+				}
+			}
+			continue
+		case !backoff.Wait(pace.Next(), l.c.Ended(), nil):
+			return
+		}
+		l.mu.Lock()
+		l.waiting = append(l.waiting, part...)
+		l.mu.Unlock()
+	}
+}
+
+// take removes from those that wait as many as fit into one read of most operations, at least
+// one. It returns none, and ends the read, if none waits.
+func (l *Looks) take() (part []Dependent, most int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ops := 0
+	for len(l.waiting) > 0 {
+		own, predecessor := l.waiting[0].Keys()
+		ops += len(own) + opsFor(predecessor) + len(l.waiting[0].Behind())
+		if len(part) > 0 && ops > l.most {
+			break
+		}
+		part = append(part, l.waiting[0])
+		l.waiting = l.waiting[1:]
+	}
+	if part == nil {
+		l.reading--
+	}
+	return part, l.most
+}
+
+// limit lowers the number of operations of one read, after a server refused more.
+func (l *Looks) limit(most int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.most = max(min(l.most, most), 1)
+}
+
+// look reads the keys of all in part, and tells them.
+func (l *Looks) look(part []Dependent, most int) error {
+	for _, read := range split(part, most) {
+		if len(read.ops) == 0 {
+			continue // all have ended
+		}
+		resp, err := l.c.Txn(context.Background(), cluster.Request{Op: "read positions", Repeat: cluster.Always, PerTry: lookBound}, &pb.TxnRequest{Success: read.ops})
+		if err != nil {
+			return err
+		}
+		read.deliver(resp, 0)
+	}
+	return nil
+}
