@@ -1,6 +1,6 @@
 # "make check" is what to run before a change is offered; .ci/run is what runs for each change.
 
-.PHONY: help quick check test race fuzz bench proof soak soak-full restarts trial compat outside mutants hops compare performance scale screenshots tidy proto release-test release api man demo ci
+.PHONY: help quick check test race fuzz bench proof soak soak-full restarts trial compat outside mutants hops compare targets performance scale screenshots tidy proto release-test release api man demo ci
 
 SHORT = 5s # of each fuzz target
 LONG = 2m
@@ -82,6 +82,9 @@ hops: ## counts the functions and files that each part of a lock's life enters
 
 compare: ## pawl and etcd's own client in the same faults; writes docs/results/comparison.md
 	go run ./test/peers/compare -o docs/results/comparison.md
+
+targets: ## whether pawl meets its targets beside etcd's own client: about 12 minutes
+	go run ./test/peers/bench -targets
 
 performance: ## pawl, etcd's own client and the bare stubs in turns, 50 minutes; writes docs/results/performance.md and its plots
 	go run ./test/peers/bench -o docs/results

@@ -26,6 +26,7 @@ type figures struct {
 	BytesOut   float64
 	Calls      map[string]float64
 	P50, P99   float64 // of one operation, or of release to acquire
+	P90        float64 // where a scenario says it
 	Goroutines float64 // for each of N
 	Heap       float64 // for each of N, of the client
 	ServerHeap float64 // for each of N
@@ -39,7 +40,7 @@ func (f figures) add(g figures) figures {
 	}
 	sum := figures{N: f.N, Turns: f.Turns + g.Turns, Ops: f.Ops + g.Ops, Wall: f.Wall + g.Wall, CPU: f.CPU + g.CPU, DaemonCPU: f.DaemonCPU + g.DaemonCPU, ServerCPU: f.ServerCPU + g.ServerCPU,
 		Allocs: f.Allocs + g.Allocs, AllocBytes: f.AllocBytes + g.AllocBytes, BytesIn: f.BytesIn + g.BytesIn, BytesOut: f.BytesOut + g.BytesOut,
-		P50: mean(f.P50, g.P50), P99: mean(f.P99, g.P99), Goroutines: mean(f.Goroutines, g.Goroutines),
+		P50: mean(f.P50, g.P50), P99: mean(f.P99, g.P99), P90: mean(f.P90, g.P90), Goroutines: mean(f.Goroutines, g.Goroutines),
 		Heap: mean(f.Heap, g.Heap), ServerHeap: mean(f.ServerHeap, g.ServerHeap), Share: mean(f.Share, g.Share), Calls: map[string]float64{}}
 	for _, calls := range []map[string]float64{f.Calls, g.Calls} {
 		for method, n := range calls {
@@ -53,6 +54,7 @@ func (f figures) add(g figures) figures {
 func (f figures) throughput() float64 { return float64(f.Ops) / f.Wall }
 func (f figures) wall() float64       { return f.Wall / float64(f.Turns) }
 func (f figures) p50() float64        { return f.P50 }
+func (f figures) p90() float64        { return f.P90 }
 func (f figures) p99() float64        { return f.P99 }
 func (f figures) heap() float64       { return f.Heap }
 func (f figures) goroutines() float64 { return f.Goroutines }
@@ -60,6 +62,7 @@ func (f figures) serverHeap() float64 { return f.ServerHeap }
 func (f figures) share() float64      { return f.Share }
 func (f figures) cpu() float64        { return f.CPU / float64(f.Ops) }
 func (f figures) serverCPU() float64  { return f.ServerCPU / float64(f.Ops) }
+func (f figures) bothCPU() float64    { return f.cpu() + f.serverCPU() }
 func (f figures) allocs() float64     { return f.Allocs / float64(f.Ops) }
 func (f figures) allocBytes() float64 { return f.AllocBytes / float64(f.Ops) }
 func (f figures) bytesIn() float64    { return f.BytesIn / float64(f.Ops) }
@@ -97,9 +100,12 @@ func quantiles(times []time.Duration) (p50, p99 float64) {
 	if len(times) == 0 {
 		return math.NaN(), math.NaN()
 	}
+	return quantile(times, 0.5), quantile(times, 0.99)
+}
+
+func quantile(times []time.Duration, q float64) float64 {
 	slices.Sort(times)
-	at := func(q float64) float64 { return times[int(q*float64(len(times)-1)+0.5)].Seconds() }
-	return at(0.5), at(0.99)
+	return times[int(q*float64(len(times)-1)+0.5)].Seconds()
 }
 
 // spread is the median of figures of several rounds, and their extremes.

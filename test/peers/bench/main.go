@@ -7,6 +7,7 @@
 //	go run ./test/peers/bench                       prints the page
 //	go run ./test/peers/bench -o docs/results         writes docs/results/performance.md and docs/results/performance/*.svg
 //	go run ./test/peers/bench -short                a quick look
+//	go run ./test/peers/bench -targets              what the targets compare, in about 12 minutes
 //	go run ./test/peers/bench -only chain-100       the scenarios whose names contain the word
 //
 // Each turn has a client process of its own; the server is another, or for a few
@@ -60,6 +61,7 @@ func play(main func() error) error {
 type flags struct {
 	rounds  int
 	short   bool
+	targets bool          // only what the targets compare
 	span    time.Duration // of one turn of each scenario; 0: as long and as many as it has
 	only    string
 	data    string
@@ -71,13 +73,14 @@ func bench() error {
 	var f flags
 	flag.IntVar(&f.rounds, "rounds", 5, "how many rounds")
 	flag.BoolVar(&f.short, "short", false, "leave out the largest sizes; one round unless -rounds says otherwise")
+	flag.BoolVar(&f.targets, "targets", false, "only what the targets compare: five rounds take about 12 minutes")
 	flag.StringVar(&f.only, "only", "", "only scenarios whose names contain this")
 	flag.StringVar(&f.data, "data", "", "the folder under which the server's data lie (default: the system's for temporary files)")
 	flag.StringVar(&f.out, "o", "", "the folder to write performance.md to, and the plots to its performance/")
 	flag.StringVar(&f.profile, "profile", "", "a folder for the clients' profiles of CPU and allocations")
 	flag.Parse()
-	if f.out != "" && (f.only != "" || f.short) {
-		return errors.New("-o writes whole pages, from which test/peers/scale computes: leave out -only and -short")
+	if f.out != "" && (f.only != "" || f.short || f.targets) {
+		return errors.New("-o writes whole pages, from which test/peers/scale computes: leave out -only, -short and -targets")
 	}
 	if f.data == "" {
 		f.data = os.TempDir()
@@ -103,6 +106,9 @@ func bench() error {
 // measure runs all rounds.
 func measure(ctx context.Context, f flags) (*results, error) {
 	chosen := slices.DeleteFunc(scenarios(f.short), func(s scenario) bool { return !strings.Contains(s.Name, f.only) })
+	if f.targets {
+		chosen = targeted(chosen)
+	}
 	for i := range chosen {
 		if f.span > 0 {
 			chosen[i].Span, chosen[i].turns = min(f.span, chosen[i].Span), 1

@@ -15,9 +15,12 @@ type scenario struct {
 	Hold  time.Duration // of each lock of a chain
 	Limit int           // of the handoffs of a chain; 0: all
 
-	Processes int // that waiters are spread over
-	Clients   int // of each of those
-	Names     int // that those wait for; 0: one
+	Processes int           // that waiters are spread over
+	Clients   int           // of each of those
+	Writes    int           // of others, a second
+	Ahead     time.Duration // how long before a release a waiter comes
+
+	Names int // that those wait for; 0: one
 
 	Span    time.Duration // how long a task without an end of its own lasts
 	TTL     time.Duration
@@ -55,6 +58,7 @@ func scenarios(short bool) []scenario {
 	list = append(list, faulty()...)
 	list = append(list, chains(short)...)
 	list = append(list, aparts()...)
+	list = append(list, busyScenarios()...)
 	list = append(list,
 		scenario{Name: "held", Task: "held", Sizes: []int{1_000, 10_000}, kits: three, turns: 1},
 		scenario{Name: "renewals", Task: "renewals", Sizes: []int{100, 500, 1_000}, TTL: 3 * time.Second, Span: 3 * time.Second, kits: three, turns: 1},

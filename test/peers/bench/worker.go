@@ -152,6 +152,7 @@ var tasks = map[string]func(ctx context.Context, w *worker, n int) (figures, err
 	"sessions":    newSessions,
 	"chain":       chain,
 	"apart":       apart,
+	"busy":        busy,
 	"held":        manyHeld,
 	"renewals":    renewals,
 
