@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"strings"
@@ -27,6 +28,7 @@ type Connection struct {
 	syncEvery         time.Duration
 	Embed             bool
 	Verbose           bool
+	silent            bool // it does not say on stderr that it takes long to connect
 }
 
 const defaultEndpoint = "127.0.0.1:2379"
@@ -132,7 +134,9 @@ func (c *Connection) Open(ctx context.Context, fs *pflag.FlagSet) (client *pawl.
 	}
 	within, cancel := context.WithTimeout(ctx, c.DialTimeout)
 	defer cancel()
+	said := c.sayConnecting(os.Stderr)
 	client, err = pawl.Dial(within, cfg)
+	said()
 	if err != nil {
 		err = errors.Join(err, server.Close())
 		if cause := context.Cause(ctx); cause != nil {
@@ -141,6 +145,25 @@ func (c *Connection) Open(ctx context.Context, fs *pflag.FlagSet) (client *pawl.
 		return nil, nil, Exit(dialCode(err), err)
 	}
 	return client, func() error { return errors.Join(client.Close(), server.Close()) }, nil
+}
+
+// connectingAfter is how long a connection may take before a person is told what is waited for.
+const connectingAfter = time.Second
+
+// sayConnecting writes one line unless done is called in time.
+func (c *Connection) sayConnecting(w io.Writer) (done func()) {
+	said := make(chan struct{})
+	timer := time.AfterFunc(connectingAfter, func() {
+		defer close(said)
+		if !c.silent {
+			fmt.Fprintf(w, "pawl: connecting to %s\n", strings.Join(c.Endpoints, ", "))
+		}
+	})
+	return func() {
+		if !timer.Stop() {
+			<-said
+		}
+	}
 }
 
 // dialCode distinguishes an invalid configuration from a cluster that does not answer: if a

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -79,4 +81,25 @@ func TestCertificateWithoutKeyIsWrongUsage(t *testing.T) {
 	assert.Equal(t, ExitUsage, CodeOf(err))
 	_, err = parsed(t, "--cacert", "/no/such/file").config()
 	assert.Equal(t, ExitUsage, CodeOf(err))
+}
+
+// A person who waits for a member that says nothing is told so, once; who is answered at once reads nothing.
+func TestAConnectionThatTakesLongSaysWhatItWaitsFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			takes  time.Duration
+			silent bool
+			want   string
+		}{
+			{connectingAfter - 1, false, ""},
+			{5 * time.Second, false, "pawl: connecting to a:1, b:2\n"},
+			{5 * time.Second, true, ""},
+		} {
+			var out strings.Builder
+			done := (&Connection{Endpoints: []string{"a:1", "b:2"}, silent: c.silent}).sayConnecting(&out)
+			time.Sleep(c.takes)
+			done()
+			assert.Equal(t, c.want, out.String())
+		}
+	})
 }

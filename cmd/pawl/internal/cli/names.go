@@ -39,6 +39,7 @@ func completes(cmd *cobra.Command, o *Connection, words int) {
 func (o *Connection) names(cmd *cobra.Command, begun string) (names []cobra.Completion) {
 	ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
 	defer cancel()
+	o.silent = true // the shell shows it amid the line that is typed
 	client, closed, err := o.Open(ctx, cmd.Flags())
 	if err != nil {
 		return nil
