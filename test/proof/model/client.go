@@ -11,6 +11,9 @@ func (w *walker) clientSteps(i int) {
 		return
 	}
 	k := w.c.key(w.from, i)
+	if w.from.kept[k].of != 0 {
+		w.try("the delay passes of", i, func(s *state, _ *client) { s.kept[k] = kept{} })
+	}
 	switch me.pc {
 	case idle:
 		w.try("sends enqueue", i, func(s *state, me *client) { w.sends(s, i, k) })
@@ -260,6 +263,13 @@ func (w *walker) query(i int) {
 // holds adds what ends a hold: a release, or its loss.
 func (w *walker) holds(i int, k key) {
 	w.try("releases", i, func(s *state, me *client) { w.sendsRelease(s, me, k) })
+	if w.c.LockDelay {
+		w.may("has held for too long", i, func(s *state, me *client) {
+			w.keeps(s, k, heldTooLong)
+			w.ends(me)
+			me.pc = undoing
+		})
+	}
 	if w.from.clients[i].lost == 0 {
 		return
 	}
@@ -268,6 +278,7 @@ func (w *walker) holds(i int, k key) {
 			w.next(s, i)
 			return
 		}
+		w.keeps(s, k, lostInPart)
 		me.pc = winding
 		if w.c.Rules.FreeAtLoss {
 			w.c.release(s, k, me.token, successors{})
@@ -316,8 +327,54 @@ func (w *walker) releases(i int, k key) {
 	deletes("is released, the answer is lost,", false, me.next)
 }
 
-// undoes removes a failed acquisition, whatever its enqueue came to (A6).
+// keeps records that the hold of k ends without its release: its keys stay until the delay has
+// passed (LD2). An operator has deleted those that were lost, and that has no delay.
+func (w *walker) keeps(s *state, k key, why cause) {
+	if w.c.LockDelay && s.kept[k].of == 0 {
+		s.kept[k] = kept{w.c.names(k) &^ s.clients[k.owner()].lost, why}
+	}
+}
+
+// isKept reports whether k is not to be deleted yet.
+func (w *walker) isKept(k key) bool {
+	switch at, r := w.from.kept[k], w.c.Rules; {
+	case at.of == 0, w.from.sessions[w.c.session(k)].taken && r.HandleFrees:
+		return false
+	default:
+		return !(at.why == heldTooLong && r.FreeAtLimit || at.why == lostInPart && r.LateReleaseFrees)
+	}
+}
+
+// keepsAny reports whether keys of session i are kept, so that its lease stays: it is revoked
+// only after that, and expires only after that, because it lasts a delay longer than the
+// session trusts it (LD1).
+func (w *walker) keepsAny(i int) bool {
+	for k, at := range w.from.kept {
+		switch r := w.c.Rules; {
+		case at.of == 0 || w.c.session(key(k)) != i:
+		case at.why == sessionEnded && !r.LeaseWithoutDelay, at.why != sessionEnded && !r.CloseAtOnce:
+			return true
+		}
+	}
+	return false
+}
+
+// sessionEnds ends session i in its process, whose holds have not been released.
+func (w *walker) sessionEnds(s *state, i int) {
+	s.sessions[i].valid = false
+	for j := range w.c.Clients {
+		if p := s.clients[j].pc; w.c.Clients[j].Session == i && (p == held || p == winding || p == handed && s.clients[j].was) {
+			w.keeps(s, w.c.key(s, j), sessionEnded)
+		}
+	}
+}
+
+// undoes removes a failed acquisition, whatever its enqueue came to (A6), but not before the
+// delay of a hold has passed.
 func (w *walker) undoes(i int, k key) {
+	if w.isKept(k) {
+		return
+	}
 	w.writes = append(w.writes, write{
 		name: "is undone", i: i, of: w.c.names(k), handoff: w.c.Rules.HandoffOnLeaving,
 		compare: func(s *state) bool { return true },

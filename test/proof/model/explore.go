@@ -141,6 +141,7 @@ func (s *state) broken(was *state, c Config) string {
 
 // begins checks client me, which begins to believe that it holds k, and records its tokens.
 func (s *state) begins(c Config, me *client, k key) string {
+	s.kept[k] = kept{} // a hold that is resumed goes on
 	if c.isPermit(k) {
 		if s.slots[me.slot] != (slot{k, me.token}) {
 			return "somebody believes to have a slot that is not its own"
@@ -159,6 +160,11 @@ func (s *state) begins(c Config, me *client, k key) string {
 		at := q.at(k)
 		if at < 0 || q.created[at] != me.token && !c.Rules.EnqueueInParts {
 			return "somebody believes to hold whose key is not there"
+		}
+		for f, kept := range s.kept {
+			if key(f) != k && kept.of.has(n) && conflict(c.want(key(f))[n], mode) {
+				return "a hold began before the delay after another had passed"
+			}
 		}
 		for _, f := range q.line[:at] {
 			if conflict(c.want(f)[n], mode) {

@@ -280,7 +280,7 @@ func (l *lockstep) delays(p, next *pair, i int) bool {
 
 // networkOnly reports whether a step is one that no client notices.
 func (l *lockstep) networkOnly(name string) bool {
-	for _, w := range []string{"passes its deadline", "loses its lease", "an operator deletes", "an enqueue", "a take", "a release"} {
+	for _, w := range []string{"passes its deadline", "loses its lease", "an operator deletes", "an enqueue", "a take", "a release", "the delay passes"} {
 		if strings.HasPrefix(name, w) {
 			return true
 		}
@@ -394,6 +394,13 @@ func (l *lockstep) reports(p, next *pair, i int, what string) []report {
 		return l.freed(p, i)
 	case "releases":
 		return []report{func(a *production.Machine) string { return l.releases(p, i, a) }}
+	case "has held for too long":
+		return []report{func(a *production.Machine) string {
+			if fx := a.Apply(production.HoldExpired{}); fx.End != production.HeldTooLong || !fx.Held || fx.Remove {
+				return fmt.Sprintf("a hold that lasted too long ends otherwise: %+v", fx)
+			}
+			return ""
+		}}
 	case "winds up":
 		return []report{events()}
 	case "is released", "is released without a handoff", "is released, the answer is lost,":
@@ -769,6 +776,9 @@ func TestTheProductionStateAndTheModelSayTheSameInEveryInterleaving(t *testing.T
 		{"readers that become writers, and back", lockstep{c: Config{Clients: swapped, Losses: 1}}, 310_890},
 		{"with a delay", lockstep{c: Config{Clients: swapped}, delay: true}, 142_163},
 		{"locks with a delay", lockstep{c: Config{Clients: alike(2, lock), Deletes: 1}, delay: true}, 13_559},
+		{"locks with a lock-delay", lockstep{c: Config{Clients: alike(2, lock), Deletes: 1, Losses: 1, LockDelay: true}}, 29_327},
+		{"two sets with a lock-delay, a key deleted", lockstep{c: Config{Clients: alike(2, both), Losses: 1, LockDelay: true}}, 36_961},
+		{"a reader and a writer with a lock-delay, taken over", lockstep{c: Config{Clients: each(reader, lock), Takeovers: true, LockDelay: true}}, 40_480},
 		{"elections", lockstep{c: Config{Clients: alike(2, lock), Deletes: 1, Losses: 1, NoHandoffs: true}, rewrites: true}, 105_335},
 		{"elections, no key deleted", lockstep{c: Config{Clients: alike(2, lock), NoHandoffs: true}, rewrites: true}, 34_683},
 		{"three locks", lockstep{c: Config{Clients: alike(3, lock)}}, 1_152_252},

@@ -24,6 +24,8 @@
 //     unless a client gives up, or stops.
 //  6. No orphan: where nothing can happen any more, no key is left whose lease is
 //     alive.
+//  7. Delay, with LockDelay: after a hold that ended without its release, nobody comes
+//     to hold the name, in a mode that conflicts, before the delay has passed.
 //
 // Rules switches single rules off, and every one of them is needed: without it
 // Explore finds a history that breaks a property, and returns it.
@@ -112,6 +114,12 @@ type Rules struct {
 	HandleForgets  bool // a handle does not list what is not settled (N6)
 	ResumedUnasked bool // a key in a handle is held without a query (N6, A2)
 
+	LeaseWithoutDelay bool // a lease ends at its deadline, or is revoked there (LD1)
+	FreeAtLimit       bool // a hold that lasted too long is deleted at once (LD2)
+	CloseAtOnce       bool // a lease is revoked while keys on it are kept (LD3)
+	HandleFrees       bool // a takeover deletes at once the keys that its predecessor kept (LD3)
+	LateReleaseFrees  bool // a release after the loss of one name deletes the others at once (LD3)
+
 	NewestOnly    bool // storage keeps one register, of the highest token (K2)
 	ExclusiveOnly bool // storage keeps one register, of the highest exclusive token (K2)
 }
@@ -125,6 +133,7 @@ type Config struct {
 	NoSpace    bool // the answer to an enqueue may be that the disk is full, applied or not
 	Batches    bool // two writes may share a request, as G2 allows it
 	NoHandoffs bool // nobody hands off, as in an election
+	LockDelay  bool // sessions have a lock-delay, and a hold may last too long; not with permits
 	Storage    bool // holders use a storage that keeps registers for the first name
 	Rules      Rules
 	Exact      bool // revisions are kept, and not replaced by their ranks
@@ -248,6 +257,22 @@ type queue struct {
 	n       uint8 // of line
 }
 
+// kept is what a hold leaves that ended without its release: its names are not to be held by
+// another until the delay has passed, because its writes may still be under way.
+type kept struct {
+	of  names
+	why cause
+}
+
+// cause is why a hold ended without its release.
+type cause uint8
+
+const (
+	sessionEnded cause = iota + 1 // its session's validity, here
+	heldTooLong
+	lostInPart
+)
+
 // slot is a key of a semaphore.
 type slot struct {
 	of      key
@@ -272,6 +297,7 @@ type state struct {
 	tokens   [maxNames]highest    // held so far
 	permits  [maxSlots]uint8      // tokens of permits held so far
 	storage  highest              // what the storage has admitted
+	kept     [maxKeys + 1]kept    // holds that ended without a release, whose delay has not passed
 	mishaps  uint8                // keys of waiters that an operator has deleted
 	losses   uint8                // keys of holders that an operator has deleted
 }

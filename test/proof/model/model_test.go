@@ -45,6 +45,12 @@ var configurations = []struct {
 	{"a set taken over", Config{Clients: each(both, lock), Takeovers: true, Losses: 1}, 62_012},
 	{"a set taken over, no key lost", Config{Clients: each(both, lock), Takeovers: true}, 19_498},
 	{"permits taken over", Config{Clients: limited(1, 2), Takeovers: true, Losses: 1}, 81_874},
+	{"two locks with a lock-delay", Config{Clients: alike(2, lock), Deletes: 1, Losses: 1, LockDelay: true}, 14_073},
+	{"two locks with a lock-delay, twice", Config{Clients: alike(2, lock, lock), LockDelay: true}, 60_134},
+	{"reader, writer, reader with a lock-delay", Config{Clients: each(reader, lock, reader), LockDelay: true}, 314_427},
+	{"two sets with a lock-delay, their keys deleted", Config{Clients: alike(2, both), Deletes: 1, Losses: 1, LockDelay: true}, 22_883},
+	{"a set and a lock with a lock-delay, taken over", Config{Clients: each(both, lock), Takeovers: true, Losses: 1, LockDelay: true}, 93_930},
+	{"two locks with a lock-delay, taken over", Config{Clients: alike(2, lock), Takeovers: true, LockDelay: true}, 31_364},
 }
 
 func TestEveryInterleavingIsSafe(t *testing.T) {
@@ -99,6 +105,9 @@ func TestEachRuleIsNeeded(t *testing.T) {
 		batches     = Config{Clients: alike(2, lock), Batches: true}
 		setBatches  = Config{Clients: alike(2, both), Batches: true}
 		taken       = Config{Clients: alike(2, lock), Takeovers: true, Losses: 1}
+		delayed     = Config{Clients: alike(2, lock), LockDelay: true}
+		setDelayed  = Config{Clients: alike(2, both), Losses: 1, LockDelay: true}
+		takenLater  = Config{Clients: alike(2, lock), Takeovers: true, LockDelay: true}
 	)
 	const (
 		twoHold   = "two believe to hold"
@@ -112,6 +121,7 @@ func TestEachRuleIsNeeded(t *testing.T) {
 		deadlock  = "deadlock"
 		refused   = "the storage refused a holder"
 		stale     = "a stale operation passed after a newer one that conflicts"
+		tooSoon   = "a hold began before the delay after another had passed"
 	)
 	for name, of := range map[string]struct {
 		rules  Rules
@@ -159,6 +169,12 @@ func TestEachRuleIsNeeded(t *testing.T) {
 		"a session handed over goes on holding":    {Rules{DetachGoesOn: true}, taken, processes},
 		"a handle that does not list acquisitions": {Rules{HandleForgets: true}, taken, orphan},
 		"resumed without a query":                  {Rules{ResumedUnasked: true}, taken, keyless},
+
+		"a lease that ends at its deadline":          {Rules{LeaseWithoutDelay: true}, delayed, tooSoon},
+		"a hold that lasted too long, freed at once": {Rules{FreeAtLimit: true}, delayed, tooSoon},
+		"a lease revoked while keys are kept":        {Rules{CloseAtOnce: true}, delayed, tooSoon},
+		"a takeover that frees what was kept":        {Rules{HandleFrees: true}, takenLater, tooSoon},
+		"a late release that frees what was kept":    {Rules{LateReleaseFrees: true}, setDelayed, tooSoon},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -169,7 +185,7 @@ func TestEachRuleIsNeeded(t *testing.T) {
 			t.Log(bad)
 		})
 	}
-	for _, c := range []Config{two, twice, modes, readers, neighbours, storage, readStorage, permits, limits, sets, batches, setBatches, taken} {
+	for _, c := range []Config{two, twice, modes, readers, neighbours, storage, readStorage, permits, limits, sets, batches, setBatches, taken, delayed, setDelayed, takenLater} {
 		_, bad := Explore(c)
 		require.Nil(t, bad, "with all rules: %+v", c) // the other two are among the configurations
 	}

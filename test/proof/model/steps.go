@@ -124,9 +124,9 @@ func (w *walker) batch(a, b write) {
 func (w *walker) sessionSteps(i int) {
 	ses := w.from.sessions[i]
 	if ses.valid && w.from.used(w.c, i) {
-		w.may("passes its deadline", i, func(s *state, _ *client) { s.sessions[i].valid = false })
+		w.may("passes its deadline", i, func(s *state, _ *client) { w.sessionEnds(s, i) })
 	}
-	if ses.alive && (!ses.valid || w.c.Rules.ExpireEarly) {
+	if ses.alive && (!ses.valid || w.c.Rules.ExpireEarly) && !w.keepsAny(i) {
 		w.try("loses its lease", i, func(s *state, _ *client) {
 			s.sessions[i].alive = false
 			s.expire(w.c, i)
@@ -173,6 +173,9 @@ func (w *walker) operatorSteps(i int) {
 			if lost {
 				s.losses++
 				me.lost |= 1 << n
+				if s.kept[k].of &^= 1 << n; s.kept[k].of == 0 {
+					s.kept[k] = kept{} // an operator's deletion has no delay
+				}
 			} else {
 				s.mishaps++
 			}

@@ -19,8 +19,8 @@ func (w *walker) takeoverSteps(i int) {
 			w.may("hands its session over", i, func(s *state, me *client) {
 				me.twin = w.c.Rules.DetachGoesOn && me.pc == held
 				me.was, me.handles, me.pc, me.got = me.pc == held, 2, handed, answer{}
-				me.next = successors{}                           // which no process resumes
-				s.sessions[w.c.Clients[i].Session].valid = false // it ends in this process
+				me.next = successors{}                   // which no process resumes
+				w.sessionEnds(s, w.c.Clients[i].Session) // in this process
 			})
 		}
 	}
