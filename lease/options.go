@@ -30,6 +30,19 @@ type Options struct {
 	// Owner is written into the session's key and each lock's key, for people to read. "" means
 	// host:pid.
 	Owner string
+	// LockDelay keeps a lock's key for at least that long after a hold that ended without its
+	// Release, so that writes in flight can land in storage that checks no token, before
+	// anybody else can acquire the lock. 0: none. It covers a process that crashes, is cut off
+	// or closes the session while it holds, lock.Options.MaxHold, and the other locks of a set
+	// that lost one; it counts from the end that this process sees, and a later Release or Close
+	// does not shorten it. After a Release there is no delay. Nor is there one after an
+	// operator deleted the key or revoked the lease, or after a holder that is not pawl's.
+	//
+	// For that the lease is granted for 1.2 times LockDelay longer than TTL; what TTL and Margin
+	// say about the session's validity stays as it is. So everything on the lease of a process
+	// that crashed, including its waiters' keys, goes that much later. TTL and 1.2 times
+	// LockDelay are at most 300 s together. A session with Resume has the LockDelay of its lease.
+	LockDelay time.Duration
 	// Resume takes over the lease of a session that was detached, with the lease's TTL; the
 	// zero Handle means a new lease. A takeover that fails leaves the lease, and what is held
 	// on it, to expire: until then this process can try again with the same Handle.
@@ -48,6 +61,9 @@ func (o Options) Check() error {
 	if o.Margin != 0 && (o.Margin < ttl/6 || o.Margin > ttl/3) {
 		return fmt.Errorf("lease: Options.Margin is %v, want 0 or %v to %v, a sixth to a third of the TTL", o.Margin, ttl/6, ttl/3)
 	}
+	if most := ((MaxTTL - o.WithDefaults().TTL) * 5 / 6).Truncate(time.Millisecond); o.LockDelay < 0 || o.LockDelay > most {
+		return fmt.Errorf("lease: Options.LockDelay is %v, want 0 to %v with a TTL of %v", o.LockDelay, most, o.WithDefaults().TTL)
+	}
 	if len(o.Owner) > maxOwner {
 		return fmt.Errorf("lease: Options.Owner has %d bytes, want at most %d", len(o.Owner), maxOwner)
 	}
@@ -58,12 +74,13 @@ func (o Options) Check() error {
 const maxOwner = 1024
 
 // WithDefaults returns o with defaults filled in, as a session uses it: TTL in whole seconds,
-// rounded up, and Owner.
+// rounded up, LockDelay in whole milliseconds, rounded up, and Owner.
 func (o Options) WithDefaults() Options {
 	if o.TTL == 0 {
 		o.TTL = DefaultTTL
 	}
 	o.TTL = (o.TTL + time.Second - 1).Truncate(time.Second)
+	o.LockDelay = (o.LockDelay + time.Millisecond - 1).Truncate(time.Millisecond)
 	if o.Owner == "" {
 		host, err := os.Hostname()
 		if err != nil {

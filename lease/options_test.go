@@ -61,3 +61,17 @@ func TestOwnerIsHostAndPidByDefault(t *testing.T) {
 	assert.Regexp(t, `^.+:[0-9]+$`, Options{}.WithDefaults().Owner)
 	assert.Equal(t, "me", Options{Owner: "me"}.WithDefaults().Owner)
 }
+
+// LD1: 1.2 times LockDelay and the TTL are 300 s at most.
+func TestALockDelayIsBoundedTogetherWithTheTTL(t *testing.T) {
+	for _, o := range []Options{{}, {LockDelay: 1}, {LockDelay: time.Minute}, {TTL: 180 * time.Second, LockDelay: 100 * time.Second}, {TTL: 300 * time.Second}} {
+		assert.NoError(t, o.Check(), "%+v", o)
+		rounded := o.WithDefaults().LockDelay
+		assert.GreaterOrEqual(t, rounded, o.LockDelay)
+		assert.Equal(t, rounded, rounded.Truncate(time.Millisecond))
+	}
+	for _, o := range []Options{{LockDelay: -1}, {LockDelay: 238 * time.Second}, {TTL: 180 * time.Second, LockDelay: 100*time.Second + 1}, {TTL: 300 * time.Second, LockDelay: 1}} {
+		assert.ErrorContains(t, o.Check(), "Options.LockDelay is", "%+v", o)
+	}
+	assert.ErrorContains(t, Options{TTL: 180 * time.Second, LockDelay: time.Hour}.Check(), "want 0 to 1m40s with a TTL of 3m0s")
+}

@@ -19,7 +19,8 @@ import (
 type State struct {
 	Lease       int64
 	Cluster     uint64
-	TTL         time.Duration // as granted
+	TTL         time.Duration // as granted, less what LockDelay adds
+	LockDelay   time.Duration // whole milliseconds
 	Key         string        // the session key
 	Create, Mod int64         // its revisions
 	Next        int64         // the number of the session's next entry
@@ -46,6 +47,7 @@ type form struct {
 	Lease     int64    `json:"lease"`
 	Cluster   uint64   `json:"cluster"`
 	Seconds   int64    `json:"ttl"`
+	Delay     int64    `json:"delay,omitempty"` // milliseconds
 	Key       []byte   `json:"key"`
 	Create    int64    `json:"create"`
 	Mod       int64    `json:"mod"`
@@ -68,7 +70,7 @@ const prefix = "pawl1."
 // Text writes s. Equal states have equal texts.
 func (s State) Text() string {
 	f := form{
-		Lease: s.Lease, Cluster: s.Cluster, Seconds: int64(s.TTL / time.Second), Key: []byte(s.Key), Create: s.Create, Mod: s.Mod, Next: s.Next, Forfeit: s.Forfeit, Claim: s.Claim,
+		Lease: s.Lease, Cluster: s.Cluster, Seconds: int64(s.TTL / time.Second), Delay: s.LockDelay.Milliseconds(), Key: []byte(s.Key), Create: s.Create, Mod: s.Mod, Next: s.Next, Forfeit: s.Forfeit, Claim: s.Claim,
 	}
 	for _, k := range s.Kept {
 		f.Kept, f.At = append(f.Kept, kept{k.N, k.Left.Milliseconds()}), s.At.UnixMilli()
@@ -105,11 +107,11 @@ const maxSeconds = 9_000_000_000
 
 func (f form) state() (State, error) {
 	switch {
-	case f.Lease <= 0, f.Cluster == 0, len(f.Key) == 0, f.Create <= 0, f.Mod < f.Create, f.Next <= 0, f.Seconds <= 0, f.Seconds > maxSeconds:
+	case f.Lease <= 0, f.Cluster == 0, len(f.Key) == 0, f.Create <= 0, f.Mod < f.Create, f.Next <= 0, f.Seconds <= 0, f.Seconds > maxSeconds, f.Delay < 0, f.Delay > maxSeconds*1000:
 		return State{}, errors.New("a field is missing or out of bounds")
 	}
 	s := State{
-		Lease: f.Lease, Cluster: f.Cluster, TTL: time.Duration(f.Seconds) * time.Second,
+		Lease: f.Lease, Cluster: f.Cluster, TTL: time.Duration(f.Seconds) * time.Second, LockDelay: time.Duration(f.Delay) * time.Millisecond,
 		Key: string(f.Key), Create: f.Create, Mod: f.Mod, Next: f.Next, Claim: f.Claim,
 	}
 	for _, key := range f.Unsettled {

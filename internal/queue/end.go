@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/queue/state"
 )
 
@@ -37,6 +38,10 @@ func (a *Acquisition) End(cause error) { a.apply(state.EndOfSession{}, cause) }
 
 // carryEnd carries out an end: first its notifications, then the cleanup at the server.
 func (a *Acquisition) carryEnd(fx state.Effects, e *ending) {
+	var delayed clock.Instant
+	if fx.Held && fx.Verdict != state.Lost {
+		delayed = a.delayed()
+	}
 	a.spread(e)
 	switch fx.End {
 	case state.KeyDeleted:
@@ -44,21 +49,47 @@ func (a *Acquisition) carryEnd(fx state.Effects, e *ending) {
 			a.s.Vanished(a.n)
 		}
 		if fx.Rest {
-			a.leaveRest()
+			a.leaveRest(delayed)
 		}
 		a.s.RenewNow() // its lease may be gone too
 	case state.KeyOverwritten:
 		if fx.Rest {
-			a.leaveRest()
+			a.leaveRest(delayed)
 		}
 		if fx.Verdict != state.Lost { // otherwise a release has deleted it
-			a.s.Reopen(a.n)
+			a.reopen(delayed)
 			key := state.Key{Name: a.owned()[fx.Own], Create: a.own().Create}
-			a.s.Host().Cleanup.Go("overwritten key "+key.Name, func(ctx context.Context) { a.removeOverwritten(ctx, key) })
+			a.s.Host().Cleanup.Go("overwritten key "+key.Name, func(ctx context.Context) { a.removeOverwritten(ctx, key, delayed) })
 		}
 	case state.HeldTooLong:
 		a.s.Forfeit(a.n)
 		a.s.Host().Cleanup.Go("key "+a.Key()+", held for too long", a.leaveOverheld)
+	}
+}
+
+// delayed is until when the lock-delay keeps its keys after a hold that ends now, without its
+// Release: it counts from the end of what was promised if that is later (rules LD2, LD3). Zero:
+// there is no lock-delay.
+func (a *Acquisition) delayed() clock.Instant {
+	d := a.s.LockDelay()
+	if d == 0 {
+		return clock.Instant{}
+	}
+	from := clock.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if from.Before(a.promised) {
+		from = a.promised
+	}
+	return from.Add(d)
+}
+
+// reopen records that its keys have to be removed, and stay until delayed.
+func (a *Acquisition) reopen(delayed clock.Instant) {
+	if delayed.IsZero() {
+		a.s.Reopen(a.n)
+	} else {
+		a.s.Forfeit(a.n)
 	}
 }
 

@@ -6,17 +6,19 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl/internal/backoff"
+	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/queue/state"
+	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
 // removeOverwritten deletes one of its own keys after somebody else wrote to it. The work
 // outlives the session: the key may no longer be on the session's lease, and then nothing else
 // would remove it from the queue. It waits for work that defers the revocation of the lease,
-// and for promises.
-func (a *Acquisition) removeOverwritten(ctx context.Context, own state.Key) {
-	if !a.s.AwaitDeferred(ctx) || !a.awaitPromise(ctx) {
+// for promises, and for the lock-delay, until delayed.
+func (a *Acquisition) removeOverwritten(ctx context.Context, own state.Key, delayed clock.Instant) {
+	if !a.s.AwaitDeferred(ctx) || !a.awaitPromise(ctx) || !session.AwaitInstant(ctx, delayed) {
 		return
 	}
 	if !a.tryUntil(ctx, func() bool { return a.deleteOwn(ctx, own) == nil }) {

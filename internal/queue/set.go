@@ -6,6 +6,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
+	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/session"
@@ -30,12 +31,12 @@ func (a *Acquisition) makeSet() {
 }
 
 // leaveRest has the other keys of a lost set deleted in the background, when awaitGivenBack
-// allows. The work outlives the session, because other keys than the one that was lost may also
+// allows, and not before the lock-delay has passed, at delayed. The work outlives the session, because other keys than the one that was lost may also
 // no longer be on its lease. A Handle lists them for the session's next process to delete.
-func (a *Acquisition) leaveRest() {
-	a.s.Reopen(a.n)
+func (a *Acquisition) leaveRest(delayed clock.Instant) {
+	a.reopen(delayed)
 	a.s.Host().Cleanup.Go("the rest of "+a.Key(), func(ctx context.Context) {
-		if !a.awaitGivenBack(ctx) {
+		if !a.awaitGivenBack(ctx) || !session.AwaitInstant(ctx, delayed) {
 			return
 		}
 		if a.s.Err() != nil && read(a, (*state.Machine).Ended) == state.KeyDeleted {

@@ -35,7 +35,7 @@ func (s *Session) expire() error {
 	if err == nil {
 		return nil // extended meanwhile, before the window expired
 	}
-	return s.end(err, remove)
+	return s.end(err, removeUnlessKept)
 }
 
 // Deadline is until when the session is valid unless it is renewed. It is computed at the call,
@@ -66,6 +66,8 @@ const (
 	remove   aftermath = iota // revoke the lease
 	handOver                  // nothing: another process takes it over
 	leave                     // nothing, and Close reports that: the lease may be another process's, or cannot be reached
+
+	removeUnlessKept // leave if a lock-delay keeps something, because the lease lasts for as long (rule LD1); otherwise remove
 )
 
 // end ends the session with err unless it has ended, and returns the cause that counts. The
@@ -77,8 +79,11 @@ func (s *Session) end(err error, rest aftermath) error {
 		return e.err
 	}
 	s.ended.Store(&ending{err})
-	if rest == remove && s.taking {
+	switch kept := s.validity.delay > 0 && s.ledger.unreleased(); {
+	case s.taking && rest != handOver, kept && rest == removeUnlessKept:
 		rest = leave
+	case kept:
+		s.promise.keep(clock.Now(), s.validity.delay)
 	}
 	dependents, w := s.roster.close(), s.keyWatch.end()
 	s.mu.Unlock()
@@ -93,7 +98,7 @@ func (s *Session) end(err error, rest aftermath) error {
 	}
 	s.notifyEnded(err)
 	switch rest {
-	case remove:
+	case remove, removeUnlessKept:
 		s.revoke()
 	case handOver:
 		s.revocation.decide(nil)

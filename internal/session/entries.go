@@ -94,8 +94,8 @@ func (s *Session) KeptUntil(n int64) clock.Instant {
 // the session's predecessor left them, and they were not resumed before.
 func (s *Session) Adopt(n int64, own ...string) bool { return s.move(n, resumed, own) }
 
-// Discard has own removed in the background, not before the time at unless the session ends
-// earlier: the keys of one entry that the session's predecessor may have held, and that cannot
+// Discard has own removed in the background, not before a lock-delay after the time at unless the
+// session ends earlier: the keys of one entry that the session's predecessor may have held, and that cannot
 // be resumed. Their removal is no release. false: they are not such keys, or were resumed.
 func (s *Session) Discard(at time.Time, own ...string) bool {
 	var n int64
@@ -110,7 +110,7 @@ func (s *Session) Discard(at time.Time, own ...string) bool {
 		return false
 	}
 	s.Forfeit(n)
-	s.LeaveAt(n, at)
+	s.LeaveAt(n, at.Add(s.validity.delay))
 	return true
 }
 

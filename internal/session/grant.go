@@ -48,7 +48,7 @@ func newSession(host Host, opts lease.Options) *Session {
 	s := &Session{
 		host:     host,
 		owner:    opts.Owner,
-		validity: validity{margin: opts.Margin},
+		validity: validity{margin: opts.Margin, delay: opts.LockDelay},
 		ledger:   newLedger(),
 		removals: removals{added: make(chan struct{}, 1)},
 		done:     make(chan struct{}),
@@ -79,7 +79,7 @@ func (s *Session) grant(ctx context.Context, ttl time.Duration) error {
 		case cluster.IsLeaseExists(err) && try < grants: // somebody else's lease: choose another ID
 			continue
 		case cluster.OutcomeOf(err) != cluster.NotApplied:
-			revokeInBackground(s.host, id, ttl)
+			revokeInBackground(s.host, id, ttl+s.validity.reserve())
 			if try < grants && !cluster.IsNoSpace(err) && ctx.Err() == nil && s.host.Cluster.Err() == nil {
 				continue
 			}
@@ -88,18 +88,18 @@ func (s *Session) grant(ctx context.Context, ttl time.Duration) error {
 	}
 }
 
-// grantOnce requests lease id.
+// grantOnce requests lease id, for the lock-delay longer than ttl and than what it returns as granted.
 func (s *Session) grantOnce(ctx context.Context, id int64, ttl time.Duration) (sent clock.Instant, granted time.Duration, err error) {
 	var resp *pb.LeaseGrantResponse
 	err = s.host.Cluster.Do(ctx, cluster.Request{Op: "lease grant"}, func(ctx context.Context, m *cluster.Member) (_ *pb.ResponseHeader, err error) {
 		sent = clock.Now()
-		resp, err = m.Lease().LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: id, TTL: int64(ttl / time.Second)})
+		resp, err = m.Lease().LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: id, TTL: int64((ttl + s.validity.reserve()) / time.Second)})
 		return resp.GetHeader(), err
 	})
 	if err == nil && resp.ID != id {
 		err = fmt.Errorf("lease %x was asked for, the answer grants %x", id, resp.ID)
 	}
-	return sent, time.Duration(resp.GetTTL()) * time.Second, err
+	return sent, time.Duration(resp.GetTTL())*time.Second - s.validity.reserve(), err
 }
 
 // adopt makes id the session's lease.

@@ -273,6 +273,16 @@ func (l *ledger) keeps(now clock.Instant) (all []detached.Kept) {
 	return all
 }
 
+// unreleased reports whether something is held, or was and has to be removed without a release.
+func (l *ledger) unreleased() bool {
+	for _, e := range l.entries {
+		if e.state == held || e.state == forfeit {
+			return true
+		}
+	}
+	return false
+}
+
 func (l *ledger) isForfeit(n int64) bool { return l.state(n) == forfeit }
 
 // forfeits returns the numbers of the entries of unsettled whose removal is no release, in order.

@@ -19,6 +19,15 @@ func (p *promise) extend(until clock.Instant) {
 	}
 }
 
+// keep extends the promise by the lock-delay d of what ended, unreleased, at now: it counts from
+// then, or from the end of what was promised if that is later (rules LD2, LD3).
+func (p *promise) keep(now clock.Instant, d time.Duration) {
+	if p.until.Before(now) {
+		p.until = now
+	}
+	p.until = p.until.Add(d)
+}
+
 // Promise keeps the lease from being revoked before until, whatever ends the session from now
 // on (rule V4). An error is why the session has ended; then nothing was promised. The client's
 // Close waits for a promise as long as for any removal, and then leaves the lease to expire.

@@ -15,10 +15,16 @@ func (s *Session) RemoveInBackground(r Removal) { s.remove(&removal{other: r}) }
 // be later (rules A5, A6). It does nothing for an entry that is gone.
 func (s *Session) Leave(n int64) { s.LeaveAt(n, time.Time{}) }
 
-// LeaveAt is Leave, not before the time at unless the session ends earlier.
+// LeaveAt is Leave, not before the time at unless the session ends earlier. An entry that was
+// held, and not released, also stays for the lock-delay from now on (rule LD2).
 func (s *Session) LeaveAt(n int64, at time.Time) {
 	s.mu.Lock()
 	s.ledger.move(n, unwanted, nil)
+	if s.ledger.isForfeit(n) {
+		if kept := time.Now().Add(s.validity.delay); at.Before(kept) {
+			at = kept
+		}
+	}
 	s.mu.Unlock()
 	s.remove(&removal{n: n, due: at})
 }

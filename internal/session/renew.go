@@ -16,7 +16,7 @@ func (s *Session) loop() {
 	defer close(s.stopped)
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &renewer{s: s, ctx: ctx, results: make(chan confirmation)}
-	r.begin = time.Now().Add(s.validity.window().sent.Sub(clock.Now()) + s.TTL()/4)
+	r.begin = time.Now().Add(s.validity.window().sent.Sub(clock.Now()) + s.validity.window().due())
 	defer r.stop()
 	defer cancel()
 	timer := time.NewTimer(0)
@@ -97,10 +97,12 @@ func (r *renewer) step(now time.Time) time.Time {
 }
 
 // hedgeAfter is how long a renewal may take before another joins it (rule N3): three round trips,
-// at least 300 ms, and at most a quarter of the TTL, so that three renewals begin before the
-// deadline: at the latest at a quarter of the TTL, at half of it, and at three quarters.
+// at least 300 ms, and at most three tenths of the validity, so that three renewals begin before the
+// deadline: at the latest at three tenths of the validity, at six, and at nine.
 // docs/decisions/own-renewals.md has the table.
-func (r *renewer) hedgeAfter() time.Duration { return r.usual.HedgeAfter(r.s.TTL() / 4) }
+func (r *renewer) hedgeAfter() time.Duration {
+	return r.usual.HedgeAfter(r.s.validity.window().due())
+}
 
 // pick chooses the member to query. The first renewal of a round uses another member than the one
 // that confirmed last (rule N1).
@@ -129,8 +131,7 @@ func (r *renewer) renew(ctx context.Context, m *cluster.Member) (result, error) 
 }
 
 // failed records a failure. The first one is followed by another renewal at once, later ones after
-// a wait. The wait doubles, and shrinks again as the deadline approaches, so that the session
-// survives a failure that ends before the deadline.
+// a wait, so that the session survives a failure that ends before the deadline.
 func (r *renewer) failed(err error) (wait time.Duration, final bool) {
 	if err == errOver {
 		return 0, true
@@ -139,9 +140,8 @@ func (r *renewer) failed(err error) (wait time.Duration, final bool) {
 	if r.failures++; r.failures == 1 {
 		return 0, false
 	}
-	ttl, left := r.s.TTL(), r.s.validity.window().remaining(clock.Now())
-	wait = min(ttl/40<<min(r.failures-2, 8), ttl/8)
-	return backoff.Jitter(max(min(wait, left/4), min(ttl/40, 100*time.Millisecond))), false
+	w := r.s.validity.window()
+	return backoff.Jitter(w.pause(r.failures, w.remaining(clock.Now()))), false
 }
 
 // finish processes the end of a round.
@@ -152,7 +152,7 @@ func (r *renewer) finish(c confirmation) {
 	}
 	r.usual.Note(c.Took / 2) // it is two round trips: one renews, one reads
 	r.last, r.warned = c.Member, false
-	r.begin = c.Began.Add(c.Result.ttl / 4)
+	r.begin = c.Began.Add(r.s.validity.window().due())
 	r.s.keepWatching(c.Result.rev)
 	r.readRest(c)
 	r.s.notifyRenewed(c)

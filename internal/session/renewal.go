@@ -18,7 +18,7 @@ import (
 // A result is the result of one confirmed renewal.
 type result struct {
 	sent  clock.Instant // read before the renewal was written
-	ttl   time.Duration // as the server answered
+	ttl   time.Duration // as the server answered, less what the lock-delay adds
 	rev   int64         // the revision at which the confirming read showed the session key
 	more  []keyRead     // the reads that did not fit beside the session key
 	left  time.Duration // how long the session was still valid before
@@ -26,10 +26,9 @@ type result struct {
 	err   error         // why it does not count; a failure is not a loss
 }
 
-// renewalBound is how long a confirmed renewal may take: at most a third of the TTL, so that
-// three fit, and not longer than a server keeps trying.
+// renewalBound is how long a confirmed renewal may take: not longer than a server keeps trying.
 func (s *Session) renewalBound() time.Duration {
-	return min(s.TTL()/3, lateGrant)
+	return min(s.validity.window().bound(), lateGrant)
 }
 
 // renew makes one confirmed renewal of the session on m. It also delivers to the dependents what
@@ -128,7 +127,7 @@ func (k *renewal) confirm(ctx context.Context) {
 		k.ended = true
 		return
 	}
-	k.ttl = time.Duration(k.answer.TTL) * time.Second
+	k.ttl = time.Duration(k.answer.TTL)*time.Second - s.validity.reserve()
 	reads := s.keyReads()
 	k.more = reads[1:]
 	resp, whole, err := s.readKeys(ctx, k.member, &reads[0])

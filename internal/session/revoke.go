@@ -73,7 +73,7 @@ func (s *Session) revoke() {
 			s.revocation.decide(leftToExpire(s.id, errors.New("what it holds is promised")))
 			return
 		}
-		s.revocation.decide(revokeUntilGone(ctx, s.host.Cluster, s.id, s.TTL()))
+		s.revocation.decide(revokeUntilGone(ctx, s.host.Cluster, s.id, s.lifetime()))
 	})
 	if !ok {
 		s.revocation.decide(leftToExpire(s.id, errors.New("the client is closed")))

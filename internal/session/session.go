@@ -76,8 +76,14 @@ type Session struct {
 // ID is the lease ID.
 func (s *Session) ID() int64 { return s.id }
 
-// TTL is the TTL in the server's last answer.
+// TTL is the TTL in the server's last answer, less what the lock-delay adds to it.
 func (s *Session) TTL() time.Duration { return s.validity.window().granted }
+
+// lifetime is how long the lease lasts at the server without a renewal.
+func (s *Session) lifetime() time.Duration { return s.TTL() + s.validity.reserve() }
+
+// LockDelay is how long keys have to stay after a hold that ended without its Release (rule LD2).
+func (s *Session) LockDelay() time.Duration { return s.validity.delay }
 
 // Owner names the session's holder, for people to read.
 func (s *Session) Owner() string { return s.owner }

@@ -35,6 +35,7 @@ func resume(ctx context.Context, host Host, opts lease.Options) (*Session, error
 	if want := keys.SessionKey(host.Namespace, h.Lease); h.Key != want {
 		return nil, fmt.Errorf("lease: resume: the handle's session key is %q, Config.Namespace makes it %q", h.Key, want)
 	}
+	opts.LockDelay = h.LockDelay // that of the lease
 	s := newSession(host, opts)
 	s.adopt(h.Lease, clock.Instant{}, h.TTL)
 	s.taking, s.create = true, h.Create
@@ -51,6 +52,20 @@ func resume(ctx context.Context, host Host, opts lease.Options) (*Session, error
 	return s, nil
 }
 
+// keepInherited keeps for the lock-delay, from now on, what the predecessor has held and not released:
+// the entries that its Handle lists as such, and the lease with those that nobody resumes (rule LD3).
+// s.mu is held.
+func (s *Session) keepInherited() {
+	if s.validity.delay == 0 {
+		return
+	}
+	now := clock.Now()
+	s.promise.keep(now, s.validity.delay)
+	for _, n := range s.ledger.forfeits() {
+		s.ledger.keep(n, now.Add(s.validity.delay))
+	}
+}
+
 // Claim decides on the nonce with which h is taken over. Whoever has what it returns, in whatever process, continues
 // one takeover: where one of them has rewritten the session key, the next recognizes that. So only one at a time may
 // have it, it is to be kept before it is used, and it must be given up before the session begins anything of its own.
@@ -65,7 +80,7 @@ func Claim(h lease.Handle) lease.Handle {
 
 // takeOver makes s, which has the Handle's lease, the session described by h.
 func (s *Session) takeOver(ctx context.Context, of lease.Handle, h detached.State) (err error) {
-	t, err := takeovers.begin(ctx, of, h.TTL)
+	t, err := takeovers.begin(ctx, of, s.lifetime())
 	if err != nil {
 		return err
 	}
@@ -87,6 +102,7 @@ func (s *Session) takeOver(ctx context.Context, of lease.Handle, h detached.Stat
 	}
 	s.mu.Lock()
 	s.taking = false
+	s.keepInherited()
 	s.mu.Unlock()
 	return nil
 }
@@ -184,7 +200,7 @@ func (s *Session) firstRenewal(ctx context.Context) error {
 		if r.err == nil {
 			return s.validity.begin(r.sent, r.ttl).expired(clock.Now())
 		}
-		switch late := clock.Now().Sub(began) > s.TTL(); {
+		switch late := clock.Now().Sub(began) > s.lifetime(); {
 		case late, s.host.Cluster.Err() != nil:
 			return plainEnd(ctx, r.err)
 		case ctx.Err() != nil, !wait.Sleep(ctx):

@@ -13,8 +13,17 @@ import (
 // Invariant: a window that has expired is never replaced (rule T4).
 type validity struct {
 	margin  time.Duration // as configured
+	delay   time.Duration // the lock-delay
 	force   atomic.Pointer[window]
 	failure error // why the last renewal failed; nil after one that succeeded
+}
+
+// reserve is how much longer the lease is granted than the session trusts it for the lock-delay:
+// in whole seconds, and longer than the delay by a fifth, as the TTL is than what a sixth of margin
+// leaves of it. So a lease ends at least a delay after the deadline, by any of the clocks that the
+// margin allows for (rule LD1).
+func (v *validity) reserve() time.Duration {
+	return (v.delay*6/5 + time.Second - 1).Truncate(time.Second)
 }
 
 // window is the window in force.

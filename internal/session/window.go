@@ -11,7 +11,7 @@ import (
 // is no longer trusted. It is a value, and its methods are pure arithmetic.
 type window struct {
 	sent    clock.Instant // c of rule T2: before the request was written
-	granted time.Duration // the TTL in the server's answer
+	granted time.Duration // the TTL in the server's answer, less what the lock-delay adds
 	margin  time.Duration // as configured; kept enforces at least a sixth of granted
 }
 
@@ -36,6 +36,23 @@ func (w window) whole() time.Duration { return w.granted - w.kept() }
 
 // half is half of the window's whole length.
 func (w window) half() time.Duration { return w.whole() / 2 }
+
+// due is how long after the window's renewal was sent the next begins, and how late another
+// member joins a renewal at the latest: so three begin before the deadline (rule N3). It is a
+// quarter of the TTL if the margin is a sixth.
+func (w window) due() time.Duration { return (w.whole()*3 + 9) / 10 }
+
+// bound is how long a renewal may take, so that three fit: a third of the TTL if the margin is a
+// sixth.
+func (w window) bound() time.Duration { return w.whole() * 2 / 5 }
+
+// pause is how long a round waits after its n-th failure, from 1. The wait doubles up to a
+// limit, and shrinks again as the deadline approaches, of which left is the time.
+func (w window) pause(n int, left time.Duration) time.Duration {
+	v := w.whole()
+	wait := min(v*3/100<<min(n-2, 8), v*3/20)
+	return max(min(wait, left/4), min(v*3/100, 100*time.Millisecond))
+}
 
 // Validity is how long a renewal keeps the session valid, counted from when the renewal was
 // sent.
