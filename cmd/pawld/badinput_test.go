@@ -194,6 +194,8 @@ func TestWhatCannotBeStartedSaysWhy(t *testing.T) {
 		{[]string{"x"}, `"x": want flags alone`},
 		{[]string{"--nothing"}, "unknown flag: --nothing\npawld: see pawld --help\n"},
 		{[]string{"--max-ttl", "2s"}, "--max-ttl is 2s, want 3s to 2m30s"},
+		{[]string{"--max-ttl", "120s", "--lock-delay", "51s"}, "--lock-delay is 51s: lease: Options.LockDelay is 51s, want 0 to 50s with a TTL of 4m0s"},
+		{[]string{"--lock-delay", "-1s"}, "--lock-delay is -1s: "},
 		{[]string{"--sync-every", "-1s"}, "--sync-every is -1s, want 0 or more"},
 		{[]string{"--max-sessions", "0"}, "--max-sessions is 0"},
 		{[]string{"--max-connections", "0"}, "--max-connections is 0"},

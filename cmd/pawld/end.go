@@ -111,7 +111,7 @@ func (d *daemon) stop(detach bool, hurry context.Context) error {
 	}
 	d.service.Drain()
 	d.shut(hurry)
-	ctx, cancel := context.WithTimeout(hurry, d.maxTTL+shutdownWait)
+	ctx, cancel := context.WithTimeout(hurry, d.maxTTL+d.lockDelay+shutdownWait)
 	defer cancel()
 	if !detach {
 		return errors.Join(d.service.Close(ctx), d.client.Close())

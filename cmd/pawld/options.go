@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/pawl-locks/pawl/lease"
 )
 
 // options are the flags.
@@ -28,7 +30,7 @@ type options struct {
 	health                string
 	stateDir, policy      string
 	discardState          bool
-	maxTTL                time.Duration
+	maxTTL, lockDelay     time.Duration
 	sessions, locks       int
 	connections, calls    int
 	config                string
@@ -72,6 +74,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.BoolVar(&o.discardState, "discard-state", false, "start although the file in --state-dir cannot be used, and remove it: its clients lose their locks, which stay blocked for as long as the predecessor's session at etcd lasts, twice its --max-ttl")
 	fs.StringVar(&o.policy, "policy", "", "file with the names that each identity may use; empty means all on the Unix socket, none on --listen")
 	fs.DurationVar(&o.maxTTL, "max-ttl", 15*time.Second, "the longest TTL of a client's session; pawld's own at etcd is twice that")
+	fs.DurationVar(&o.lockDelay, "lock-delay", 0, "how long nobody else gets a lock that pawld takes from a client, or loses; 0 means none")
 	fs.IntVar(&o.sessions, "max-sessions", 1000, "largest number of sessions")
 	fs.IntVar(&o.locks, "max-locks", 10000, "largest number of locks and waiters")
 	fs.IntVar(&o.connections, "max-connections", 8192, "largest number of connections of each listener; more are closed at once. One user, or on --listen one host, has at most half of them")
@@ -183,12 +186,19 @@ const (
 	mostMaxTTL = 150 * time.Second
 )
 
+// session are the options of pawld's own session.
+func (o options) session() lease.Options {
+	return lease.Options{TTL: 2 * o.maxTTL, LockDelay: o.lockDelay}
+}
+
 // check reports options that do not go together.
 func (o options) check() error {
 	tls := o.serverCert != "" || o.serverKey != "" || o.clientCA != ""
 	switch {
 	case o.maxTTL < minTTL || o.maxTTL > mostMaxTTL:
 		return fmt.Errorf("--max-ttl is %v, want %v to %v", o.maxTTL, minTTL, mostMaxTTL)
+	case o.session().Check() != nil:
+		return fmt.Errorf("--lock-delay is %v: %w", o.lockDelay, o.session().Check())
 	case o.syncEvery < 0:
 		return fmt.Errorf("--sync-every is %v, want 0 or more", o.syncEvery)
 	case o.sessions <= 0:

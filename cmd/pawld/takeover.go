@@ -62,7 +62,7 @@ func (d *daemon) connect(ctx context.Context, rules *policy.Policy) (err error) 
 	}
 	host, _ := os.Hostname()
 	d.service = locks.New(d.client, locks.Config{
-		Owner: fmt.Sprintf("pawld %s:%d", host, os.Getpid()), Etcd: strings.Join(d.endpoints, ", "), Logger: d.log,
+		Owner: fmt.Sprintf("pawld %s:%d", host, os.Getpid()), Etcd: strings.Join(d.endpoints, ", "), Logger: d.log, LockDelay: d.lockDelay,
 		Table: table.Config{
 			DefaultTTL: min(10*time.Second, d.maxTTL), MinTTL: minTTL, MaxTTL: d.maxTTL,
 			Sessions: d.sessions, SessionsOf: rules.Sessions, Locks: d.locks, Keep: time.Minute,

@@ -89,3 +89,13 @@ func TestASignalInTheInstantOfAnElectionStartsNoCommand(t *testing.T) {
 	assert.False(t, again)
 	assert.Equal(t, 143, cli.CodeOf(err))
 }
+
+func TestALockDelayIsTheSessions(t *testing.T) {
+	o := tenure{ttl: seconds(9 * time.Second), delay: seconds(5 * time.Second), grace: noGrace}
+	opts, err := o.session()
+	require.NoError(t, err)
+	assert.Equal(t, lease.Options{TTL: 9 * time.Second, LockDelay: 5 * time.Second}, opts)
+	o.delay = seconds(300 * time.Second)
+	_, err = o.session()
+	assert.ErrorContains(t, err, "Options.LockDelay is 5m0s, want 0 to 4m2.5s with a TTL of 9s")
+}

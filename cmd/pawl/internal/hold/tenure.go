@@ -16,6 +16,7 @@ import (
 // how the command is ended.
 type tenure struct {
 	ttl   seconds
+	delay seconds
 	owner string
 	grace seconds
 	json  bool
@@ -23,6 +24,7 @@ type tenure struct {
 
 func (o *tenure) flags(fs *pflag.FlagSet) {
 	fs.Var(&o.ttl, "ttl", "how long the lease outlives its last renewal, 3s to 300s (default 15s)")
+	fs.Var(&o.delay, "lock-delay", "how long nobody else gets what is held if it ends without a release; 1.2 times this and the TTL are 300s at most")
 	fs.StringVar(&o.owner, "owner", "", "name of the holder, for display (default host:pid)")
 	o.grace = noGrace
 	fs.Var(&o.grace, "grace", "time between TERM and KILL for the command, at most a sixth of the TTL, which is the default")
@@ -34,7 +36,7 @@ const noGrace = seconds(-1)
 
 // session returns o's options for a session. Invalid ones are wrong usage.
 func (o *tenure) session() (lease.Options, error) {
-	opts := lease.Options{TTL: time.Duration(o.ttl), Owner: o.owner}
+	opts := lease.Options{TTL: time.Duration(o.ttl), LockDelay: time.Duration(o.delay), Owner: o.owner}
 	if err := opts.Check(); err != nil {
 		return opts, cli.Exit(cli.ExitUsage, err)
 	}

@@ -23,6 +23,8 @@ type Config struct {
 	Owner  string // of pawld's own session
 	Etcd   string // where etcd is, for errors
 	Logger *slog.Logger
+
+	LockDelay time.Duration // of pawld's own session
 }
 
 // TTL is the TTL of pawld's own session, so long that a client's own TTL decides.
@@ -181,7 +183,7 @@ func (s *Service) Session(ctx context.Context) (*pawl.Session, error) {
 		s.lost.Add(1)
 		s.session = nil
 	}
-	session, err := s.client.NewSession(ctx, lease.Options{TTL: s.cfg.TTL(), Owner: s.cfg.Owner})
+	session, err := s.client.NewSession(ctx, lease.Options{TTL: s.cfg.TTL(), LockDelay: s.cfg.LockDelay, Owner: s.cfg.Owner})
 	if err != nil {
 		return nil, err
 	}

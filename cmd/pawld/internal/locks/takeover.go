@@ -122,7 +122,7 @@ func (s *Service) takeOver(ctx context.Context, saved Saved) (*pawl.Session, err
 			}
 		}
 	}
-	within, cancel := context.WithTimeout(ctx, s.cfg.TTL())
+	within, cancel := context.WithTimeout(ctx, s.cfg.TTL()+s.cfg.LockDelay*6/5)
 	defer cancel()
 	for pause := backoff.Quick(); ; {
 		own, err := s.client.NewSession(within, lease.Options{Resume: h, Owner: s.cfg.Owner})
