@@ -37,7 +37,8 @@ func (s *Session) ID() int64 {
 	return s.engine.ID()
 }
 
-// TTL is the TTL that the server granted, which may be more than was requested.
+// TTL is the TTL that the server granted, which may be more than was requested, less what
+// lease.Options.LockDelay adds to it.
 func (s *Session) TTL() time.Duration {
 	if s.none() {
 		return 0
@@ -87,8 +88,9 @@ func (s *Session) Context() context.Context {
 // lease. nil means that the lease is gone. It waits until ctx ends, and for 12 s at most; if
 // ctx is already done, it still sends. An error that matches kv.ErrUnknown means that the
 // revocation was not confirmed in time and continues in the background (calling Close again
-// waits for it), or that the lease was left to expire. It is idempotent, and does nothing after
-// Detach.
+// waits for it), or that the lease was left to expire. With lease.Options.LockDelay, the lease of
+// a session that still holds something is revoked that much later. Close is idempotent, and does
+// nothing after Detach.
 func (s *Session) Close(ctx context.Context) error {
 	switch {
 	case s.none():

@@ -106,49 +106,6 @@ func TestAHoldThatEndsBeforeItsLimitEndsAsItDoes(t *testing.T) {
 	})
 }
 
-// For one that waits with a Delay, a hold that was too long is none that was released;
-// for others it is over.
-func TestDelayAfterAHoldThatWasTooLong(t *testing.T) {
-	const delay, limit = 30 * time.Second, 5 * time.Second
-	for name, o := range map[string]lock.Options{"pawl": {Delay: delay}, "etcd": {Delay: delay, EtcdLayout: true}} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(w *fixture) {
-				holds := o
-				holds.MaxHold = limit
-				s := w.session()
-				h, err := lock.New(s, "name", holds).Acquire(w.Context())
-				require.NoError(w, err)
-				began := time.Now()
-				a := w.acquiring(w.Context(), lock.New(w.session(), "name", o))
-				<-a.done
-				require.NoError(w, a.err)
-				assert.GreaterOrEqual(w, time.Since(began), limit+delay)
-				assert.Less(w, time.Since(began), limit+delay+time.Second)
-				w.oneCause(lock.ErrMaxHold, h.Err())
-				require.NoError(w, a.h.Release(w.Context()))
-				assert.NoError(w, s.Err())
-			})
-		})
-	}
-}
-
-// On a full disk the mark cannot be written: the key stays until it can.
-func TestAHoldThatWasTooLongIsNotTakenForAReleaseOnAFullDisk(t *testing.T) {
-	const delay = 30 * time.Second
-	inBubble(t, func(w *fixture) {
-		h := w.acquireWith(w.session(), lock.Options{MaxHold: time.Second})
-		a := w.acquiring(w.Context(), lock.New(w.session(), "name", lock.Options{Delay: delay}))
-		w.f.SetNoSpace(true)
-		time.Sleep(10 * time.Second)
-		w.oneCause(lock.ErrMaxHold, h.Err())
-		assert.True(w, a.waits())
-		w.f.SetNoSpace(false)
-		began := time.Now()
-		w.release(a.won())
-		assert.GreaterOrEqual(w, time.Since(began), delay)
-	})
-}
-
 // A key that cannot be deleted while the cluster does not answer is deleted once it does.
 func TestAHoldThatLastedTooLongWhileNobodyAnswersIsRemovedLater(t *testing.T) {
 	inBubble(t, func(w *fixture) {

@@ -35,8 +35,7 @@ type Multi struct{ target }
 // NewMulti makes a Multi of 1 to 32 names; it does no I/O. s is as for New. All names must be
 // on one cluster: with pawl.Clusters, s is that of ForAll. The first call reports invalid
 // arguments: those that New reports; no names, too many, or the same twice; a name that
-// pawl.Clusters has on another cluster than s; a Delay with more than one name, or with a shared
-// one; EtcdLayout with a shared name, or with a name that lies within another.
+// pawl.Clusters has on another cluster than s; EtcdLayout with a shared name, or with a name that lies within another.
 func NewMulti(s pawl.Sessions, opts Options, wants ...Want) *Multi {
 	m := &Multi{target{sessions: s, opts: opts}}
 	for _, w := range wants {

@@ -154,15 +154,12 @@ func TestBadSetsAreClearErrors(t *testing.T) {
 			`"a" is given twice`:        lock.NewMulti(s, lock.Options{}, a, b, lock.Shared("a")),
 			"name 2 of 2: empty name":   lock.NewMulti(s, lock.Options{}, a, lock.Exclusive("")),
 			"at most 1024":              lock.NewMulti(s, lock.Options{}, a, lock.Exclusive(strings.Repeat("x", 1025))),
-			"several names cannot be combined with Options.Delay": lock.NewMulti(s, lock.Options{Delay: 1}, a, b),
-			"shared mode cannot be combined with Options.Delay":   lock.NewMulti(s, lock.Options{Delay: 1}, lock.Shared("a")),
-			"Options.Delay is":   lock.NewMulti(s, lock.Options{Delay: -1}, a),
-			"MaxHold":            lock.NewMulti(s, lock.Options{MaxHold: -1}, a),
-			"EtcdLayout":         lock.NewMulti(s, etcd, a, lock.Shared("b")),
-			"within the other":   lock.NewMulti(s, etcd, lock.Exclusive("a/b"), a),
-			"sessions' own keys": lock.NewMulti(s, etcd, a, lock.Exclusive("//pawl")),
-			"nil session":        lock.NewMulti(nil, lock.Options{}, a),
-			"or Semaphore":       nil,
+			"MaxHold":                   lock.NewMulti(s, lock.Options{MaxHold: -1}, a),
+			"EtcdLayout":                lock.NewMulti(s, etcd, a, lock.Shared("b")),
+			"within the other":          lock.NewMulti(s, etcd, lock.Exclusive("a/b"), a),
+			"sessions' own keys":        lock.NewMulti(s, etcd, a, lock.Exclusive("//pawl")),
+			"nil session":               lock.NewMulti(nil, lock.Options{}, a),
+			"or Semaphore":              nil,
 		} {
 			_, err := m.Acquire(w.Context())
 			assert.ErrorContains(w, err, want)

@@ -18,17 +18,9 @@ type Options struct {
 	// see the holders and waiters of a name "a/+b", because keys that begin with "+" are those
 	// of shared acquisitions.
 	EtcdLayout bool
-	// Delay is how long to wait before succeeding a holder whose session ended without Release,
-	// so that its writes in flight can land in storage that checks no token. 0: none. There is
-	// no delay after a holder that released and then closed its session, unless the revision of
-	// the release is compacted or not known. Delay holds back only acquisitions that were
-	// waiting already: one that begins later finds no trace of the holder, and neither does one
-	// that succeeds a waiter which gave up during its delay.
-	Delay time.Duration
 	// MaxHold bounds how long the lock may be held. A hold that lasts longer is lost, with
 	// ErrMaxHold, and its key is deleted in the background, even while the function that uses
-	// the lock still runs. Waiters with a Delay treat it as a holder that did not release. 0:
-	// no bound. The time counts from the moment when Acquire, or Resume, succeeded, on a clock
+	// the lock still runs; lease.Options.LockDelay keeps the key for longer. 0: no bound. The time counts from the moment when Acquire, or Resume, succeeded, on a clock
 	// that runs while the machine is suspended. If the session ends first, that is the cause.
 	MaxHold time.Duration
 	// AtLeast keeps the lock taken until it was held for that long, for a short job on many
@@ -61,7 +53,7 @@ type Mutex struct{ target }
 // New makes a Mutex; it does no I/O. With a *pawl.Client, each call uses the client's current
 // session, so that the Mutex is usable again after a session was lost; with a *pawl.Session,
 // every call uses that one. The first call reports invalid arguments: nil sessions, an empty
-// name or one of more than 1 KiB, a negative Delay, MaxHold or AtLeast, an Owner of more than 1
+// name or one of more than 1 KiB, a negative MaxHold or AtLeast, an Owner of more than 1
 // KiB, an EtcdLayout name that would contain the sessions' own keys.
 func New(s pawl.Sessions, name string, opts Options) *Mutex {
 	return &Mutex{target{s, opts, []queue.Want{{Name: name, Mode: observe.Exclusive}}}}
@@ -104,7 +96,7 @@ func (m *Mutex) TryAcquire(ctx context.Context) (*Held, error) {
 // AcquireShared is Acquire in shared mode: the lock is held together with others that hold it
 // in this mode, and never while anyone holds it with Acquire. It waits for every exclusive
 // acquisition that was enqueued before it, held or waiting, and for no shared one. It fails if
-// the Mutex has EtcdLayout or Delay.
+// the Mutex has EtcdLayout.
 //
 // Its token excludes late writers only where the storage keeps two registers: see package
 // fencing.

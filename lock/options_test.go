@@ -27,7 +27,6 @@ func TestBadArgumentsAreClearErrors(t *testing.T) {
 			"nil session":        lock.New(nil, "name", lock.Options{}),
 			"empty name":         lock.New(s, "", lock.Options{}),
 			"at most 1024":       lock.New(s, strings.Repeat("x", 1025), lock.Options{}),
-			"Delay":              lock.New(s, "name", lock.Options{Delay: -1}),
 			"AtLeast":            lock.New(s, "name", lock.Options{AtLeast: -1}),
 			"MaxHold":            lock.New(s, "name", lock.Options{MaxHold: -1}),
 			"sessions' own keys": lock.New(s, "//pawl", lock.Options{EtcdLayout: true}),
@@ -169,60 +168,6 @@ func TestTheFloorItselfIsRefusedAndOneAboveIsNot(t *testing.T) {
 	}
 }
 
-// Delay: after a holder that did not release, and only then.
-func TestDelayAfterAHolderThatDidNotRelease(t *testing.T) {
-	const delay = 30 * time.Second
-	for name, c := range map[string]struct {
-		end   func(w *fixture, h *lock.Held, s *pawl.Session)
-		delay time.Duration
-	}{
-		"released":        {func(w *fixture, h *lock.Held, _ *pawl.Session) { w.release(h) }, 0},
-		"deleted":         {func(w *fixture, h *lock.Held, _ *pawl.Session) { w.f.Delete(h.Key()) }, 0},
-		"session revoked": {func(w *fixture, _ *lock.Held, s *pawl.Session) { w.f.Revoke(s.ID()) }, delay},
-		"session closed":  {func(w *fixture, _ *lock.Held, s *pawl.Session) { _ = s.Close(w.Context()) }, delay},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(w *fixture) {
-				s := w.session()
-				h := w.acquire(s)
-				a := w.acquiring(w.Context(), lock.New(w.session(), "name", lock.Options{Delay: delay}))
-				plain := w.session()
-				c.end(w, h, s)
-				began := time.Now()
-				next := a.won()
-				assert.Equal(w, c.delay, time.Since(began))
-				w.release(next)
-				w.release(w.acquire(plain))
-			})
-		})
-	}
-}
-
-func TestDelayAfterAForeignKeyAlwaysCounts(t *testing.T) {
-	inBubble(t, func(w *fixture) {
-		w.f.Put("name/peer", "", 0)
-		a := w.acquiring(w.Context(), lock.New(w.session(), "name", lock.Options{Delay: time.Minute}))
-		w.f.Delete("name/peer")
-		began := time.Now()
-		w.release(a.won())
-		assert.Equal(w, time.Minute, time.Since(began))
-	})
-}
-
-// Whether somebody waits behind says nothing about the one before.
-func TestDelayAfterAForeignKeyCountsWithSomebodyBehind(t *testing.T) {
-	inBubble(t, func(w *fixture) {
-		w.f.Put("name/peer", "", 0)
-		a := w.acquiring(w.Context(), lock.New(w.session(), "name", lock.Options{Delay: time.Minute}))
-		behind := w.waiting(w.session())
-		w.f.Delete("name/peer")
-		began := time.Now()
-		w.release(a.won())
-		assert.Equal(w, time.Minute, time.Since(began))
-		w.release(behind.won())
-	})
-}
-
 // A name without a slash is the same queue in both layouts. A waiter there in
 // etcd's is granted nothing, for a put on its key is an overwriting to it.
 func TestBothLayoutsShareAQueueAndHandItOver(t *testing.T) {
@@ -239,34 +184,6 @@ func TestBothLayoutsShareAQueueAndHandItOver(t *testing.T) {
 		require.NoError(w, h.Confirm(w.Context()))
 		w.release(h)
 		w.release(fourth.won())
-	})
-}
-
-// While it is delayed an Acquire ends like any other, and holds nothing.
-func TestADelayEndsWithTheContextOrTheKey(t *testing.T) {
-	inBubble(t, func(w *fixture) {
-		for range 2 {
-			s := w.session()
-			w.acquire(s)
-			ctx, cancel := context.WithCancel(w.Context())
-			waiter := w.session()
-			a := w.acquiring(ctx, lock.New(waiter, "name", lock.Options{Delay: time.Hour}))
-			w.f.Revoke(s.ID())
-			time.Sleep(time.Minute)
-			require.True(w, a.waits())
-			cancel()
-			assert.ErrorIs(w, a.failed(), context.Canceled)
-			synctest.Wait()
-			assert.Empty(w, w.keys())
-		}
-		s := w.session()
-		w.acquire(s)
-		a := w.acquiring(w.Context(), lock.New(w.session(), "name", lock.Options{Delay: time.Hour}))
-		w.f.Revoke(s.ID())
-		time.Sleep(time.Minute)
-		w.f.Delete(w.keys()[0])
-		w.oneCause(lock.ErrKeyDeleted, a.failed())
-		w.clear()
 	})
 }
 

@@ -29,7 +29,7 @@ type Semaphore struct{ target }
 
 // NewSemaphore makes a Semaphore with limit slots, 1 to MaxLimit; it does no I/O. s is as for
 // New. The first call reports invalid arguments: those that New reports, another limit, a name
-// of more than 1008 bytes, and a Delay or EtcdLayout, which a semaphore does not support.
+// of more than 1008 bytes, and EtcdLayout, which a semaphore does not support.
 func NewSemaphore(s pawl.Sessions, name string, limit int, opts Options) *Semaphore {
 	return &Semaphore{target{s, opts, []queue.Want{{Name: name, Mode: observe.Semaphore, Limit: limit}}}}
 }

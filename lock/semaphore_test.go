@@ -65,7 +65,6 @@ func TestBadArgumentsOfASemaphoreAreClearErrors(t *testing.T) {
 			"at most 1008":   lock.NewSemaphore(s, strings.Repeat("x", 1009), 1, lock.Options{}),
 			"the limit is 0": lock.NewSemaphore(s, "name", 0, lock.Options{}),
 			"want 1 to 1000": lock.NewSemaphore(s, "name", 1001, lock.Options{}),
-			"Delay":          lock.NewSemaphore(s, "name", 1, lock.Options{Delay: 1}),
 			"EtcdLayout":     lock.NewSemaphore(s, "name", 1, lock.Options{EtcdLayout: true}),
 			"MaxHold":        lock.NewSemaphore(s, "name", 1, lock.Options{MaxHold: -1}),
 			"AtLeast":        lock.NewSemaphore(s, "name", 1, lock.Options{AtLeast: -1}),

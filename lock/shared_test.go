@@ -137,13 +137,11 @@ func TestWhatSharedModeDoesNotGoWithIsRefused(t *testing.T) {
 		synctest.Wait()
 		before := w.f.Counts()
 		for want, m := range map[string]*lock.Mutex{
-			"EtcdLayout":    lock.New(s, "name", lock.Options{EtcdLayout: true}),
-			"Delay":         lock.New(s, "name", lock.Options{Delay: time.Second}),
-			"Options.Delay": lock.New(s, "name", lock.Options{Delay: -1}),
-			"MaxHold":       lock.New(s, "name", lock.Options{MaxHold: -1}),
-			"empty name":    lock.New(s, "", lock.Options{}),
-			"nil Mutex":     nil,
-			"nil session":   lock.New(nil, "name", lock.Options{}),
+			"EtcdLayout":  lock.New(s, "name", lock.Options{EtcdLayout: true}),
+			"MaxHold":     lock.New(s, "name", lock.Options{MaxHold: -1}),
+			"empty name":  lock.New(s, "", lock.Options{}),
+			"nil Mutex":   nil,
+			"nil session": lock.New(nil, "name", lock.Options{}),
 		} {
 			_, err := m.AcquireShared(w.Context())
 			assert.ErrorContains(w, err, want)

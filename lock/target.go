@@ -50,7 +50,7 @@ func (t *target) names() []string {
 // options are those of the engine.
 func (t *target) options() queue.Options {
 	return queue.Options{
-		EtcdLayout: t.opts.EtcdLayout, Delay: t.opts.Delay, Owner: t.opts.Owner,
+		EtcdLayout: t.opts.EtcdLayout, Owner: t.opts.Owner,
 		Limits: queue.Limits{Max: t.opts.MaxHold, AtLeast: t.opts.AtLeast},
 	}
 }
@@ -100,7 +100,7 @@ func (t *target) acquire(ctx context.Context, op string, try bool) (*Held, error
 	if err == nil {
 		s := inside.SessionOf(session)
 		r := queue.Request{
-			Try: try, Delay: t.opts.Delay, Limits: t.options().Limits,
+			Try: try, Limits: t.options().Limits,
 			Value:    s.LabelOf(t.opts.Owner, t.opts.EtcdLayout, t.name(), t.more()),
 			Handoffs: len(t.wants) == 1 && t.wants[0].Mode == observe.Exclusive && !t.opts.EtcdLayout,
 		}

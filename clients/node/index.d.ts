@@ -42,7 +42,6 @@ export interface AcquireOptions extends SignalOptions {
   timeout?: number;
   shared?: boolean;
   maxHold?: number;
-  delay?: number;
 }
 
 /** Times are in milliseconds. */

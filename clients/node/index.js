@@ -319,8 +319,8 @@ class Session extends EventEmitter {
   }
 
   /** acquire waits until the lock is held; it rejects with a TimeoutError after timeout ms, and with signal's reason once that is aborted. */
-  acquire(name, { timeout = Infinity, signal, shared = false, maxHold = 0, delay = 0 } = {}) {
-    return this._acquire([name], timeout, signal, { mode: shared ? 'SHARED' : 'EXCLUSIVE', maxHoldMs: maxHold, delayMs: delay });
+  acquire(name, { timeout = Infinity, signal, shared = false, maxHold = 0 } = {}) {
+    return this._acquire([name], timeout, signal, { mode: shared ? 'SHARED' : 'EXCLUSIVE', maxHoldMs: maxHold });
   }
 
   /** tryAcquire gives null where another holds the lock, or waits for it. */

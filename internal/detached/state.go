@@ -25,7 +25,7 @@ type State struct {
 	Create, Mod int64         // its revisions
 	Next        int64         // the number of the session's next entry
 	Unsettled   []string      // keys of the entries that have to be undone
-	Forfeit     []int64       // the numbers of those entries whose removal is no release
+	Lost        []int64       // the numbers of those entries that were held and not released, in order
 	Kept        []Kept        // the entries whose keys have to stay for now, in order
 	At          time.Time     // when Kept was written, by the wall clock, to the millisecond; zero: there is no Kept
 	Claim       string        // the nonce of who takes it over, if that was decided before: see session.Claim
@@ -53,7 +53,7 @@ type form struct {
 	Mod       int64    `json:"mod"`
 	Next      int64    `json:"next"`
 	Unsettled [][]byte `json:"unsettled,omitempty"`
-	Forfeit   []int64  `json:"forfeit,omitempty"`
+	Lost      []int64  `json:"forfeit,omitempty"`
 	Kept      []kept   `json:"kept,omitempty"`
 	At        int64    `json:"at,omitempty"` // Unix milliseconds
 	Claim     string   `json:"claim,omitempty"`
@@ -70,7 +70,7 @@ const prefix = "pawl1."
 // Text writes s. Equal states have equal texts.
 func (s State) Text() string {
 	f := form{
-		Lease: s.Lease, Cluster: s.Cluster, Seconds: int64(s.TTL / time.Second), Delay: s.LockDelay.Milliseconds(), Key: []byte(s.Key), Create: s.Create, Mod: s.Mod, Next: s.Next, Forfeit: s.Forfeit, Claim: s.Claim,
+		Lease: s.Lease, Cluster: s.Cluster, Seconds: int64(s.TTL / time.Second), Delay: s.LockDelay.Milliseconds(), Key: []byte(s.Key), Create: s.Create, Mod: s.Mod, Next: s.Next, Lost: s.Lost, Claim: s.Claim,
 	}
 	for _, k := range s.Kept {
 		f.Kept, f.At = append(f.Kept, kept{k.N, k.Left.Milliseconds()}), s.At.UnixMilli()
@@ -120,13 +120,13 @@ func (f form) state() (State, error) {
 		}
 		s.Unsettled = append(s.Unsettled, string(key))
 	}
-	for i, n := range f.Forfeit {
-		if n <= 0 || n >= f.Next || i > 0 && n <= f.Forfeit[i-1] {
-			return State{}, errors.New("a forfeit entry is out of bounds, or out of order")
+	for i, n := range f.Lost {
+		if n <= 0 || n >= f.Next || i > 0 && n <= f.Lost[i-1] {
+			return State{}, errors.New("a lost entry is out of bounds, or out of order")
 		}
 	}
-	if len(f.Forfeit) > 0 {
-		s.Forfeit = f.Forfeit
+	if len(f.Lost) > 0 {
+		s.Lost = f.Lost
 	}
 	if (f.At > 0) != (len(f.Kept) > 0) || f.At < 0 || f.At > maxSeconds*1000 {
 		return State{}, errors.New("the time of what is kept is missing or out of bounds")

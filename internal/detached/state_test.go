@@ -14,7 +14,7 @@ var some = []State{
 	{Lease: 1, Cluster: 2, TTL: time.Second, Key: "k", Create: 3, Mod: 3, Next: 1},
 	{
 		Lease: 1 << 62, Cluster: 1<<64 - 1, TTL: 300 * time.Second, Key: "n\xff\x00s//pawl/1", Create: 5, Mod: 1 << 60, Next: 9,
-		LockDelay: 1500 * time.Millisecond, Unsettled: []string{"a/1-2", "\x00"}, Forfeit: []int64{2, 8},
+		LockDelay: 1500 * time.Millisecond, Unsettled: []string{"a/1-2", "\x00"}, Lost: []int64{2, 8},
 		Kept: []Kept{{2, time.Millisecond}, {7, 9_000_000_000 * time.Second}}, At: time.UnixMilli(1_800_000_000_000).UTC(), Claim: "NONCE",
 	},
 }

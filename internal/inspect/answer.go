@@ -41,7 +41,6 @@ func (r *reader) answerBatch(ctx context.Context, queries []query, then bool, an
 		ops = append(ops, get(&pb.RangeRequest{Key: []byte(key), Revision: rev}))
 		if q.ended {
 			ops = append(ops, get(&pb.RangeRequest{Key: []byte(keys.EvictionKey(key, q.n)), Revision: rev}))
-			ops = append(ops, txn.StatAt(keys.ForfeitKey(key, q.n), rev))
 		} else {
 			ops = append(ops, get(&pb.RangeRequest{Key: []byte(keys.OwnerKey(key, q.n)), Revision: rev}))
 		}
@@ -66,10 +65,7 @@ func (r *reader) answerBatch(ctx context.Context, queries []query, then bool, an
 		case !then || kv.ModRevision == q.rev:
 			a.broken = append([]byte{}, kv.Value...)
 		}
-		if i++; q.ended {
-			a.forfeit = txn.KV(resp, i) != nil // no number is used twice, so it does not matter when it was put
-			i++
-		}
+		i++
 		answers[q] = a
 	}
 	return nil

@@ -24,8 +24,6 @@ type answer struct {
 	value  []byte // of it
 	owner  []byte // of the candidate's owner key; nil: there is none, and value says it
 	broken []byte // the mark of Evict; nil: there is none
-
-	forfeit bool // the mark of a hold that lasted too long, or whose holder fell silent
 }
 
 // queriesOf returns what apply needs to know about the events of one revision: of a

@@ -44,8 +44,8 @@
 // # What it does not
 //
 // Times are by this process's clock, of when it learned of a change. The waits and
-// holds computed from them are off by the watch's delay. A holder with
-// lock.Options.Delay, or one that has yet to confirm, is reported as acquired as soon
+// holds computed from them are off by the watch's delay. A holder that has
+// yet to confirm is reported as acquired as soon
 // as it is first. The keys alone say what is a lock and what an election: see
 // [Position].
 //

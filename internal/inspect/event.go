@@ -12,7 +12,7 @@ const (
 	Enqueued   Kind = iota // others are ahead of it
 	Acquired               // it is first now
 	Proclaimed             // a candidate that leads has put a new value
-	Released               // by its holder
+	Released               // by its process: released, or taken from a holder that held for too long or, of pawld's, was silent
 	Lost                   // taken from its holder
 	GaveUp                 // it waited, and its key is gone
 	Ended                  // released or lost: etcd does not record which
@@ -35,12 +35,11 @@ const (
 	LeaseEnded               // with all keys of its lease
 	Broken                   // by Evict; Event.By names the caller
 	Overwritten              // somebody else wrote its key
-	Forfeited                // its process took it away: held for too long, or, of pawld's, by a silent client
 	Unknown
 )
 
 var causes = [...]string{
-	"", "handed on", "key deleted", "lease ended", "broken", "overwritten", "forfeited", "cause unknown",
+	"", "handed on", "key deleted", "lease ended", "broken", "overwritten", "cause unknown",
 }
 
 func (c Cause) String() string { return causes[c] }

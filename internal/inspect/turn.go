@@ -68,8 +68,6 @@ func (t *turn) classify(e *entry) (c Cause, by string) {
 	switch {
 	case a.broken != nil:
 		return Broken, byWhom(a.broken)
-	case a.forfeit:
-		return Forfeited, ""
 	case e.Lease == 0: // only a request deletes it
 		return KeyDeleted, ""
 	case a.known && !a.there:

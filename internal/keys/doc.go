@@ -10,7 +10,6 @@
 //	ns//pawl/<lease>/<n>               a cancel key ([CancelKey])
 //	ns//pawl/<lease>/<n>/owner         who a candidate is, where it is not its session's owner ([OwnerKey])
 //	ns//pawl/<lease>/<n>/broken        the mark of an operator's eviction ([EvictionKey])
-//	ns//pawl/<lease>/<n>/forfeit       the mark of a hold that its own process ended ([ForfeitKey])
 //	ns//pawl/sem/<escaped name>/q<lease>-<n>   a queue key that waits at a semaphore's turnstile
 //	ns//pawl/sem/<escaped name>/s<i>.<limit>.<lease>-<n>  one that holds slot i of a semaphore with this many slots
 //	ns//pawl/once/<escaped name>       the record of the last run of a name ([OnceKey], [Run])

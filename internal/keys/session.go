@@ -125,12 +125,6 @@ func CancelKey(session string, n int64) []byte {
 	return strconv.AppendInt(b, n, 10)
 }
 
-// ForfeitKey is the mark that acquisition n of the session with this key was held for too long,
-// so that its queue key was deleted without a release.
-func ForfeitKey(session string, n int64) string {
-	return string(CancelKey(session, n)) + "/forfeit"
-}
-
 // OwnerKey names the owner of acquisition n of the session with this key, for a candidate,
 // whose queue key's value is the caller's. Its value is an [Identity]. It is put and deleted
 // with the queue key.

@@ -16,9 +16,8 @@ import (
 
 // Request holds the options of one Acquire.
 type Request struct {
-	Value []byte        // the value written to the key
-	Try   bool          // fail with ErrBusy instead of waiting, and then write nothing
-	Delay time.Duration // how long to wait after a holder that did not release
+	Value []byte // the value written to the key
+	Try   bool   // fail with ErrBusy instead of waiting, and then write nothing
 
 	// Handoffs lets the acquisition receive a handoff from its predecessor and give one to its
 	// successor. If it is set, and only then, Value begins with keys.LockMark and has one line.
@@ -39,11 +38,11 @@ func Acquire(ctx context.Context, s *session.Session, q Queue, r Request) (*Acqu
 
 // AcquireAll is Acquire of several distinct names at once: it enqueues a key on the queue of
 // each, all in one transaction, and the acquisition is held once it is first in all of them.
-// r.Handoffs and r.Delay may be set for a single name only.
+// r.Handoffs may be set for a single name only.
 func AcquireAll(ctx context.Context, s *session.Session, r Request, q Queue, more ...Queue) (*Acquisition, error) {
 	a := newAcquisition(ctx, s, q, more)
 	a.named = r.Owner != nil
-	a.state = state.Begin(state.Options{Handoffs: r.Handoffs, Delay: r.Delay > 0, Shared: q.Shared, Limit: q.Limit})
+	a.state = state.Begin(state.Options{Handoffs: r.Handoffs, Shared: q.Shared, Limit: q.Limit})
 	a.beginNotices(ctx)
 	err := a.acquire(ctx, r)
 	if err == nil {
@@ -102,7 +101,7 @@ func (a *Acquisition) acquire(ctx context.Context, r Request) error {
 		case state.Take:
 			err = a.take(ctx, r.Value, &wait)
 		case state.Query:
-			err = a.query(ctx, r.Delay)
+			err = a.query(ctx)
 		case state.Win:
 			return a.win(ctx, r.Limits)
 		default: // it has ended

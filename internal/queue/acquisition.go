@@ -291,6 +291,5 @@ func (a *Acquisition) Keys() (own []string, predecessor string) {
 	if a.state.Own().Create == 0 || a.state.Ended() != state.Alive {
 		return nil, "" // not known to exist, or of no interest any more
 	}
-	p, _ := a.state.Predecessor()
-	return a.owned(), p.Name
+	return a.owned(), a.state.Predecessor().Name
 }

@@ -62,7 +62,7 @@ func (a *Acquisition) carryEnd(fx state.Effects, e *ending) {
 			a.s.Host().Cleanup.Go("overwritten key "+key.Name, func(ctx context.Context) { a.removeOverwritten(ctx, key, delayed) })
 		}
 	case state.HeldTooLong:
-		a.s.Forfeit(a.n)
+		a.s.Unreleased(a.n)
 		a.s.Host().Cleanup.Go("key "+a.Key()+", held for too long", a.leaveOverheld)
 	}
 }
@@ -89,13 +89,12 @@ func (a *Acquisition) reopen(delayed clock.Instant) {
 	if delayed.IsZero() {
 		a.s.Reopen(a.n)
 	} else {
-		a.s.Forfeit(a.n)
+		a.s.Unreleased(a.n)
 	}
 }
 
-// leaveOverheld has its own key deleted after it was held for too long, with a mark that shows
-// successors that it was not released. It waits for work that defers the revocation of the
-// lease, and for promises.
+// leaveOverheld has its own key deleted after it was held for too long. It waits for work that
+// defers the revocation of the lease, for promises, and for the lock-delay.
 func (a *Acquisition) leaveOverheld(ctx context.Context) {
 	if a.s.AwaitDeferred(ctx) && a.awaitPromise(ctx) {
 		until, _ := a.keeps()

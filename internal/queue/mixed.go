@@ -24,7 +24,7 @@ func (a *Acquisition) checkMixed() {
 	if !log.Enabled(context.Background(), slog.LevelWarn) {
 		return
 	}
-	p := read(a, func(s *state.Machine) state.Key { p, _ := s.Predecessor(); return p })
+	p := read(a, (*state.Machine).Predecessor)
 	if p.Name == "" || !a.mixedChecked.CompareAndSwap(false, true) {
 		return
 	}

@@ -57,8 +57,7 @@ func (a *Acquisition) Until() clock.Instant {
 }
 
 // Forfeit ends a hold as Limits.Max does, with cause: the lock is lost, and its key is deleted
-// in the background with a mark that shows successors that it was not released. It does nothing
-// once the acquisition has ended.
+// in the background, after the lock-delay. It does nothing once the acquisition has ended.
 func (a *Acquisition) Forfeit(cause error) {
 	if a.Err() == nil {
 		a.apply(state.HoldExpired{}, cause)

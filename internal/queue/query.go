@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -24,7 +23,6 @@ type query struct {
 	ahead txn.Ops // the last-created keys in the way that are not after its own
 	slots txn.Ops // of a semaphore: the held slots
 	next  txn.Ops // the keys after its own
-	clean txn.Ops // how the predecessor ended
 	value txn.Ops // of a query that resumes: its own key with its value
 
 	// If one of the comparisons failed:
@@ -32,21 +30,17 @@ type query struct {
 	keys    txn.Ops // its own keys
 	tried   txn.Ops // of a semaphore: the slots that it may have taken
 
-	predecessor state.Key // the last predecessor
-	deletedAt   int64     // the revision at which it was deleted; 0: not known
-	delayed     bool      // also read how the predecessor ended
-	handoffs    bool      // also read the keys after its own
+	handoffs bool // also read the keys after its own
 }
 
 // queryOf is the query for the state.
 func queryOf(s *state.Machine) query {
-	p, at := s.Predecessor()
-	return query{own: s.Own(), predecessor: p, deletedAt: at, delayed: s.Delays(), handoffs: s.Handoffs}
+	return query{own: s.Own(), handoffs: s.Handoffs}
 }
 
 // query reads who owns. It repeats that while the cluster cannot be reached, the session is
-// valid and ctx has not ended. It waits for delay if the answer calls for it.
-func (a *Acquisition) query(ctx context.Context, delay time.Duration) error {
+// valid and ctx has not ended.
+func (a *Acquisition) query(ctx context.Context) error {
 	for wait := backoff.Request(); ; {
 		q := read(a, queryOf)
 		a.prepare(&q)
@@ -64,9 +58,7 @@ func (a *Acquisition) query(ctx context.Context, delay time.Duration) error {
 			if wrong != nil {
 				return wrong
 			}
-			if fx := a.apply(a.answer(q, before, resp), nil); fx.Delay {
-				return a.pause(ctx, delay)
-			}
+			a.apply(a.answer(q, before, resp), nil)
 			return nil
 		}
 		if read(a, (*state.Machine).Next) != state.Query {
@@ -74,10 +66,6 @@ func (a *Acquisition) query(ctx context.Context, delay time.Duration) error {
 		}
 		if cluster.EndOf(ctx) != nil || cluster.IsPermissionDenied(err) || cluster.IsTooManyOps(err) {
 			return err
-		}
-		if cluster.IsCompacted(err) && q.deletedAt > 0 {
-			a.apply(state.DeletionCompacted{}, nil) // the next query reads at the current revision instead
-			continue
 		}
 		if err := a.pause(ctx, wait.Next()); err != nil || read(a, (*state.Machine).Next) != state.Query {
 			return err // or a handoff came meanwhile
@@ -118,10 +106,6 @@ func (a *Acquisition) prepare(q *query) {
 		ahead = append(ahead, in.upTo(q.own.Create)...)
 	}
 	q.ahead = txn.Then(t, ahead...)
-	if owner, ok := a.queue.Parse(q.predecessor.Name); q.delayed && ok {
-		key := keys.SessionKey(a.s.Host().Namespace, owner.Lease)
-		q.clean = txn.Then(t, txn.StatAt(key, q.deletedAt), txn.StatAt(keys.ForfeitKey(key, owner.N), q.deletedAt))
-	}
 	if q.handoffs {
 		q.next = txn.Then(t, txn.NextUnder(a.queue.Prefix, keys.MaxSuccessors, q.own.Create+1))
 	}
@@ -161,21 +145,10 @@ func (a *Acquisition) answer(q query, predecessor state.Key, resp *pb.TxnRespons
 		ev.Taken = a.taken(q.slots.In(resp).KVs(0))
 		return ev
 	}
-	ev.Unclean = q.delayed && q.predecessor != state.Key{} && !a.wentClean(q, resp)
 	if q.handoffs {
 		ev.Successors = a.queue.successors(q.next.In(resp).KVs(0))
 	}
 	return ev
-}
-
-// wentClean reports whether the predecessor was released, as far as resp can show. At the
-// revision of its deletion, a holder that released still had its session key, and one whose
-// lease ended had lost both (F16). One that was held for too long had its mark. For a key that
-// is not pawl's, it is not known.
-func (a *Acquisition) wentClean(q query, resp *pb.TxnResponse) bool {
-	_, ok := a.queue.owner(q.predecessor.Name)
-	clean := q.clean.In(resp)
-	return ok && clean.KV(0) != nil && clean.KV(1) == nil
 }
 
 // dismissed ends the acquisition because one of its own keys, or the session key, had changed.

@@ -88,14 +88,6 @@ var scenarios = map[string]func(w *fixture){
 		w.release(one)
 		w.release(two.won())
 	},
-	"a delay": func(w *fixture) {
-		delaying := Request{Value: []byte("value"), Delay: time.Second}
-		holder, err := w.take(w.Context(), w.session(), delaying)
-		require.NoError(w, err)
-		waiter := w.acquiring(w.Context(), w.session(), delaying)
-		holder.Forfeit(errGivenBack)
-		w.release(waiter.won())
-	},
 	"settled": func(w *fixture) { w.settles() },
 	"a settled set": func(w *fixture) {
 		w.set = []string{"name2"}

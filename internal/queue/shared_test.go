@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -181,26 +180,6 @@ func TestASessionWithASharedKeyIsNotAlone(t *testing.T) {
 		w.release(another.won())
 		w.clear()
 		assert.True(w, w.around(w.began(s, w.in(false))))
-	})
-}
-
-// RW3: for one with a Delay a shared key that is gone before it may be that of one that
-// crashed, whatever the last of them did.
-func TestADelayIsAlwaysWaitedForAfterSharedOnes(t *testing.T) {
-	const delay = 30 * time.Second
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
-		crashes, other := w.session(), w.session()
-		w.starts(crashes, true).won()
-		r := w.starts(other, true).won()
-		w.shared = false
-		a := w.acquiring(w.Context(), w.session(), Request{Delay: delay})
-		w.f.Revoke(crashes.ID())
-		synctest.Wait()
-		began := time.Now()
-		w.release(r)
-		w.release(a.won())
-		assert.GreaterOrEqual(w, time.Since(began), delay)
-		w.clear()
 	})
 }
 

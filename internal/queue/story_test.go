@@ -178,7 +178,7 @@ func (st *story) stateOf(a *Acquisition) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	is := phases[a.state.Phase()]
-	switch before, _ := a.state.Predecessor(); {
+	switch before := a.state.Predecessor(); {
 	case a.state.Ended() != state.Alive:
 		is += ": " + ends[a.state.Ended()]
 	case a.state.Phase() == state.Waiting:

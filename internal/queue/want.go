@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/observe"
@@ -27,7 +26,6 @@ type Want struct {
 // Options are those that apply to every name.
 type Options struct {
 	EtcdLayout bool
-	Delay      time.Duration
 	Owner      string
 	Limits
 }
@@ -39,12 +37,8 @@ func (o Options) Check(wants []Want) error {
 		return errors.New("no names")
 	case len(wants) > MaxNames:
 		return fmt.Errorf("%d names, want at most %d", len(wants), MaxNames)
-	case o.Delay < 0:
-		return fmt.Errorf("Options.Delay is %v, want 0 or more", o.Delay)
 	case len(o.Owner) > maxOwner:
 		return fmt.Errorf("Options.Owner has %d bytes, want at most %d", len(o.Owner), maxOwner)
-	case o.Delay > 0 && len(wants) > 1:
-		return errors.New("several names cannot be combined with Options.Delay")
 	case o.Max < 0:
 		return fmt.Errorf("Options.MaxHold is %v, want 0 or more", o.Max)
 	case o.AtLeast < 0:
@@ -79,8 +73,6 @@ func (o Options) checkName(w Want) error {
 	switch {
 	case o.EtcdLayout:
 		return fmt.Errorf("%s cannot be combined with Options.EtcdLayout: etcd's own clients know %s", mode, why)
-	case o.Delay != 0:
-		return fmt.Errorf("%s cannot be combined with Options.Delay", mode)
 	case w.Mode == observe.Shared:
 		return keys.CheckName(w.Name, false)
 	case w.Limit < 1 || w.Limit > keys.MaxLimit:

@@ -133,7 +133,7 @@ func (a *Acquisition) follow(p state.Key, from int64) {
 	}
 	w := a.s.Host().Watches.WatchDeletionsNow(p.Name, "", from, func(u watcher.Update) { a.predecessorChanged(p, from, u) })
 	a.keep(w, &a.watches.predecessor, func() bool {
-		now, _ := a.state.Predecessor()
+		now := a.state.Predecessor()
 		return now == p
 	})
 }
@@ -199,7 +199,7 @@ func (a *Acquisition) predecessorChanged(p state.Key, from int64, u watcher.Upda
 	}
 	for _, ev := range u.Events {
 		if ev.Deleted {
-			a.apply(state.PredecessorDeleted{Key: p, Revision: ev.ModRevision}, nil)
+			a.apply(state.PredecessorDeleted{Key: p}, nil)
 		}
 	}
 	if u.Err != nil || u.Compacted > 0 {

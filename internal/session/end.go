@@ -79,7 +79,7 @@ func (s *Session) end(err error, rest aftermath) error {
 		return e.err
 	}
 	s.ended.Store(&ending{err})
-	switch kept := s.validity.delay > 0 && s.ledger.unreleased(); {
+	switch kept := s.validity.delay > 0 && s.ledger.keepsAny(); {
 	case s.taking && rest != handOver, kept && rest == removeUnlessKept:
 		rest = leave
 	case kept:

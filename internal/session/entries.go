@@ -71,9 +71,9 @@ func (s *Session) Vanished(n int64) {
 // settled meanwhile stays settled.
 func (s *Session) Reopen(n int64) { s.move(n, unwanted, nil) }
 
-// Forfeit says that entry n was held for too long. Leave then removes its key with a mark that
-// shows successors that it was not released.
-func (s *Session) Forfeit(n int64) { s.move(n, overheld, nil) }
+// Unreleased says that the keys of entry n, whose hold ended without its Release, have to be
+// removed. Leave then waits for the lock-delay.
+func (s *Session) Unreleased(n int64) { s.move(n, unreleased, nil) }
 
 // Keep says that the keys of entry n have to stay until then, even if it is released earlier, in
 // this process or in one that takes the session over.
@@ -96,7 +96,7 @@ func (s *Session) Adopt(n int64, own ...string) bool { return s.move(n, resumed,
 
 // Discard has own removed in the background, not before a lock-delay after the time at unless the
 // session ends earlier: the keys of one entry that the session's predecessor may have held, and that cannot
-// be resumed. Their removal is no release. false: they are not such keys, or were resumed.
+// be resumed. false: they are not such keys, or were resumed.
 func (s *Session) Discard(at time.Time, own ...string) bool {
 	var n int64
 	for i, key := range own {
@@ -109,7 +109,7 @@ func (s *Session) Discard(at time.Time, own ...string) bool {
 	if !s.Adopt(n, own...) {
 		return false
 	}
-	s.Forfeit(n)
+	s.Unreleased(n)
 	s.LeaveAt(n, at.Add(s.validity.delay))
 	return true
 }

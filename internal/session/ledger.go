@@ -22,7 +22,7 @@ const (
 	held                 // its key exists and its acquisition is held: the session's successor does not remove it
 	undoing              // to be removed, while its enqueue may still be applied: its cancel key is put (rule A5)
 	leaving              // to be removed, and no copy of its enqueue can be applied any more: deleting it is enough
-	forfeit              // to be removed without a release: the deletion also puts its mark
+	lost                 // to be removed after the lock-delay, because its hold ended without a release; a deletion is enough
 	left                 // a predecessor's, which may have been held: nobody in this process has resumed it
 )
 
@@ -30,12 +30,12 @@ const (
 type evidence uint8
 
 const (
-	answered evidence = iota // no copy of its enqueue can be applied any more; its key may exist
-	won                      // it is held
-	resumed                  // the predecessor held it, and this process holds it now
-	unwanted                 // it has to be removed
-	overheld                 // it was held for too long, and has to be removed
-	absent                   // its key does not exist and never will
+	answered   evidence = iota // no copy of its enqueue can be applied any more; its key may exist
+	won                        // it is held
+	resumed                    // the predecessor held it, and this process holds it now
+	unwanted                   // it has to be removed
+	unreleased                 // its hold ended without a release, and it has to be removed
+	absent                     // its key does not exist and never will
 )
 
 // after is the state after ev; false: ev has no effect in state st.
@@ -63,9 +63,9 @@ func (st state) after(ev evidence) (state, bool) {
 		case there, held:
 			return leaving, true
 		}
-	case overheld:
+	case unreleased:
 		if st == held {
-			return forfeit, true
+			return lost, true
 		}
 	case absent:
 		if st != gone && st != left {
@@ -138,9 +138,9 @@ func (l *ledger) begin(lease int64, specs ...keys.Spec) (n int64, own []string) 
 
 // inherit adds the entries that a predecessor left: those below next. Those with keys in
 // unsettled have to be removed, and a deletion is enough, because the takeover rewrote the session
-// key, which every enqueue compares (rule N6). Those in forfeits had been held, and their removal
-// is no release.
-func (l *ledger) inherit(lease, next int64, unsettled []string, forfeits []int64) error {
+// key, which every enqueue compares (rule N6). Those in losses had been held, and were not
+// released.
+func (l *ledger) inherit(lease, next int64, unsettled []string, losses []int64) error {
 	l.next, l.inherited = next, next
 	all := make(map[int64][]string)
 	for _, key := range slices.Sorted(slices.Values(unsettled)) {
@@ -152,8 +152,8 @@ func (l *ledger) inherit(lease, next int64, unsettled []string, forfeits []int64
 	}
 	for n, own := range all {
 		st := leaving
-		if slices.Contains(forfeits, n) {
-			st = forfeit
+		if slices.Contains(losses, n) {
+			st = lost
 		}
 		l.put(n, entry{state: st, keys: own, cancelled: slices.ContainsFunc(own, isSlot)}) // a Handle does not say whether it is named: an owner key ends with the lease
 	}
@@ -273,22 +273,20 @@ func (l *ledger) keeps(now clock.Instant) (all []detached.Kept) {
 	return all
 }
 
-// unreleased reports whether something is held, or was and has to be removed without a release.
-func (l *ledger) unreleased() bool {
+// keepsAny reports whether something is held, or was held and not released.
+func (l *ledger) keepsAny() bool {
 	for _, e := range l.entries {
-		if e.state == held || e.state == forfeit {
+		if e.state == held || e.state == lost {
 			return true
 		}
 	}
 	return false
 }
 
-func (l *ledger) isForfeit(n int64) bool { return l.state(n) == forfeit }
-
-// forfeits returns the numbers of the entries of unsettled whose removal is no release, in order.
-func (l *ledger) forfeits() (all []int64) {
+// losses returns the numbers of the entries that were held and not released, in order.
+func (l *ledger) losses() (all []int64) {
 	for n, e := range l.entries {
-		if e.state == forfeit {
+		if e.state == lost {
 			all = append(all, n)
 		}
 	}
@@ -304,7 +302,7 @@ func (l *ledger) unsettled(kept map[string]bool) (all []string) {
 			continue
 		}
 		switch e.state {
-		case open, there, undoing, leaving, forfeit:
+		case open, there, undoing, leaving, lost:
 			all = append(all, e.keys...)
 		}
 	}

@@ -25,10 +25,10 @@ func TestEachPieceOfEvidenceMovesAnEntryAsTheTableSays(t *testing.T) {
 	table := map[state]map[evidence]state{
 		open:    {answered: there, won: held, unwanted: undoing, absent: gone},
 		there:   {won: held, unwanted: leaving, absent: gone},
-		held:    {unwanted: leaving, overheld: forfeit, absent: gone},
+		held:    {unwanted: leaving, unreleased: lost, absent: gone},
 		undoing: {answered: leaving, absent: gone},
 		leaving: {absent: gone},
-		forfeit: {absent: gone},
+		lost:    {absent: gone},
 		left:    {resumed: held},
 	}
 	for st := gone; st <= left; st++ {
@@ -49,9 +49,9 @@ func TestEachPieceOfEvidenceMovesAnEntryAsTheTableSays(t *testing.T) {
 func TestTheTableOfTheDecisionIsWhatTheLedgerDoes(t *testing.T) {
 	page, err := os.ReadFile("../../docs/decisions/session-ledger.md")
 	require.NoError(t, err)
-	states := map[string]state{"gone": gone, "open": open, "there": there, "held": held, "undoing": undoing, "leaving": leaving, "forfeit": forfeit, "left": left}
-	columns := []evidence{answered, won, unwanted, overheld, absent, resumed}
-	_, rows, found := strings.Cut(string(page), "| from | answered | won | unwanted | overheld | absent | resumed |\n|---|---|---|---|---|---|---|\n")
+	states := map[string]state{"gone": gone, "open": open, "there": there, "held": held, "undoing": undoing, "leaving": leaving, "lost": lost, "left": left}
+	columns := []evidence{answered, won, unwanted, unreleased, absent, resumed}
+	_, rows, found := strings.Cut(string(page), "| from | answered | won | unwanted | unreleased | absent | resumed |\n|---|---|---|---|---|---|---|\n")
 	require.True(t, found)
 	listed := 0
 	for row := range strings.Lines(rows) {
@@ -77,7 +77,7 @@ func TestTheTableOfTheDecisionIsWhatTheLedgerDoes(t *testing.T) {
 // An entry that is to be removed is never held again, and one that is gone stays gone: the
 // table itself guarantees it, whatever evidence comes in whatever order.
 func TestNoEvidenceBringsAnEntryBack(t *testing.T) {
-	rank := map[state]int{left: 0, open: 0, there: 1, held: 2, undoing: 3, leaving: 4, forfeit: 4, gone: 5}
+	rank := map[state]int{left: 0, open: 0, there: 1, held: 2, undoing: 3, leaving: 4, lost: 4, gone: 5}
 	for st, r := range rank {
 		for ev := answered; ev <= absent; ev++ {
 			after, ok := st.after(ev)
@@ -175,26 +175,27 @@ func TestAPredecessorsEntryIsResumedOnceEvenAfterItsEnd(t *testing.T) {
 	assert.Equal(t, []string{"a/7-2"}, l.unsettled(nil))
 }
 
-// A key that was held for too long is removed with its mark, and by a successor too.
-func TestWhatWasHeldForTooLongIsForfeit(t *testing.T) {
+// LD3: a Handle says what was held and not released, to each successor.
+func TestAHandleListsWhatWasNotReleased(t *testing.T) {
 	l := newLedger()
 	n, key := l.begin(7, keys.Spec{Prefix: "a/"})
-	assert.False(t, l.move(n, overheld, nil), "it is not held")
+	assert.False(t, l.move(n, unreleased, nil), "it is not held")
 	assert.True(t, l.move(n, won, nil))
-	assert.True(t, l.move(n, overheld, nil))
+	assert.True(t, l.move(n, unreleased, nil))
 	assert.False(t, l.move(n, unwanted, nil), "that it leaves takes nothing from it")
-	assert.Equal(t, 2, l.removalOps(n), "the mark, and the deletion")
+	assert.Equal(t, 1, l.removalOps(n))
+	assert.True(t, l.keepsAny())
 	assert.Equal(t, key, l.unsettled(nil))
-	assert.Equal(t, []int64{n}, l.forfeits())
+	assert.Equal(t, []int64{n}, l.losses())
 	next := newLedger()
 	other, _ := l.begin(7, keys.Spec{Prefix: "a/"})
-	require.NoError(t, next.inherit(7, l.next, l.unsettled(nil), l.forfeits()))
-	assert.Equal(t, forfeit, next.state(n))
+	require.NoError(t, next.inherit(7, l.next, l.unsettled(nil), l.losses()))
+	assert.Equal(t, lost, next.state(n))
 	assert.Equal(t, leaving, next.state(other))
-	assert.Equal(t, []int64{n}, next.forfeits(), "and by the successor's successor")
+	assert.Equal(t, []int64{n}, next.losses(), "and by the successor's successor")
 	assert.True(t, l.move(n, absent, nil))
 	assert.Zero(t, l.removalOps(n))
-	assert.Empty(t, l.forfeits())
+	assert.Empty(t, l.losses())
 }
 
 // Whatever an entry is removed with counts as an operation: a server refuses more than it allows.
@@ -224,12 +225,12 @@ func TestTheListsOfAHandleAreInOrder(t *testing.T) {
 		l.keep(n, now.Add(time.Second))
 		require.True(t, l.move(n, answered, nil))
 		require.True(t, l.move(n, won, nil))
-		require.True(t, l.move(n, overheld, nil))
+		require.True(t, l.move(n, unreleased, nil))
 	}
-	forfeits, kept := l.forfeits(), l.keeps(now)
-	require.Len(t, forfeits, 50)
+	losses, kept := l.losses(), l.keeps(now)
+	require.Len(t, losses, 50)
 	require.Len(t, kept, 50)
-	assert.True(t, slices.IsSorted(forfeits))
+	assert.True(t, slices.IsSorted(losses))
 	assert.True(t, slices.IsSorted(l.unsettled(nil)))
 	assert.True(t, slices.IsSortedFunc(kept, func(x, y detached.Kept) int { return cmp.Compare(x.N, y.N) }))
 }

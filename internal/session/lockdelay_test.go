@@ -134,7 +134,7 @@ func TestAHandleListsWhatALockDelayKeeps(t *testing.T) {
 		require.NoError(t, err)
 		r.Put(key, "", s.ID())
 		s.move(n, won, nil)
-		s.Forfeit(n)
+		s.Unreleased(n)
 		s.Leave(n)
 		for range 3 {
 			sleep(15 * time.Second)

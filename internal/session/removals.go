@@ -22,7 +22,6 @@ type removals struct {
 	pending []*removal
 	failing pace // of entries whose keys may exist
 	full    pace // of entries whose keys are deleted, and whose cancel keys wait for disk space
-	marking pace // of entries whose keys exist until there is disk space for their marks
 	lanes   lanes
 	added   chan struct{} // wakes removeAll
 	idle    chan struct{} // closed when removeAll returns; nil: it is not running
@@ -98,8 +97,8 @@ const (
 
 // How long removals wait for disk space. What can be deleted without it is deleted.
 const (
-	minSpaceWait = 2 * time.Second  // half of it is random; for what waits for its mark also the longest
-	maxSpaceWait = 30 * time.Second // for cancel keys
+	minSpaceWait = 2 * time.Second // half of it is random
+	maxSpaceWait = 30 * time.Second
 )
 
 func (r *removals) add(x *removal) {
@@ -217,9 +216,8 @@ func isLong(tries int) bool { return tries%longTryEvery == longTryEvery-1 }
 
 // tried processes the result of a request for batch; a nil err: all of it is removed. What is left
 // is put back. A batch that was refused because of its content is split and tried again at once:
-// into smaller batches if it was too large, and otherwise each alone from now on. forfeit reports
-// whether an entry's key can only be deleted together with its mark.
-func (r *removals) tried(batch []*removal, now time.Time, err error, forfeit func(n int64) bool) {
+// into smaller batches if it was too large, and otherwise each alone from now on.
+func (r *removals) tried(batch []*removal, now time.Time, err error) {
 	r.lanes.use(batch[0], -1)
 	content := cluster.IsTooManyOps(err) || cluster.IsPermissionDenied(err) || cluster.IsTooLarge(err)
 	if p := batch[0].pace; p != nil {
@@ -230,7 +228,7 @@ func (r *removals) tried(batch []*removal, now time.Time, err error, forfeit fun
 	if err == nil {
 		return
 	}
-	for _, p := range []*pace{&r.failing, &r.full, &r.marking} {
+	for _, p := range []*pace{&r.failing, &r.full} {
 		if p != batch[0].pace && !p.running && !slices.ContainsFunc(r.pending, func(x *removal) bool { return x.pace == p }) {
 			*p = pace{} // nothing waits with it
 		}
@@ -248,16 +246,7 @@ func (r *removals) tried(batch []*removal, now time.Time, err error, forfeit fun
 	case !cluster.IsNoSpace(err):
 		r.failing.fail(batch, now, backoff.Quick())
 	default:
-		var stay, deleted []*removal
-		for _, x := range batch {
-			if forfeit(x.n) {
-				stay = append(stay, x)
-			} else {
-				deleted = append(deleted, x)
-			}
-		}
-		r.marking.fail(stay, now, backoff.Backoff{First: minSpaceWait})
-		r.full.fail(deleted, now, backoff.Backoff{First: minSpaceWait, Most: maxSpaceWait})
+		r.full.fail(batch, now, backoff.Backoff{First: minSpaceWait, Most: maxSpaceWait})
 	}
 	r.pending = append(r.pending, batch...)
 }

@@ -348,31 +348,8 @@ func TestAnEntryThatMakesEachRequestFailHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// A6: a key that has to stay on a full disk, because a mark goes with its deletion, blocks others
-// no longer than a moment when there is space again. Until then it costs a request a second at most.
-func TestAKeyThatStaysOnAFullDiskGoesSoonAfterIt(t *testing.T) {
-	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
-		s := r.session(lease.Options{})
-		n, key, err := begin(s, "queue/")
-		require.NoError(t, err)
-		r.Put(key, "", s.ID())
-		s.move(n, won, nil)
-		s.Forfeit(n)
-		r.SetNoSpace(true)
-		undos := r.Inject(etcdfake.Rule{Op: "leave the queue"})
-		s.Leave(n)
-		sleep(3 * time.Minute)
-		assert.NotNil(t, r.Get(key))
-		assert.LessOrEqual(t, undos.Hits(), 3*60+1)
-		r.SetNoSpace(false)
-		sleep(minSpaceWait)
-		assert.Nil(t, r.Get(key))
-	})
-}
-
 // A backoff that nothing waits with any more begins again with its first wait.
 func TestAPaceThatNothingWaitsWithBeginsAgain(t *testing.T) {
-	noForfeits := func(int64) bool { return false }
 	for name, last := range map[string]error{"removed": nil, "waits with another": status.Error(codes.Unavailable, "cut")} {
 		t.Run(name, func(t *testing.T) {
 			now := time.Now()
@@ -380,7 +357,7 @@ func TestAPaceThatNothingWaitsWithBeginsAgain(t *testing.T) {
 			try := func(err error) {
 				batch, _ := r.take(now, 10, func(int64) int { return 1 })
 				require.Len(t, batch, 1)
-				r.tried(batch, now, err, noForfeits)
+				r.tried(batch, now, err)
 			}
 			r.add(&removal{n: 1})
 			for range 8 {
@@ -399,12 +376,12 @@ func TestAPaceThatNothingWaitsWithBeginsAgain(t *testing.T) {
 	}
 }
 
-// What waits for its mark does not take the faster pace of what failed for another reason.
+// What waits for disk space does not take the faster pace of what failed for another reason.
 func TestWhatWaitsForDiskSpaceDoesNotWaitWithWhatWasCut(t *testing.T) {
 	now := time.Now()
 	r := removals{added: make(chan struct{}, 1)}
-	for n, err := range map[int64]error{1: status.Error(codes.Unavailable, "cut"), 2: rpctypes.ErrGRPCNoSpace, 3: rpctypes.ErrGRPCNoSpace} {
-		r.tried([]*removal{{n: n}}, now, err, func(n int64) bool { return n == 2 })
+	for n, err := range map[int64]error{1: status.Error(codes.Unavailable, "cut"), 2: rpctypes.ErrGRPCNoSpace} {
+		r.tried([]*removal{{n: n}}, now, err)
 	}
 	for _, x := range r.pending {
 		wait := x.next().Sub(now)

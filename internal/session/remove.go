@@ -20,7 +20,7 @@ func (s *Session) Leave(n int64) { s.LeaveAt(n, time.Time{}) }
 func (s *Session) LeaveAt(n int64, at time.Time) {
 	s.mu.Lock()
 	s.ledger.move(n, unwanted, nil)
-	if s.ledger.isForfeit(n) {
+	if s.ledger.state(n) == lost {
 		if kept := time.Now().Add(s.validity.delay); at.Before(kept) {
 			at = kept
 		}
@@ -77,7 +77,7 @@ func (s *Session) removeAll(ctx context.Context, idle chan struct{}) {
 		select {
 		case t := <-results:
 			s.mu.Lock()
-			s.removals.tried(t.batch, time.Now(), t.err, s.ledger.isForfeit)
+			s.removals.tried(t.batch, time.Now(), t.err)
 			s.mu.Unlock()
 		case <-s.removals.added:
 		case <-timer.C:

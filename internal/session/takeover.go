@@ -39,7 +39,7 @@ func resume(ctx context.Context, host Host, opts lease.Options) (*Session, error
 	s := newSession(host, opts)
 	s.adopt(h.Lease, clock.Instant{}, h.TTL)
 	s.taking, s.create = true, h.Create
-	if err := s.ledger.inherit(h.Lease, h.Next, h.Unsettled, h.Forfeit); err != nil {
+	if err := s.ledger.inherit(h.Lease, h.Next, h.Unsettled, h.Lost); err != nil {
 		return nil, fmt.Errorf("lease: resume: %w", err)
 	}
 	for now, wall, i := clock.Now(), time.Now(), 0; i < len(h.Kept); i++ {
@@ -61,7 +61,7 @@ func (s *Session) keepInherited() {
 	}
 	now := clock.Now()
 	s.promise.keep(now, s.validity.delay)
-	for _, n := range s.ledger.forfeits() {
+	for _, n := range s.ledger.losses() {
 		s.ledger.keep(n, now.Add(s.validity.delay))
 	}
 }

@@ -17,9 +17,9 @@ import (
 func (l *ledger) removalOps(n int64) int {
 	e := l.entries[n]
 	switch e.state {
-	case undoing, forfeit:
+	case undoing:
 		return 1 + len(e.keys) + e.extras()
-	case leaving:
+	case leaving, lost:
 		return len(e.keys) + e.extras()
 	}
 	return 0
@@ -38,8 +38,7 @@ func (e entry) extras() (n int) {
 
 // undoTxn removes entries for good, in one transaction that the server refuses to a session
 // that was taken over. It also puts the cancel keys of entries whose enqueues may still be
-// applied, and the marks of those that were held for too long, which are not deleted without one.
-// deletions: make only deletions; left are the entries that still have to be removed then.
+// applied. deletions: make only deletions; left are the entries that still have to be removed then.
 func (s *Session) undoTxn(ns []int64, deletions bool) (w together.Write, left []int64) {
 	t := &pb.TxnRequest{Compare: []*pb.Compare{s.same}, Failure: []*pb.RequestOp{s.ReadKey()}}
 	w = together.Write{Op: "leave the queue", Repeat: cluster.Always, Kind: together.Plain, Txn: t}
@@ -48,16 +47,11 @@ func (s *Session) undoTxn(ns []int64, deletions bool) (w together.Write, left []
 	for _, n := range ns {
 		e := s.ledger.entries[n]
 		switch {
-		case e.state == forfeit && deletions:
-			left = append(left, n)
-			continue
-		case e.state == forfeit:
-			t.Success = append(t.Success, txn.Put(keys.ForfeitKey(s.key, n), nil, s.id))
 		case e.state == undoing && deletions:
 			left = append(left, n)
 		case e.state == undoing:
 			t.Success = append(t.Success, txn.Put(s.CancelKey(n), nil, s.id))
-		case e.state != leaving:
+		case e.state != leaving && e.state != lost:
 			continue // gone meanwhile
 		}
 		for _, key := range e.keys {

@@ -207,10 +207,3 @@ func PrefixEnd(prefix string) []byte {
 	}
 	return []byte{0} // all keys
 }
-
-// StatAt is Stat at revision rev. The server refuses it if that revision is compacted.
-func StatAt[K Key](key K, rev int64) *pb.RequestOp {
-	op := Stat(key)
-	op.GetRequestRange().Revision = rev
-	return op
-}

@@ -107,7 +107,6 @@ class Session(_steps.Steps[Lock, Wait]):
         timeout: Optional[float] = None,
         shared: bool = False,
         max_hold: float = 0,
-        delay: float = 0,
         cancel: Optional[IsSet] = None,
     ) -> Lock:
         """Waits until the lock is held; raises TimeoutError after timeout seconds.
@@ -115,7 +114,7 @@ class Session(_steps.Steps[Lock, Wait]):
         Once cancel is set, a threading.Event or the like, it raises an Error with the code canceled within
         a tenth of a second. Then its position in the queue is given up, and nothing is held.
         """
-        return self._hold(_steps.one(name, shared, max_hold, delay), timeout, cancel)
+        return self._hold(_steps.one(name, shared, max_hold), timeout, cancel)
 
     def try_acquire(self, name: str, *, shared: bool = False, max_hold: float = 0) -> Optional[Lock]:
         """None where another holds the lock, or waits for it."""

@@ -28,8 +28,8 @@ Wanted = Tuple[List[str], Dict[str, Any]]
 """The names of an acquisition, and what else an Acquire says."""
 
 
-def one(name: str, shared: bool, max_hold: float, delay: float = 0) -> Wanted:
-    return [name], {"mode": "SHARED" if shared else "EXCLUSIVE", "maxHoldMs": int(max_hold * 1000), "delayMs": int(delay * 1000)}
+def one(name: str, shared: bool, max_hold: float) -> Wanted:
+    return [name], {"mode": "SHARED" if shared else "EXCLUSIVE", "maxHoldMs": int(max_hold * 1000)}
 
 
 def several(names: Iterable[str], shared: Iterable[str], max_hold: float) -> Wanted:

@@ -200,17 +200,17 @@ class Session(_steps.Steps[Lock, Wait]):
 
     @asynccontextmanager
     async def lock(
-        self, name: str, *, timeout: Optional[float] = None, shared: bool = False, max_hold: float = 0, delay: float = 0
+        self, name: str, *, timeout: Optional[float] = None, shared: bool = False, max_hold: float = 0
     ) -> AsyncIterator[Lock]:
         """acquire, for async with: it is released at the end."""
-        async with await self.acquire(name, timeout=timeout, shared=shared, max_hold=max_hold, delay=delay) as lock:
+        async with await self.acquire(name, timeout=timeout, shared=shared, max_hold=max_hold) as lock:
             yield lock
 
     async def acquire(
-        self, name: str, *, timeout: Optional[float] = None, shared: bool = False, max_hold: float = 0, delay: float = 0
+        self, name: str, *, timeout: Optional[float] = None, shared: bool = False, max_hold: float = 0
     ) -> Lock:
         """Waits until the lock is held; raises TimeoutError after timeout seconds."""
-        return await self._acquire(_steps.one(name, shared, max_hold, delay), timeout, Wait())
+        return await self._acquire(_steps.one(name, shared, max_hold), timeout, Wait())
 
     async def try_acquire(self, name: str, *, shared: bool = False, max_hold: float = 0) -> Optional[Lock]:
         """None where another holds the lock, or waits for it."""

@@ -218,13 +218,12 @@ type AcquireRequest struct {
 	Owner     string                 `protobuf:"bytes,8,opt,name=owner,proto3" json:"owner,omitempty"`                              // for people
 	TtlMs     int32                  `protobuf:"varint,9,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`                // of the session, where this opens it; 0: the server's default
 	WaitMs    int32                  `protobuf:"varint,10,opt,name=wait_ms,json=waitMs,proto3" json:"wait_ms,omitempty"`            // how long the answer may take, at the most
-	DelayMs   int32                  `protobuf:"varint,11,opt,name=delay_ms,json=delayMs,proto3" json:"delay_ms,omitempty"`         // to wait after a holder that did not release
-	MaxHoldMs int32                  `protobuf:"varint,12,opt,name=max_hold_ms,json=maxHoldMs,proto3" json:"max_hold_ms,omitempty"` // 0: no limit
-	Modes     []Mode                 `protobuf:"varint,13,rep,packed,name=modes,proto3,enum=pawl.v1.Mode" json:"modes,omitempty"`   // instead of mode, of a set: one for each of names, in their order
+	MaxHoldMs int32                  `protobuf:"varint,11,opt,name=max_hold_ms,json=maxHoldMs,proto3" json:"max_hold_ms,omitempty"` // 0: no limit
+	Modes     []Mode                 `protobuf:"varint,12,rep,packed,name=modes,proto3,enum=pawl.v1.Mode" json:"modes,omitempty"`   // instead of mode, of a set: one for each of names, in their order
 	// The session belongs to the process that sends this, and no other may use it. When that
 	// exits, all of the session is given up at once. On the Unix socket alone, and Linux 6.5 and
 	// later. A restart of pawld ends it, until it is requested again.
-	Bind          bool `protobuf:"varint,14,opt,name=bind,proto3" json:"bind,omitempty"`
+	Bind          bool `protobuf:"varint,13,opt,name=bind,proto3" json:"bind,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -325,13 +324,6 @@ func (x *AcquireRequest) GetTtlMs() int32 {
 func (x *AcquireRequest) GetWaitMs() int32 {
 	if x != nil {
 		return x.WaitMs
-	}
-	return 0
-}
-
-func (x *AcquireRequest) GetDelayMs() int32 {
-	if x != nil {
-		return x.DelayMs
 	}
 	return 0
 }
@@ -1395,7 +1387,7 @@ var File_pawl_v1_locks_proto protoreflect.FileDescriptor
 
 const file_pawl_v1_locks_proto_rawDesc = "" +
 	"\n" +
-	"\x13pawl/v1/locks.proto\x12\apawl.v1\"\xfa\x02\n" +
+	"\x13pawl/v1/locks.proto\x12\apawl.v1\"\xdf\x02\n" +
 	"\x0eAcquireRequest\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x1d\n" +
 	"\n" +
@@ -1408,11 +1400,10 @@ const file_pawl_v1_locks_proto_rawDesc = "" +
 	"\x05owner\x18\b \x01(\tR\x05owner\x12\x15\n" +
 	"\x06ttl_ms\x18\t \x01(\x05R\x05ttlMs\x12\x17\n" +
 	"\await_ms\x18\n" +
-	" \x01(\x05R\x06waitMs\x12\x19\n" +
-	"\bdelay_ms\x18\v \x01(\x05R\adelayMs\x12\x1e\n" +
-	"\vmax_hold_ms\x18\f \x01(\x05R\tmaxHoldMs\x12#\n" +
-	"\x05modes\x18\r \x03(\x0e2\r.pawl.v1.ModeR\x05modes\x12\x12\n" +
-	"\x04bind\x18\x0e \x01(\bR\x04bind\"\x8e\x01\n" +
+	" \x01(\x05R\x06waitMs\x12\x1e\n" +
+	"\vmax_hold_ms\x18\v \x01(\x05R\tmaxHoldMs\x12#\n" +
+	"\x05modes\x18\f \x03(\x0e2\r.pawl.v1.ModeR\x05modes\x12\x12\n" +
+	"\x04bind\x18\r \x01(\bR\x04bind\"\x8e\x01\n" +
 	"\x0fAcquireResponse\x12$\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x0e.pawl.v1.StateR\x05state\x12!\n" +
 	"\x04lock\x18\x02 \x01(\v2\r.pawl.v1.LockR\x04lock\x12\x1a\n" +

@@ -12,7 +12,6 @@ type Effects struct {
 	Held   bool  // of End: it was held, so that the end is a loss unless it was released
 	At     int64 // of KeyOverwritten: the foreign modification revision
 	Wake   bool  // wake the goroutine that acquires
-	Delay  bool  // wait for the delay that the caller asked for, then continue
 	Read   bool  // read its own key in the background: the value shows who changed it
 	Remove bool  // delete its own key in the background, until it is gone
 

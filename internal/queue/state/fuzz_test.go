@@ -72,13 +72,11 @@ func (s *script) event() Event {
 	case 3:
 		return Settled{s.key(), s.others(), s.bool()}
 	case 4:
-		return Answered{s.bool(), s.key(), s.rev(), s.bool(), s.list(), s.taken()}
+		return Answered{s.bool(), s.key(), s.rev(), s.list(), s.taken()}
 	case 5:
-		return Answered{Found: s.bool(), Revision: s.rev(), Unclean: s.bool(), Successors: s.list(), Taken: s.taken()}
-	case 6, 7:
-		return PredecessorDeleted{s.key(), s.rev()}
-	case 8:
-		return DeletionCompacted{}
+		return Answered{Found: s.bool(), Revision: s.rev(), Successors: s.list(), Taken: s.taken()}
+	case 6, 7, 8:
+		return PredecessorDeleted{s.key()}
 	case 9:
 		return WatchEnded{s.key(), s.bool()}
 	case 10, 11:
@@ -126,7 +124,7 @@ func FuzzAnAcquisitionKeepsItsInvariants(f *testing.F) {
 	f.Add([]byte{0, 1, 5, 0, 3, 1, 5, 12, 5, 7, 1, 0, 1, 0, 3, 16, 21, 1, 22, 23, 3})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s := &script{b}
-		a := Begin(Options{Handoffs: s.bool(), Delay: s.bool(), Limit: max(s.n(6)-2, 0)})
+		a := Begin(Options{Handoffs: s.bool(), Limit: max(s.n(6)-2, 0)})
 		for len(s.b) > 0 {
 			ev := s.event()
 			was := a

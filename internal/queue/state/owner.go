@@ -94,7 +94,6 @@ type Answered struct {
 	Found       bool
 	Predecessor Key   // the last-created key in the way before its own keys, in any queue; the zero Key: it is first in all
 	Revision    int64 // of the answer
-	Unclean     bool  // an earlier predecessor's key was deleted without a release
 	Successors  keys.Successors
 	Taken       []Taken // of a semaphore, without a predecessor: the slots that are held
 }
@@ -109,10 +108,6 @@ func (ev Answered) apply(a *Machine) Effects {
 	if a.Limit > 0 {
 		a.slots.queried = true
 		return a.takeOrWait(ev.Taken, ev.Revision)
-	}
-	if a.Delays() && (ev.Unclean || a.sawShared) {
-		a.delayed = true
-		return Effects{Delay: true} // then it queries again, because time has passed
 	}
 	if a.Handoffs {
 		a.successors = ev.Successors
@@ -170,6 +165,6 @@ func (Won) apply(a *Machine) Effects {
 	if a.end != Alive || a.phase != Owner {
 		return Effects{}
 	}
-	a.phase, a.predecessor, a.deletedAt, a.slots.watched = Held, Key{}, 0, false
+	a.phase, a.predecessor, a.slots.watched = Held, Key{}, false
 	return Effects{Unfollow: true}
 }

@@ -49,7 +49,7 @@ func Free(limit int, taken []Taken) (slot int, ok bool) {
 // rev showed which slots are held.
 func (a *Machine) takeOrWait(taken []Taken, rev int64) (fx Effects) {
 	if a.predecessor != (Key{}) {
-		a.predecessor, a.deletedAt, a.preBroken, fx.Unfollow = Key{}, 0, false, true
+		a.predecessor, a.preBroken, fx.Unfollow = Key{}, false, true
 	}
 	if slot, ok := Free(a.Limit, taken); ok {
 		a.phase, a.slots.trying = Taking, int32(slot)

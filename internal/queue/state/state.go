@@ -33,8 +33,7 @@ type Key struct {
 // Options are the options of an acquisition.
 type Options struct {
 	Handoffs bool // it receives handoffs and makes them; its value is then a lock's label
-	Delay    bool // it waits once before it succeeds a holder that did not release
-	Shared   bool // it is held together with other shared ones; without Handoffs and Delay
+	Shared   bool // it is held together with other shared ones; without Handoffs
 	Limit    int  // of a semaphore: how many slots it has; without any of the above
 }
 
@@ -59,15 +58,12 @@ type Machine struct {
 	phase     Phase
 	end       End
 	evidence  Evidence
-	delayed   bool // Delay was waited for
-	sawShared bool // for Delay: its predecessor was a shared key
 	preBroken bool // the watch of the predecessor has ended
 
 	own         Key
 	others      []string // a set's other own keys; they have own's create revision
 	mod         int64    // own's last known modification revision; it is also that of others
 	predecessor Key
-	deletedAt   int64           // the revision of the predecessor's deletion; 0: not known
 	successors  keys.Successors // the waiters known to come next, in order
 
 	doubt    doubt
@@ -82,7 +78,7 @@ const All = -1
 // Begin is the first state of an acquisition.
 func Begin(o Options) Machine {
 	alone := !o.Shared && o.Limit == 0
-	o.Handoffs, o.Delay = o.Handoffs && alone, o.Delay && alone // rules RW4, SM2
+	o.Handoffs = o.Handoffs && alone // rules RW4, SM2
 	return Machine{Options: o}
 }
 
@@ -128,18 +124,14 @@ func (a *Machine) Own() Key { return a.own }
 // Mod is its own key's last known modification revision, which the next write compares.
 func (a *Machine) Mod() int64 { return a.mod }
 
-// Predecessor is the key that it waits for, or the zero Key, and the revision at which that was
-// deleted, or 0.
-func (a *Machine) Predecessor() (Key, int64) { return a.predecessor, a.deletedAt }
+// Predecessor is the key that it waits for, or the zero Key.
+func (a *Machine) Predecessor() Key { return a.predecessor }
 
 // WasReleased reports whether it was released, even if the result is not decided yet.
 func (a *Machine) WasReleased() bool { return a.phase == Releasing || a.deletion.decided }
 
 // ReleaseDecided reports whether the result of a release is decided; the end says which it is.
 func (a *Machine) ReleaseDecided() bool { return a.deletion.decided }
-
-// Delays reports whether it still has to wait before it succeeds a holder that did not release.
-func (a *Machine) Delays() bool { return a.Delay && !a.delayed }
 
 // Evidence is what showed that it is the owner, or None.
 func (a *Machine) Evidence() Evidence { return a.evidence }

@@ -26,7 +26,7 @@ func waiting() Machine {
 // holding is one that holds, and knows its successor.
 func holding() Machine {
 	a := waiting()
-	a.Apply(PredecessorDeleted{Key: before, Revision: 7})
+	a.Apply(PredecessorDeleted{Key: before})
 	a.Apply(Answered{Found: true, Revision: 8, Successors: keys.NewSuccessors(slices.Values([]keys.Successor{
 		{Name: []byte("3-1"), Create: 6, Value: []byte(label)},
 	}))})
@@ -70,14 +70,12 @@ func TestAWaiterWatchesItsPredecessorAndItsOwnKey(t *testing.T) {
 // A2: that the predecessor is gone is a reason to query and no more.
 func TestAPredecessorThatIsGoneIsNoEvidence(t *testing.T) {
 	a := waiting()
-	assert.True(t, a.Apply(PredecessorDeleted{Key: before, Revision: 7}).Wake)
+	assert.True(t, a.Apply(PredecessorDeleted{Key: before}).Wake)
 	require.Equal(t, Query, a.Next())
 	fx := a.Apply(Answered{Found: true, Predecessor: Key{"n/0-1", 2}, Revision: 9})
 	assert.Equal(t, Effects{Follow: Key{"n/0-1", 2}, Unfollow: true, From: 10}, fx)
 	assert.Equal(t, Sleep, a.Next())
-	_, at := a.Predecessor()
-	assert.Zero(t, at, "of another key's deletion")
-	a.Apply(PredecessorDeleted{Key: before, Revision: 7})
+	a.Apply(PredecessorDeleted{Key: before})
 	assert.Equal(t, Sleep, a.Next(), "of an earlier predecessor")
 }
 
@@ -136,21 +134,10 @@ func TestAHandoffToOneThatTakesNoneIsForeign(t *testing.T) {
 // The two events of a handoff come in either order.
 func TestAHandoffAfterTheDeletionMakesTheQueryNeedless(t *testing.T) {
 	a := waiting()
-	a.Apply(PredecessorDeleted{Key: before, Revision: 7})
+	a.Apply(PredecessorDeleted{Key: before})
 	require.Equal(t, Query, a.Next())
 	a.Apply(handoffBy(before, 7))
 	assert.Equal(t, []any{Win, ByHandoff}, []any{a.Next(), a.Evidence()})
-}
-
-func TestADelayIsWaitedForOnce(t *testing.T) {
-	a := Begin(Options{Delay: true})
-	a.Apply(Enqueued{Own: own, Predecessor: before, Whole: true, Revision: 5})
-	a.Apply(PredecessorDeleted{Key: before, Revision: 7})
-	first := Answered{Found: true, Revision: 9, Unclean: true}
-	assert.True(t, a.Apply(first).Delay)
-	require.Equal(t, Query, a.Next(), "queried once more")
-	a.Apply(first)
-	assert.Equal(t, Win, a.Next())
 }
 
 func TestALostAnswerIsSettled(t *testing.T) {

@@ -1,20 +1,14 @@
 package state
 
-import "github.com/pawl-locks/pawl/internal/keys"
-
 // waitFor makes p, which an answer at revision rev showed, the predecessor. If p is zero, a
 // query finds the predecessor.
 func (a *Machine) waitFor(p Key, rev int64) Effects {
-	a.predecessor, a.deletedAt, a.preBroken, a.slots.watched = p, 0, false, false
+	a.predecessor, a.preBroken, a.slots.watched = p, false, false
 	if p == (Key{}) {
 		a.phase = Querying
 		return Effects{}
 	}
 	a.phase = Waiting
-	if a.Delays() && !a.sawShared { // a holder that crashed among several shared ones leaves no trace (rule RW3)
-		k, ok := keys.ParseQueueKey(p.Name)
-		a.sawShared = ok && k.Form == keys.Shared
-	}
 	return Effects{Unfollow: true, Follow: p, From: rev + 1}
 }
 
@@ -25,29 +19,16 @@ func (a *Machine) query() {
 	}
 }
 
-// PredecessorDeleted says that Key was deleted at Revision. It has no effect if Key is no longer
-// the predecessor.
-type PredecessorDeleted struct {
-	Key      Key
-	Revision int64
-}
+// PredecessorDeleted says that Key was deleted. It has no effect if Key is no longer the
+// predecessor.
+type PredecessorDeleted struct{ Key Key }
 
 func (ev PredecessorDeleted) apply(a *Machine) Effects {
 	if a.end != Alive || ev.Key != a.predecessor || ev.Key == (Key{}) {
 		return Effects{}
 	}
-	a.deletedAt = ev.Revision
 	a.query()
 	return Effects{Wake: true}
-}
-
-// DeletionCompacted says that the revision of the predecessor's deletion is compacted, so that
-// nothing can be read at that revision.
-type DeletionCompacted struct{}
-
-func (DeletionCompacted) apply(a *Machine) Effects {
-	a.deletedAt = 0
-	return Effects{}
 }
 
 // WatchEnded says that the watch of Key, one of its own keys or the predecessor, has ended.

@@ -111,7 +111,7 @@ func bits(slots []int) (of names) {
 func (l *lockstep) slotDiffers(p *pair, i int, a *production.Machine) string {
 	k := l.c.key(&p.s, i)
 	me := &p.s.clients[i]
-	predecessor, _ := a.Predecessor()
+	predecessor := a.Predecessor()
 	tries := me.pc == querying && !me.was || me.pc == full || me.pc == taking
 	switch {
 	case me.pc == waiting && predecessor != l.seen(p, me.pred, me.in):

@@ -17,19 +17,17 @@ import (
 // the model reaches the production state as the events that the engine would make of
 // it, in each of the ways in which the engine may learn of it, and after each both must
 // say the same, for every client and in every interleaving. What the server does is the
-// model's part; what it does not have the walk adds: modification revisions, values that
-// a client puts on its key while it holds, and a Delay.
+// model's part; what it does not have the walk adds: modification revisions, and values that
+// a client puts on its key while it holds.
 
 // A pair is the model and, beside each of its clients, the state of that client's
 // acquisition, by its number in the table.
 type pair struct {
-	s         state
-	created   [maxKeys + 1]uint8 // of all keys that ever were
-	twins     [maxClients]int32
-	wrote     [maxClients]writing
-	delays    [maxClients]bool // it has a Delay to wait yet
-	sawShared [maxClients]bool // it has waited for a shared key
-	unsure    [maxClients]bool // an answer to its release was lost
+	s       state
+	created [maxKeys + 1]uint8 // of all keys that ever were
+	twins   [maxClients]int32
+	wrote   [maxClients]writing
+	unsure  [maxClients]bool // an answer to its release was lost
 }
 
 // writing is the outcome of a value that a client put on its key.
@@ -45,7 +43,6 @@ const (
 // lockstep is a walk of both.
 type lockstep struct {
 	c        Config
-	delay    bool // acquisitions have a Delay
 	rewrites bool // holders put values on their keys
 
 	twins []production.Machine
@@ -216,16 +213,9 @@ func (l *lockstep) follow(p *pair, st step) (all []pair, wrong string) {
 	}
 	i := int(st.name[len(st.name)-1] - 'A')
 	what := st.name[:len(st.name)-2]
-	if what == "queries its position" && l.delays(p, &next, i) {
-		next.s = p.s
-		next.delays[i] = false
-	}
 	me := next.s.clients[i]
 	if me.pc == waiting && l.otherQueue(p, &next, i) {
 		return nil, ""
-	}
-	if me.pc == waiting && l.c.want(me.pred)[me.in] == Shared {
-		next.sawShared[i] = true
 	}
 	for _, report := range l.reports(p, &next, i, what) {
 		next := next
@@ -269,15 +259,6 @@ func (l *lockstep) otherQueue(p, next *pair, i int) bool {
 	return false
 }
 
-// delays reports whether client i, which a query shows first in its queue, has to wait
-// its Delay: it has not yet, and its predecessor's session has ended, or it waited for a
-// shared key, which may have gone without a trace (RW3).
-func (l *lockstep) delays(p, next *pair, i int) bool {
-	pred := p.s.clients[i].pred
-	unclean := pred != 0 && !p.s.sessions[l.c.session(pred)].alive
-	return next.s.clients[i].pc == held && p.delays[i] && (unclean || p.sawShared[i])
-}
-
 // networkOnly reports whether a step is one that no client notices.
 func (l *lockstep) networkOnly(name string) bool {
 	for _, w := range []string{"passes its deadline", "loses its lease", "an operator deletes", "an enqueue", "a take", "a release", "the delay passes"} {
@@ -291,8 +272,8 @@ func (l *lockstep) networkOnly(name string) bool {
 // begin is client i's next acquisition.
 func (l *lockstep) begin(p *pair, i int) production.Machine {
 	shared := strings.Contains(l.name(l.c.key(&p.s, i)), "+")
-	p.wrote[i], p.sawShared[i], p.unsure[i], p.delays[i] = unwritten, false, false, l.delay && !shared
-	return production.Begin(production.Options{Handoffs: !l.c.NoHandoffs, Delay: l.delay, Shared: shared, Limit: l.c.limit(l.c.key(&p.s, i))})
+	p.wrote[i], p.unsure[i] = unwritten, false
+	return production.Begin(production.Options{Handoffs: !l.c.NoHandoffs, Shared: shared, Limit: l.c.limit(l.c.key(&p.s, i))})
 }
 
 // events is the report by events that decide no more than they are.
@@ -455,7 +436,6 @@ func win(a *production.Machine) {
 // answer is the transaction that decides who owns, as the engine reads it.
 func (l *lockstep) answer(p, next *pair, i int) production.Event {
 	k := l.c.key(&p.s, i)
-	me := &p.s.clients[i]
 	if gone := l.gone(p, k); gone >= 0 {
 		if p.s.sessions[l.c.session(k)].alive {
 			return production.OwnDeleted{Index: gone}
@@ -467,7 +447,6 @@ func (l *lockstep) answer(p, next *pair, i int) production.Event {
 		ev.Predecessor = l.seen(p, to.pred, to.in)
 		return ev
 	}
-	ev.Unclean = l.delay && me.pred != 0 && !p.s.sessions[l.c.session(me.pred)].alive
 	for n := range p.s.queues {
 		if l.c.names(k).has(n) && !l.isSet(k) {
 			ev.Successors = l.successors(p, p.s.successors(l.c, k, n))
@@ -559,7 +538,7 @@ func (l *lockstep) differs(p *pair, i int, a *production.Machine) string {
 		want = []production.Phase{production.Enqueuing}
 	}
 	k := a.Own()
-	predecessor, _ := a.Predecessor()
+	predecessor := a.Predecessor()
 	switch {
 	case want == nil: // it has ended
 		ph := a.Phase()
@@ -774,8 +753,6 @@ func TestTheProductionStateAndTheModelSayTheSameInEveryInterleaving(t *testing.T
 		{"locks", lockstep{c: Config{Clients: alike(2, lock, lock), Deletes: 1}}, 403_375},
 		{"a reader, a writer, a reader", lockstep{c: Config{Clients: each(reader, lock, reader)}}, 764_140},
 		{"readers that become writers, and back", lockstep{c: Config{Clients: swapped, Losses: 1}}, 310_890},
-		{"with a delay", lockstep{c: Config{Clients: swapped}, delay: true}, 142_163},
-		{"locks with a delay", lockstep{c: Config{Clients: alike(2, lock), Deletes: 1}, delay: true}, 13_559},
 		{"locks with a lock-delay", lockstep{c: Config{Clients: alike(2, lock), Deletes: 1, Losses: 1, LockDelay: true}}, 29_327},
 		{"two sets with a lock-delay, a key deleted", lockstep{c: Config{Clients: alike(2, both), Losses: 1, LockDelay: true}}, 36_961},
 		{"a reader and a writer with a lock-delay, taken over", lockstep{c: Config{Clients: each(reader, lock), Takeovers: true, LockDelay: true}}, 40_480},

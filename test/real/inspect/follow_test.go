@@ -70,7 +70,7 @@ func TestAFollowerOnARealServer(t *testing.T) {
 	reports("reports/daily released (key deleted)")
 	_, err = lock.New(session, "reports/daily", lock.Options{MaxHold: 50 * time.Millisecond}).Acquire(t.Context())
 	require.NoError(t, err)
-	reports("reports/daily acquired", "reports/daily lost (forfeited)")
+	reports("reports/daily acquired", "reports/daily released (key deleted)")
 	h = acquire()
 	reports("reports/daily acquired")
 	p := f.Snapshot().Queues[0].Queue[0]

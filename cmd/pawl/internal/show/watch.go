@@ -36,10 +36,10 @@ semaphores and elections, or of those whose names begin with PREFIX:
   ended       released or lost: etcd does not record which
 
 The causes are: "handed on" (the release handed the lock to the next), "key deleted"
-(while its session lived: by its release or by hand, which look the same), "lease
+(while its session lived: by its release, by hand, or by its own process
+after MaxHold or by pawld for a client, which look the same), "lease
 ended" (it expired, was revoked, or its session was closed before a release),
-"broken" (pawl break, and who called it), "overwritten", "forfeited" (by its own
-process, after MaxHold, or by pawld for a client), "cause unknown".
+"broken" (pawl break, and who called it), "overwritten", "cause unknown".
 
 Times are those of this machine when pawl saw the change. pawl watch survives the loss
 of members and connections. After a gap, for example because etcd has compacted changes

@@ -18,7 +18,7 @@ import (
 
 // wanted returns what a request wants to acquire, or what is wrong with it.
 func wanted(m *pb.AcquireRequest, identity string) (locks.Want, error) {
-	w := locks.Want{Names: m.Names, Value: m.Value, Try: m.Try, Delay: millis(m.DelayMs), MaxHold: millis(m.MaxHoldMs), Limit: int(m.Limit)}
+	w := locks.Want{Names: m.Names, Value: m.Value, Try: m.Try, MaxHold: millis(m.MaxHoldMs), Limit: int(m.Limit)}
 	modes, err := modesOf(m)
 	if err != nil {
 		return w, err
@@ -33,14 +33,10 @@ func wanted(m *pb.AcquireRequest, identity string) (locks.Want, error) {
 		return w, invalid("names: %v", keys.CheckSemaphore(m.Names[0]))
 	case m.TtlMs < 0:
 		return w, invalid("ttl_ms is %d, want 0 or more", m.TtlMs)
-	case m.DelayMs < 0:
-		return w, invalid("delay_ms is %d, want 0 or more", m.DelayMs)
 	case m.MaxHoldMs < 0:
 		return w, invalid("max_hold_ms is %d, want 0 or more", m.MaxHoldMs)
 	case modes[0] != locks.Election && len(m.Value) > 0:
 		return w, invalid("value is for ELECTION alone")
-	case m.DelayMs > 0 && (modes[0] != locks.Exclusive || len(modes) > 1):
-		return w, invalid("delay_ms is for one name in mode EXCLUSIVE alone")
 	case len(m.Owner) > maxOwner:
 		return w, invalid("owner has %d bytes, want at most %d", len(m.Owner), maxOwner)
 	}

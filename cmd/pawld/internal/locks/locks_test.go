@@ -44,7 +44,10 @@ type daemon struct {
 	client *pawl.Client
 }
 
-func (w *fixture) daemon() *daemon {
+func (w *fixture) daemon() *daemon { w.Helper(); return w.daemonWith(0) }
+
+// daemonWith is a pawld with a lock-delay.
+func (w *fixture) daemonWith(lockDelay time.Duration) *daemon {
 	w.Helper()
 	d := &daemon{w: w}
 	var err error
@@ -54,7 +57,7 @@ func (w *fixture) daemon() *daemon {
 	})
 	require.NoError(w, err)
 	d.Service = New(d.client, Config{
-		Owner: "pawld", Logger: slog.New(slog.DiscardHandler),
+		Owner: "pawld", Logger: slog.New(slog.DiscardHandler), LockDelay: lockDelay,
 		Table: table.Config{DefaultTTL: h, MinTTL: 3 * time.Second, MaxTTL: 15 * time.Second, Sessions: 2000, Locks: 5000, Keep: time.Minute},
 	})
 	w.Cleanup(func() { d.Drain(); d.stop(); _ = d.client.Close() })
@@ -466,16 +469,19 @@ func TestAShortMaxHoldOnASlowEtcdIsWonNevertheless(t *testing.T) {
 	})
 }
 
-// V8: a waiter with a delay waits it after a client that was silent.
+// V8: a lock that is taken from a silent client stays taken for the lock-delay; one that is
+// released does not.
 func TestAnExpiredLockIsNoReleasedOne(t *testing.T) {
 	inBubble(t, func(w *fixture) {
-		d := w.daemon()
+		d := w.daemonWith(7 * time.Second)
 		d.hold("a", "1", "name")
+		d.hold("a", "2", "other")
 		begin := time.Now()
+		_, err := d.Release(w.Context(), d.request("a", 0), []string{"2"})
+		require.NoError(w, err)
 		d.keep("b")
-		want := exclusive("name")
-		want.Delay = 7 * time.Second
-		for d.acquire("b", "1", 4*time.Second, want).State != table.Held {
+		require.Equal(w, table.Held, d.acquire("b", "2", time.Second, exclusive("other")).State)
+		for d.acquire("b", "1", 4*time.Second, exclusive("name")).State != table.Held {
 			require.Less(w, time.Since(begin), h+9*time.Second)
 		}
 		assert.GreaterOrEqual(w, time.Since(begin), h+7*time.Second)

@@ -28,12 +28,11 @@ const (
 // A Want is what to acquire: one name, or a set of names, all or none.
 type Want struct {
 	Names   []string
-	Modes   []Mode // one for each of Names; for a set, Exclusive or Shared
-	Limit   int    `json:",omitempty"`
-	Value   []byte `json:",omitempty"`
-	Try     bool   `json:",omitempty"`
-	Owner   string // written into the key
-	Delay   time.Duration
+	Modes   []Mode        // one for each of Names; for a set, Exclusive or Shared
+	Limit   int           `json:",omitempty"`
+	Value   []byte        `json:",omitempty"`
+	Try     bool          `json:",omitempty"`
+	Owner   string        // written into the key
 	MaxHold time.Duration // enforced by the table: the engine does not know it
 }
 
@@ -113,7 +112,7 @@ func (w Want) multi(s pawl.Sessions) *lock.Multi {
 			wants[i] = lock.Shared(name)
 		}
 	}
-	return lock.NewMulti(s, lock.Options{Delay: w.Delay, Owner: w.Owner}, wants...)
+	return lock.NewMulti(s, lock.Options{Owner: w.Owner}, wants...)
 }
 
 func (w Want) semaphore(s pawl.Sessions) *lock.Semaphore {
