@@ -194,7 +194,7 @@ func (a *Acquisition) keep(w *watcher.Watch, at **watcher.Watch, wanted func() b
 
 // predecessorChanged is called with the deletion of p, which is watched from revision from on.
 func (a *Acquisition) predecessorChanged(p state.Key, from int64, u watcher.Update) {
-	if u.Created > 0 && read(a, predecessorOf) == p {
+	if u.Created > 0 && read(a, (*state.Machine).Predecessor) == p {
 		a.created(ahead, from, u.Created)
 	}
 	for _, ev := range u.Events {
@@ -205,11 +205,6 @@ func (a *Acquisition) predecessorChanged(p state.Key, from int64, u watcher.Upda
 	if u.Err != nil || u.Compacted > 0 {
 		a.apply(state.WatchEnded{Key: p, Missed: u.Compacted > 0}, nil)
 	}
-}
-
-func predecessorOf(s *state.Machine) state.Key {
-	p, _ := s.Predecessor()
-	return p
 }
 
 // ownChanged is called with every change of its own key at index, while that key is key, from
