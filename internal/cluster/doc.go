@@ -25,10 +25,11 @@
 //     ErrChanged; nothing else about a revision does. An endpoint of another cluster is set aside until it
 //     answers as this one; when probes find none that is this one's, the Cluster ends likewise.
 //  7. A connection that is silent after something was sent on it is examined, after 200 ms or three
-//     round trips. Silence alone changes nothing. When another member answers meanwhile, the tries on
-//     the silent one are given up, with the outcome that the evidence gives. When a second
+//     round trips. Only answers count as life while one is due: events of watches do not. Silence alone
+//     changes nothing. When another member answers meanwhile, the tries on
+//     the silent one are given up, with the outcome that the evidence gives, and the streams that wait for it. When a second
 //     connection to the same address answers, it takes the first one's place, at most once in 2 to 30 s
-//     for each member. Time in which this process was stopped does not count.
+//     for each member. Time in which this process was stopped does not count, nor as a round trip.
 //  8. A member without a connection is used only where no healthy one has any, and connects meanwhile.
 //     A try that was sent before the present leader was elected is given up half a second after that:
 //     the member had forwarded it to the old leader, which may have lost it.

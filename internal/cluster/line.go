@@ -15,6 +15,8 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
 // line is one gRPC connection, and what is needed to notice that it swallows what is sent.
@@ -26,11 +28,14 @@ type line struct {
 
 	addresses *addresses // of the member's name; nil if it has only one
 
-	asked   atomic.Bool   // something was sent since the last read
+	asked   atomic.Bool   // something was sent since the last read, or events were read instead of an answer
 	reads   atomic.Uint32 // how often a read changed that
+	due     atomic.Bool   // a call or a message was sent since the last answer
+	answers atomic.Uint32 // how many came
+	events  atomic.Uint32 // how often events came while an answer was due
 	watched atomic.Bool   // a goroutine does
 	silent  atomic.Bool   // it is examined
-	answers atomic.Bool   // it is a spare, and has answered
+	serves  atomic.Bool   // it is a spare, and has answered
 	open    atomic.Int64  // calls and messages that have no answer yet
 
 	mu    sync.Mutex
@@ -92,6 +97,49 @@ func (l *line) leave(t *try) {
 	delete(l.tries, t)
 }
 
+// begin notes that a call or a message begins, which wants an answer.
+func (l *line) begin() {
+	l.open.Add(1)
+	l.due.Store(true)
+}
+
+// answered notes an answer to what was sent.
+func (l *line) answered() {
+	l.due.Store(false)
+	l.answers.Add(1)
+}
+
+// unasked notes events that nobody asked for: while an answer is due, they are none.
+func (l *line) unasked() {
+	if l.due.Load() {
+		l.events.Add(1)
+		l.ask()
+	}
+}
+
+// ask notes that something wants to be read, and has the line watched.
+func (l *line) ask() {
+	if !l.asked.Load() {
+		l.asked.Store(true)
+	}
+	if !l.watched.Load() && l.watched.CompareAndSwap(false, true) {
+		l.watch(l)
+	}
+}
+
+// heard counts what was read on a line.
+type heard struct{ reads, answers, events uint32 }
+
+func (l *line) heard() heard {
+	return heard{l.reads.Load(), l.answers.Load(), l.events.Load()}
+}
+
+// lifeSince reports whether what was read since then shows that the line delivers both ways:
+// an answer, or bytes of which none were events in an answer's stead.
+func (h heard) lifeSince(then heard) bool {
+	return h.answers != then.answers || h.reads != then.reads && h.events == then.events
+}
+
 // giveUp ends the tries under way that which chooses, with the error why.
 func (l *line) giveUp(why *error, which func(*try) bool) {
 	l.mu.Lock()
@@ -143,14 +191,23 @@ var (
 // answer counts, a refusal too.
 func (l *line) health(ctx context.Context) bool {
 	var p peer.Peer
-	l.open.Add(1)
+	l.begin()
 	defer l.open.Add(-1)
 	_, err := healthpb.NewHealthClient(l.conn).Check(ctx, &healthpb.HealthCheckRequest{}, grpc.Peer(&p))
+	if p.Addr == nil || !isAnswer(err) {
+		return false
+	}
+	l.answered()
+	return true
+}
+
+// isAnswer reports whether err, of a call, is the server's. What may be of this side is not.
+func isAnswer(err error) bool {
 	switch status.Code(err) {
 	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
 		return false
 	}
-	return p.Addr != nil
+	return true
 }
 
 // asking is a stream whose messages have answers.
@@ -164,19 +221,29 @@ func (s *asking) SendMsg(m any) error {
 	if s.sent.CompareAndSwap(false, true) {
 		s.l.open.Add(1)
 	}
+	s.l.due.Store(true)
 	err := s.ClientStream.SendMsg(m)
 	if s.Context().Err() != nil { // its end may have been noted before
-		s.answered()
+		s.settle()
 	}
 	return err
 }
 
 func (s *asking) RecvMsg(m any) error {
-	defer s.answered()
-	return s.ClientStream.RecvMsg(m)
+	err := s.ClientStream.RecvMsg(m)
+	switch r, ok := m.(*pb.WatchResponse); {
+	case err == nil && ok && len(r.Events) > 0:
+		s.l.unasked()
+		return nil
+	case err == nil && s.sent.Load():
+		s.l.answered()
+	}
+	s.settle()
+	return err
 }
 
-func (s *asking) answered() {
+// settle notes that no answer is awaited.
+func (s *asking) settle() {
 	if s.sent.CompareAndSwap(true, false) {
 		s.l.open.Add(-1)
 	}
@@ -228,12 +295,7 @@ func (w *wire) Read(b []byte) (int, error) {
 }
 
 func (w *wire) Write(b []byte) (int, error) {
-	if !w.l.asked.Load() {
-		w.l.asked.Store(true)
-	}
-	if !w.l.watched.Load() && w.l.watched.CompareAndSwap(false, true) {
-		w.l.watch(w.l)
-	}
+	w.l.ask()
 	return w.Conn.Write(b)
 }
 

@@ -21,8 +21,12 @@ import (
 // A line is examined when nothing was read for max(200 ms, three round trips) after something
 // was sent, and a call or a message has no answer: a health call is sent on it, and on those of up to two other members. If it is still
 // silent after as long again, a spare line is opened, and when another member or the spare has
-// answered, the tries on the silent line are given up. Silence alone is no reason. When the
+// answered, the tries on the silent line are given up, and the streams that have not opened.
+// Silence alone is no reason. When the
 // spare has answered, it takes the line's place. Each member is examined by itself.
+//
+// Events of watches are no answers: a line that delivers them, and none of what is sent, is
+// as silent as one that delivers nothing.
 //
 // A line that is heard may still have a try that gets no answer, because the leader to which
 // the member forwarded it has died. So the member is asked about its leader meanwhile.
@@ -62,24 +66,39 @@ func (k *link) newLine() (*line, error) {
 // Invoke implements grpc.ClientConnInterface.
 func (k *link) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
 	l := k.line.Load()
-	l.open.Add(1)
+	l.begin()
 	defer l.open.Add(-1)
 	if t, ok := ctx.Value(tryKey{}).(*try); ok {
 		l.enter(t)
 		defer l.leave(t)
 	}
-	return l.conn.Invoke(ctx, method, args, reply, opts...)
+	err := l.conn.Invoke(ctx, method, args, reply, opts...)
+	if isAnswer(err) {
+		l.answered()
+	}
+	return err
 }
 
-// NewStream implements grpc.ClientConnInterface.
+// NewStream implements grpc.ClientConnInterface. It waits for the connection, so until then it
+// is given up as a try is.
 func (k *link) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	l := k.line.Load()
+	ctx, cancel := context.WithCancel(ctx)
+	t := &try{cancel: cancel, began: time.Now()}
+	l.begin()
+	l.enter(t)
 	stream, err := l.conn.NewStream(ctx, desc, method, opts...)
+	l.leave(t)
+	l.open.Add(-1)
+	if why := t.why.Load(); why != nil && err != nil {
+		err = *why
+	}
 	if err != nil {
+		cancel()
 		return nil, err
 	}
 	s := &asking{ClientStream: stream, l: l}
-	context.AfterFunc(stream.Context(), s.answered) // nothing is, after its end
+	context.AfterFunc(stream.Context(), func() { s.settle(); cancel() }) // nothing is answered, after its end
 	return s, nil
 }
 
@@ -138,7 +157,7 @@ func (k *link) listen(l *line) {
 			x.end()
 		}
 	}()
-	reads, silent := l.reads.Load(), 0
+	seen, silent := l.heard(), 0
 	for {
 		step := k.patience() / steps
 		if !k.wait(step, k.c.life.Done(), l.done) {
@@ -148,17 +167,20 @@ func (k *link) listen(l *line) {
 		if k.patience() > patience && k.due(&k.tripAt, tripEvery) { // it may have become near
 			k.measure(l)
 		}
-		n, asked := l.reads.Load(), l.asked.Load()
-		if n == reads && asked {
+		now, asked := l.heard(), l.asked.Load()
+		if asked && !now.lifeSince(seen) {
+			seen = now
 			silent++
 			if silent == steps && l.open.Load() == 0 { // what was sent was an acknowledgement
 				l.asked.Store(false)
+				l.due.Store(false)
 				l.watched.Store(false)
 				if l.open.Load() == 0 || !l.watched.CompareAndSwap(false, true) {
 					return
 				}
+				l.due.Store(true)
 				l.asked.Store(true) // a call has begun meanwhile, and its write may be the one that was just forgotten
-				reads, silent = l.reads.Load(), 0
+				seen, silent = l.heard(), 0
 				continue
 			}
 			if silent == steps {
@@ -170,7 +192,7 @@ func (k *link) listen(l *line) {
 			}
 			continue
 		}
-		reads, silent = n, 0
+		seen, silent = now, 0
 		if x != nil {
 			l.silent.Store(false)
 			x.end()
@@ -216,16 +238,28 @@ func (k *link) due(last *time.Time, every time.Duration) bool {
 	return true
 }
 
-// measure makes a health call on l to learn the member's round trip.
+// measure makes a health call on l to learn the member's round trip. It takes no longer than
+// the steps that passed meanwhile, so the time in which this process was stopped is none of it.
 func (k *link) measure(l *line) {
-	k.c.spawn(func() { // ends within probeTotal
-		ctx, cancel := context.WithTimeout(k.c.life, probeTotal)
-		defer cancel()
-		sent := time.Now()
-		if l.health(ctx) {
-			k.trip.Store(int64(time.Since(sent)))
+	const step = patience / steps
+	ctx, cancel := context.WithTimeout(k.c.life, probeTotal)
+	sent, answered := time.Now(), make(chan struct{})
+	var passed atomic.Int64
+	counts := k.c.spawn(func() { // ends with the call
+		for passed.Add(1); k.wait(step, ctx.Done(), answered); {
+			passed.Add(1)
 		}
 	})
+	asks := counts && k.c.spawn(func() { // ends within probeTotal
+		defer cancel()
+		defer close(answered)
+		if l.health(ctx) {
+			k.trip.Store(int64(min(time.Since(sent), time.Duration(passed.Load())*step)))
+		}
+	})
+	if !asks {
+		cancel()
+	}
 }
 
 // examine sends health calls on l, and to up to two other members.
@@ -252,7 +286,7 @@ func (k *link) examine(l *line) *exam {
 
 // doubt acts on a line that is still silent, and reports whether it was replaced.
 func (k *link) doubt(l *line, x *exam) bool {
-	if spare := x.spare; spare != nil && spare.answers.Load() {
+	if spare := x.spare; spare != nil && spare.serves.Load() {
 		x.spare = nil
 		k.swap(l, spare, "it was silent, and a new one answers")
 		return true
@@ -294,7 +328,7 @@ func (k *link) open(x *exam) {
 	x.spare = spare
 	k.c.spawn(func() { // ends with x
 		if spare.health(x.ctx) {
-			spare.answers.Store(true)
+			spare.serves.Store(true)
 		}
 	})
 }

@@ -461,3 +461,126 @@ func TestASlowRequestUnderOneLeaderIsNotGivenUp(t *testing.T) {
 		require.NoError(t, err)
 	})
 }
+
+// Events that nobody asked for show that a connection delivers to this side, and nothing of the other way.
+func TestEventsDoNotHideThatNothingIsAnswered(t *testing.T) {
+	for _, members := range []int{1, 3} {
+		t.Run(fmt.Sprint(members, " members"), func(t *testing.T) {
+			linked(t, members, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
+				m := member(t, c, fake.Member(0).Endpoint())
+				events := watching(t, m)
+				fake.Member(0).SwallowRequests()
+				writer, err := Dial(t.Context(), Config{Endpoints: fake.Endpoints()[members-1:], DialOptions: []grpc.DialOption{fake.DialOption()}})
+				require.NoError(t, err)
+				t.Cleanup(func() { _ = writer.Close() })
+				ctx, stop := context.WithCancel(t.Context())
+				var wg sync.WaitGroup
+				defer wg.Wait()
+				defer stop()
+				wg.Go(func() { // ends with ctx
+					for ctx.Err() == nil {
+						_, _ = writer.Txn(ctx, Request{Op: "txn"}, writing())
+						time.Sleep(17 * time.Millisecond)
+					}
+				})
+				time.Sleep(time.Minute)
+				require.Greater(t, events.Load(), int64(1000))
+				require.EqualValues(t, 0, m.conn.line.Load().open.Load(), "the creation of the watch was answered")
+				start := time.Now()
+				_, err = c.Txn(t.Context(), Request{Op: "txn", On: m}, writing())
+				require.ErrorIs(t, err, ErrUnknown)
+				require.Less(t, time.Since(start), time.Second)
+				time.Sleep(time.Second)
+				_, err = c.Txn(t.Context(), Request{Op: "txn", On: m}, writing())
+				require.NoError(t, err, "the connection was replaced")
+			})
+		})
+	}
+}
+
+// watching watches what writing writes, on m, and returns how many events came.
+func watching(t *testing.T, m *Member) *atomic.Int64 {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	s, err := m.Watch().Watch(ctx)
+	require.NoError(t, err)
+	require.NoError(t, s.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{
+		CreateRequest: &pb.WatchCreateRequest{Key: []byte{0}, RangeEnd: []byte{0}},
+	}}))
+	created, err := s.Recv()
+	require.NoError(t, err)
+	require.True(t, created.Created)
+	events := new(atomic.Int64)
+	go func() { // ends with ctx
+		for {
+			r, err := s.Recv()
+			if err != nil {
+				return
+			}
+			events.Add(int64(len(r.Events)))
+		}
+	}()
+	return events
+}
+
+// Events while a request is slow, and its member well, cost a health call and no connection.
+func TestEventsWhileARequestIsSlowReplaceNothing(t *testing.T) {
+	linked(t, 1, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, dials *atomic.Int64) {
+		events := watching(t, c.list()[0])
+		before := dials.Load()
+		fake.Inject(etcdfake.Rule{Method: "Txn", Times: 1, Delay: 2 * time.Second})
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_, err := c.Txn(t.Context(), Request{Op: "txn"}, writing())
+			assert.NoError(t, err)
+		})
+		time.Sleep(time.Millisecond)
+		for range 100 {
+			_, err := c.Txn(t.Context(), Request{Op: "txn"}, writing())
+			require.NoError(t, err)
+			time.Sleep(17 * time.Millisecond)
+		}
+		wg.Wait()
+		require.Greater(t, events.Load(), int64(99))
+		assert.Equal(t, before, dials.Load())
+	})
+}
+
+// The time in which the process was stopped is no round trip, so patience is not stretched by it.
+func TestAStopWhileARoundTripIsMeasuredIsNotPartOfIt(t *testing.T) {
+	linked(t, 1, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
+		k := c.list()[0].conn
+		k.wait = func(d time.Duration, end, stop <-chan struct{}) bool { // each step takes as long as a stop
+			time.Sleep(4 * time.Second)
+			return backoff.Wait(d, end, stop)
+		}
+		stopped := etcdfake.Fixed(2 * time.Second) // the answer is read when the process goes on
+		fake.Member(0).SetDelay(stopped, stopped)
+		k.measure(k.line.Load())
+		time.Sleep(time.Minute)
+		assert.Equal(t, patience, k.patience())
+		assert.NotZero(t, k.trip.Load(), "it was measured")
+	})
+}
+
+// A member that takes connections and never speaks holds up no stream, while another one answers.
+func TestAStreamOnAConnectionThatNeverSpeaksIsGivenUp(t *testing.T) {
+	linked(t, 3, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
+		fake.Member(1).BlackHole()
+		fake.Member(1).Reset()
+		synctest.Wait()
+		m := member(t, c, fake.Member(1).Endpoint())
+		start := time.Now()
+		_, err := m.Watch().Watch(t.Context())
+		require.ErrorIs(t, err, errMute)
+		assert.LessOrEqual(t, time.Since(start), 500*time.Millisecond)
+
+		fake.Member(1).Heal()
+		time.Sleep(10 * time.Second)
+		assert.Zero(t, m.conn.line.Load().open.Load())
+		s, err := m.Watch().Watch(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, s.Context().Err())
+	})
+}

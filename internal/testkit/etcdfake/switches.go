@@ -25,6 +25,16 @@ func (m *Member) Swallow() {
 	m.up, m.down = wire.NewLink(), wire.NewLink()
 }
 
+// SwallowRequests makes the member's connections deliver nothing of what clients send, for ever,
+// while events and answers still arrive and new connections are served, without the delays of
+// SetDelay on what is sent.
+func (m *Member) SwallowRequests() {
+	m.c.mu.Lock()
+	defer m.c.mu.Unlock()
+	m.up.Hold(true)
+	m.up = wire.NewLink()
+}
+
 // Halt stops the member as SIGSTOP does: its connections stay, and new ones are accepted, but it
 // neither reads nor answers, and its peers do not hear it. If it led, the others elect another
 // leader after 1.2 election timeouts; what needed agreement and was sent to them meanwhile is
