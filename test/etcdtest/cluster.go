@@ -3,6 +3,7 @@ package etcdtest
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -33,6 +34,10 @@ type ClusterOptions struct {
 	// lets a process have its own system calls supervised (Linux 5.5 or later,
 	// and no sandbox in the way); the members wait for their disk then.
 	StallableDisk bool
+	// JWT makes the members issue JSON web tokens, each of which every member knows, one
+	// that joins later too. A simple token, the default, is known to those that had joined
+	// when it was issued.
+	JWT bool
 }
 
 // Cluster is a real etcd cluster: one process for each member, and proxies
@@ -103,6 +108,13 @@ func (c *Cluster) start(n int) error {
 			return err
 		}
 	}
+	if c.opts.JWT {
+		key := make([]byte, 32)
+		_, _ = rand.Read(key) // never fails
+		if err := os.WriteFile(c.jwtKey(), key, 0o600); err != nil {
+			return err
+		}
+	}
 	for range n {
 		if _, err := c.newMember(); err != nil {
 			return err
@@ -123,6 +135,9 @@ func (c *Cluster) start(n int) error {
 	}
 	return nil
 }
+
+// jwtKey is the file of the key with which members sign tokens.
+func (c *Cluster) jwtKey() string { return filepath.Join(c.dir, "jwt.key") }
 
 // stop ends all that the cluster consists of.
 func (c *Cluster) stop() {

@@ -56,6 +56,9 @@ func (m *Member) writeConfig() error {
 		"log-level":                   cmp.Or(o.LogLevel, "warn"),
 		"log-outputs":                 []string{"stderr"},
 	}
+	if o.JWT {
+		cfg["auth-token"] = fmt.Sprintf("jwt,sign-method=HS256,priv-key=%s,ttl=%ds", m.cluster.jwtKey(), cfg["auth-token-ttl"])
+	}
 	if o.QuotaBytes > 0 {
 		cfg["backend-batch-limit"] = 1 // so that the size in use is known after each write
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/elect"
@@ -61,11 +62,23 @@ func (l *lines) await(t *testing.T, parts ...string) {
 	}
 }
 
-// On real members with a password and simple tokens, as the table of package lock has it in memory.
+// On real members with a password and either kind of token, as the table of package lock has it in memory.
 func TestALeaderIsKeptWhileEveryMemberIsReplaced(t *testing.T) {
 	t.Parallel()
-	c := etcdtest.StartCluster(t, 3)
+	for _, kind := range []string{"simple", "JWT"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			testLeaderWhileMembersAreReplaced(t, kind == "JWT")
+		})
+	}
+}
+
+func testLeaderWhileMembersAreReplaced(t *testing.T, jwt bool) {
+	c := etcdtest.StartClusterWith(t, 3, etcdtest.ClusterOptions{JWT: jwt})
 	c.EnableAuth(t, "pw")
+	token, err := pb.NewAuthClient(c.Member(0).Conn(t)).Authenticate(t.Context(), &pb.AuthenticateRequest{Name: "root", Password: "pw"})
+	require.NoError(t, err)
+	require.Equal(t, jwt, strings.Count(token.Token, ".") == 2, "its tokens are of that kind")
 	log := &lines{more: make(chan struct{}, 1)}
 	client, err := pawl.Dial(t.Context(), pawl.Config{
 		Endpoints: c.Endpoints(), Username: "root", Password: "pw", SyncEvery: 200 * time.Millisecond,
