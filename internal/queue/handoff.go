@@ -24,25 +24,26 @@ import (
 // Only keys whose value begins with keys.LockMark receive handoffs: those of locks in pawl's
 // layout. All other keys, and waiters that nothing was read about, query as usual.
 
-// releaseTxn deletes its own keys if their create revision is unchanged. With exact it also
-// compares the modification revision; otherwise the answer contains the keys as they were, which
-// shows whether somebody else wrote to one. With handoff it also puts a handoff on the
-// successor's key, and does neither unless that key exists as it was read. If one of these
-// comparisons fails, the answer shows which own keys exist. Without handoff it only deletes, so
-// that it works on a full disk. Doing it twice is harmless.
+// releaseTxn deletes its own keys if their create revision is unchanged, and the answer contains
+// the keys as they were, which shows whether somebody else wrote to one. With exact it compares
+// the modification revision instead, which no two keys share, so that nobody has. With handoff
+// it also puts a handoff on the successor's key, and does neither unless that key exists as it
+// was read. Without handoff it only deletes, so that it works on a full disk. Doing it twice is
+// harmless. The answer to one that is refused shows which own keys exist if it carried a handoff
+// or is a set's bare one.
 func (a *Acquisition) releaseTxn(handoff, exact bool) *pb.TxnRequest {
 	own, mod := a.own(), read(a, (*state.Machine).Mod)
 	t := txn.New()
 	for _, name := range a.owned() {
 		key := []byte(name)
-		t.Compare = append(t.Compare, txn.CreateIs(key, own.Create))
 		if exact {
 			t.Compare = append(t.Compare, txn.ModIs(key, mod))
 			t.Success = append(t.Success, txn.Delete(key))
 		} else {
+			t.Compare = append(t.Compare, txn.CreateIs(key, own.Create))
 			t.Success = append(t.Success, txn.DeletePrevious(key))
 		}
-		if exact || handoff || a.isSet() {
+		if handoff || a.isSet() && !exact {
 			t.Failure = append(t.Failure, txn.Stat(key))
 		}
 	}

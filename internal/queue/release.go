@@ -98,7 +98,7 @@ func (a *Acquisition) free(ctx context.Context) error {
 	for {
 		fx := a.apply(state.DeleteSent{}, nil)
 		ev, err := a.sendRelease(ctx, fx.Handoff, fx.Exact, repeat)
-		ev.Handoff, ev.Repeated, ev.Ended = fx.Handoff, repeat == cluster.Always, ctx.Err() != nil
+		ev.Handoff, ev.Exact, ev.Repeated, ev.Ended = fx.Handoff, fx.Exact, repeat == cluster.Always, ctx.Err() != nil
 		var why error
 		if ev.Remains.Gone > 0 {
 			why = a.goneBefore(ev.Remains)
@@ -112,10 +112,12 @@ func (a *Acquisition) free(ctx context.Context) error {
 			a.wasLost(fx)
 			return nil
 		case state.Explain:
-			if unread := a.explainRelease(ctx); unread != nil {
+			bare, unread := a.explainRelease(ctx)
+			if unread != nil {
 				return unread
+			} else if !bare {
+				return err
 			}
-			return err
 		case state.Bare:
 			if ev.Outcome == state.Unknown {
 				repeat = cluster.Always
@@ -186,8 +188,9 @@ func (a *Acquisition) shown(i int, kv *mvccpb.KeyValue) state.OwnChanged {
 // explainRelease decides a release whose keys had changed or were gone, or that was refused as a
 // whole, by a separate read; the delete itself does not carry this read because it is seldom
 // needed. What may not be read of a set is not: first the session key and one key, which tells as
-// much as many if all are gone, then the session key alone.
-func (a *Acquisition) explainRelease(ctx context.Context) error {
+// much as many if all are gone, then the session key alone. bare: its keys are there, and a bare
+// delete has to follow.
+func (a *Acquisition) explainRelease(ctx context.Context) (bare bool, err error) {
 	var session, own txn.Answers
 	var rev int64
 	for _, n := range []int{len(a.owned()), 1, 0} {
@@ -199,7 +202,7 @@ func (a *Acquisition) explainRelease(ctx context.Context) error {
 			break
 		}
 		if n == 0 || !a.isSet() || !isRefusedAsAWhole(err) {
-			return err // undecided: sending the delete again leads back here
+			return false, err // undecided: sending the delete again leads back here
 		}
 	}
 	why := a.s.ValidateKey(session.KV(0), rev)
@@ -207,10 +210,14 @@ func (a *Acquisition) explainRelease(ctx context.Context) error {
 	if why == nil {
 		why = a.goneBefore(ev.Remains)
 	}
-	if fx := a.apply(ev, why); !fx.Remove {
+	fx := a.apply(ev, why)
+	if fx.Verdict == state.Bare {
+		return true, nil
+	}
+	if !fx.Remove {
 		a.wasLost(fx)
 	}
-	return nil
+	return false, nil
 }
 
 // remains are what own, which are reads of some of its own keys, show of them.

@@ -94,7 +94,7 @@ func (s *script) event() Event {
 	case 18:
 		return DeleteSent{}
 	case 19:
-		return DeleteAnswered{s.out(), s.bool(), s.remains(), s.bool(), s.bool(), s.bool(), s.changed()}
+		return DeleteAnswered{s.out(), s.bool(), s.bool(), s.remains(), s.bool(), s.bool(), s.bool(), s.changed()}
 	case 20:
 		return Explained{s.bool(), s.remains()}
 	case 21:

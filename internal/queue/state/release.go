@@ -39,6 +39,7 @@ const (
 type deletion struct {
 	sent    bool // the first request was sent: later ones are bare
 	absence absence
+	untold  bool // the first request was refused, and nothing has shown yet whether its own key was there
 	left    bool // of a set: the server refuses to delete all own keys at once, and the background deletes them
 	decided bool
 }
@@ -67,12 +68,13 @@ func (ev Released) apply(a *Machine) Effects {
 }
 
 // DeleteSent says that a delete is about to be sent. The first one carries a handoff if a
-// waiter is known to come next. Unless a value is in doubt, it also compares the modification
+// waiter is known to come next. Unless a value is in doubt, it compares the modification
 // revision: if it is applied nobody else has written to the key, so that its answer need not
 // show the key, which after a handoff contains a list of waiters.
 //
-// The first one may be refused although its own key exists. Therefore its refusal reads the
-// key.
+// So the first one may be refused although its own key exists. With a handoff, which is refused
+// whenever the successor has given up, the refusal reads the key; otherwise a read of its own
+// does. If the key exists, a delete that only compares the create revision follows.
 type DeleteSent struct{}
 
 func (DeleteSent) apply(a *Machine) Effects {
@@ -85,6 +87,7 @@ func (DeleteSent) apply(a *Machine) Effects {
 type DeleteAnswered struct {
 	Outcome  Outcome
 	Handoff  bool       // it carried a handoff
+	Exact    bool       // it compared the modification revision
 	Remains  Remains    // if it was refused and its answer shows that
 	Whole    bool       // of a set: it was refused because it deletes all own keys at once
 	Repeated bool       // its sender repeats it after any failure
@@ -111,6 +114,8 @@ func (ev DeleteAnswered) apply(a *Machine) Effects {
 		return a.decided(GivenBack)
 	case ev.Outcome == Unknown && a.deletion.absence == present:
 		a.deletion.absence = mayBeOurs
+	case ev.Outcome == Refused && ev.Exact && ev.Remains == Remains{}:
+		a.deletion.untold = true
 	case a.deletion.absence == present && v == Explain && ev.Outcome == Refused:
 		a.deletion.absence = missed
 	}
@@ -160,6 +165,11 @@ func (ev Explained) apply(a *Machine) Effects {
 		return Effects{Verdict: Stop}
 	case ev.SessionEnded:
 		return a.decided(SessionEnded)
+	case a.deletion.untold && ev.Remains.inPart():
+		return a.lostInPart(ev.Remains)
+	case a.deletion.untold && ev.Remains.There > 0:
+		a.deletion.untold = false // it was written to, and the bare delete tells by whom
+		return Effects{Verdict: Bare}
 	case a.deletion.left && ev.Remains.Gone > 0 && (ev.Remains.There > 0 || !a.explained(ev.Remains)):
 		return a.lostInPart(ev.Remains)
 	case a.deletion.left:
@@ -172,8 +182,11 @@ func (ev Explained) apply(a *Machine) Effects {
 	return a.decided(KeyDeleted)
 }
 
-// explained reports whether a delete of ours is an explanation for keys that are gone.
-func (a *Machine) explained(r Remains) bool { return a.deletion.absence == mayBeOurs && !r.Again }
+// explained reports whether a delete of ours is an explanation for keys that are gone. It is not
+// if they may have been gone when the first one was refused.
+func (a *Machine) explained(r Remains) bool {
+	return a.deletion.absence == mayBeOurs && !a.deletion.untold && !r.Again
+}
 
 // decided ends a release: it was released, or had been lost before.
 func (a *Machine) decided(end End) Effects {

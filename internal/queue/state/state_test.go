@@ -211,6 +211,7 @@ func TestWhatFollowsADelete(t *testing.T) {
 		"applied":                            {DeleteAnswered{Outcome: Applied}, Finished},
 		"refused":                            {DeleteAnswered{Outcome: Refused}, Explain},
 		"refused with a handoff":             {DeleteAnswered{Outcome: Refused, Handoff: true}, Explain},
+		"refused, of a certain modification": {DeleteAnswered{Outcome: Refused, Exact: true}, Explain},
 		"refused though its key is there":    {DeleteAnswered{Outcome: Refused, Remains: Remains{There: 1}}, Bare},
 		"refused, there, with a handoff":     {DeleteAnswered{Outcome: Refused, Handoff: true, Remains: Remains{There: 1}}, Bare},
 		"not applied":                        {DeleteAnswered{Outcome: NotApplied}, Stop},
@@ -274,6 +275,7 @@ func TestWhatWasMissedIsALossUnlessADeleteOfOursMayHaveBeenApplied(t *testing.T)
 // server refuses to delete as a whole is left to the background, unless it was lost as far as can
 // be read.
 func TestTheReleaseOfASetIsOneOrLeftToTheBackground(t *testing.T) {
+	exact := DeleteAnswered{Outcome: Refused, Exact: true}
 	lost, whole := DeleteAnswered{Outcome: Unknown}, DeleteAnswered{Outcome: NotApplied, Whole: true}
 	all, part, none := Remains{There: 2}, Remains{There: 1, Gone: 1, Index: 1}, Remains{Gone: 2, Index: 1}
 	finished, gone := Effects{Verdict: Finished}, Effects{Verdict: Lost, End: KeyDeleted, Held: true}
@@ -288,6 +290,11 @@ func TestTheReleaseOfASetIsOneOrLeftToTheBackground(t *testing.T) {
 		"some":                                  {[]Event{DeleteAnswered{Outcome: Refused, Remains: part}}, rest, Undoing},
 		"some, after a lost answer":             {[]Event{lost, DeleteAnswered{Outcome: Refused, Remains: part}}, rest, Undoing},
 		"none":                                  {[]Event{DeleteAnswered{Outcome: Refused, Remains: none}, Explained{Remains: none}}, gone, Done},
+		"all, by a read of their own":           {[]Event{exact, Explained{Remains: all}}, Effects{Verdict: Bare}, Releasing},
+		"some, by a read of their own":          {[]Event{exact, Explained{Remains: part}}, rest, Undoing},
+		"none, by a read of their own":          {[]Event{exact, Explained{Remains: none}}, gone, Done},
+		"none, and nothing showed that before":  {[]Event{exact, lost, Explained{Remains: none}}, gone, Done},
+		"none, after all and a lost answer":     {[]Event{exact, Explained{Remains: all}, lost, Explained{Remains: none}}, finished, Done},
 		"none, after a lost answer":             {[]Event{lost, DeleteAnswered{Outcome: Refused, Remains: none}, Explained{Remains: none}}, finished, Done},
 		"refused as a whole":                    {[]Event{whole}, Effects{Verdict: Explain}, Releasing},
 		"refused, and all are there":            {[]Event{whole, Explained{Remains: all}}, left, Undoing},

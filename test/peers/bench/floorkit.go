@@ -178,9 +178,8 @@ func (h floorHeld) release(ctx context.Context) error {
 		}
 	}
 	t := txn.New()
-	t.Compare = append(t.Compare, txn.CreateIs(h.key, h.create), txn.ModIs(h.key, h.create))
+	t.Compare = append(t.Compare, txn.ModIs(h.key, h.create))
 	t.Success = append(t.Success, txn.Delete(h.key))
-	t.Failure = append(t.Failure, txn.Stat(h.key))
 	r, err := h.s.c.txn(ctx, t)
 	if err != nil || !r.Succeeded {
 		return fmt.Errorf("release %s: %w, %v", h.key, err, r)
