@@ -81,7 +81,7 @@ func (a *Acquisition) apply(ev state.Event, why error) state.Effects {
 		a.ended.Store(end)
 	}
 	unused := a.watches.take(fx)
-	if a.asks() || a.state.Phase() < state.Owner {
+	if phase := a.state.Phase(); a.asks() || phase == state.Waiting || phase == state.Full {
 		a.watches.expect(fx)
 	}
 	gap := a.watches.missed()
