@@ -41,6 +41,7 @@ var notRun = map[string]string{
 	"npm ":               "installs: TestTheClientsFirstProgramsRun runs what comes after it",
 	"pip ":               "fetches what builds it: TestTheClientsFirstProgramsRun runs what comes after it",
 	"mkdir ../tutorial":  "TestTheTutorialIsAsItSays",
+	"until test -S ":     "waits for a daemon: TestTheClientsFirstProgramsRun runs what comes after it",
 	"etcdctl ":           "etcd's own: test/peers/interop/etcdctl",
 	"etcdutl ":           "etcd's own: test/peers/interop/etcdctl",
 	"ETCDCTL_USER=":      "needs a cluster with users: test/peers/interop/etcdctl",
