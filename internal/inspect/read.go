@@ -92,12 +92,21 @@ const rereads = 5
 
 // read reads the spans at one revision.
 func (r *reader) read(ctx context.Context, spans []span) (states []*state, err error) {
+	err = reread(func() error {
+		states, err = r.readOnce(ctx, spans)
+		return err
+	})
+	return states, err
+}
+
+// reread calls read again when the revision that it began to read at is compacted.
+func reread(read func() error) (err error) {
 	for range rereads {
-		if states, err = r.readOnce(ctx, spans); !cluster.IsCompacted(err) {
+		if err = read(); !cluster.IsCompacted(err) {
 			break
 		}
 	}
-	return states, err
+	return err
 }
 
 func (r *reader) readOnce(ctx context.Context, spans []span) (states []*state, err error) {

@@ -3,6 +3,7 @@ package inspect_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -71,6 +72,54 @@ func TestReadGoesPageByPage(t *testing.T) {
 	})
 }
 
+// pages has n pages of keys at root, and what happens once the first of them was read.
+func (w *fixture) pages(n int, root string, between func()) {
+	for i := range (n-1)*inspect.Page + 7 {
+		w.Cluster.Put(fmt.Sprintf("%s%04d/1f-%d", root, i, i+1), inspect.SomeLabel, 0)
+	}
+	done := false
+	w.Cluster.Inject(etcdfake.Rule{Method: "Txn", Match: func(q etcdfake.Request) bool {
+		ops := q.Message.(*pb.TxnRequest).Success
+		if r := ops[0].GetRequestRange(); r.GetLimit() == inspect.Page && strings.HasSuffix(string(r.Key), "\x00") && !done {
+			done = true
+			between()
+		}
+		return false
+	}})
+	w.Cleanup(func() { require.True(w, done, "there was a second page") })
+}
+
+// So does what is read in one range of several pages.
+func TestAllPagesAreReadAtOneRevision(t *testing.T) {
+	inBubble(t, func(w *fixture) {
+		w.pages(2, "n", func() {
+			w.Cluster.Put("n9999/1f-5000", inspect.SomeLabel, 0)
+			w.Cluster.Delete("n1003/1f-1004")
+		})
+		s := w.read(inspect.Scope{Prefix: "n"})
+		require.Len(w, s.Queues, inspect.Page+7)
+		assert.Equal(w, "n1006", s.Queues[inspect.Page+6].Name)
+		assert.Equal(w, w.Cluster.Revision()-2, s.Revision)
+	})
+}
+
+// The revision of the first page may be compacted before the next is read.
+func TestAReadWhoseRevisionIsCompactedBeginsAgain(t *testing.T) {
+	inBubble(t, func(w *fixture) {
+		w.pages(2, "n", func() {
+			w.Cluster.Delete("n1003/1f-1004")
+			w.Cluster.Compact(w.Cluster.Revision())
+		})
+		require.Len(w, w.read(inspect.Scope{Prefix: "n"}).Queues, inspect.Page+6)
+	})
+	inBubble(t, func(w *fixture) {
+		w.pages(2, "//pawl/", func() { w.Cluster.Compact(w.Cluster.Put("//pawl/x", "", 0)) })
+		got, err := inspect.Sessions(w.Context(), w.Client())
+		require.NoError(w, err)
+		require.Len(w, got, inspect.Page+8)
+	})
+}
+
 // A Snapshot shows one moment, though it is read in four ranges, each layout and the semaphores in each: what comes between them is not in it.
 func TestAllRangesAreReadAtOneRevision(t *testing.T) {
 	inBubble(t, func(w *fixture) {
@@ -101,6 +150,26 @@ func TestAReadOfANameReturnsItsQueueAlone(t *testing.T) {
 		s := w.read(inspect.Scope{Name: "x", EtcdLayout: true})
 		require.Len(w, s.Queues, 1)
 		assert.Equal(w, "x", s.Queues[0].Name)
+	})
+}
+
+// In that queue the keys of names below are foreign, whatever they are in their own.
+func TestAKeyOfANameBelowIsForeign(t *testing.T) {
+	inBubble(t, func(w *fixture) {
+		w.Cluster.Put("x/y/1f-1", "a candidate's value", 0)
+		w.Cluster.Put("x/1f-2", inspect.SomeLabel, 0)
+		queues := w.read(inspect.Scope{}).Queues
+		require.Len(w, queues, 2)
+		for _, q := range queues {
+			below := q.Queue[0]
+			require.Equal(w, "x/y/1f-1", below.Key)
+			own := q.Name == "x/y"
+			assert.Equal(w, own, below.Form == inspect.Pawl, q.Name)
+			assert.Equal(w, own, below.Mode == inspect.ModeExclusive, q.Name)
+			assert.Equal(w, own, below.Election, q.Name)
+			assert.Equal(w, own, len(below.Value) > 0, q.Name)
+			assert.True(w, below.Holds, "it blocks both")
+		}
 	})
 }
 
@@ -159,6 +228,21 @@ func TestEvictEndsTheHolderAndTheNextHasAGreaterToken(t *testing.T) {
 		require.NoError(w, ann.Close(w.Context()))
 		require.NoError(w, bob.Close(w.Context()))
 		assert.Empty(w, w.Cluster.Keys(""), "the mark goes with the lease")
+	})
+}
+
+// Who evicted the one is not who gave the others of a set back.
+func TestTheEvictionOfOneNameIsNotThatOfItsSet(t *testing.T) {
+	inBubble(t, func(w *fixture) {
+		f := w.follow(inspect.Scope{})
+		h, err := lock.NewMulti(w.Session("ann"), lock.Options{}, lock.Exclusive("a"), lock.Exclusive("b")).Acquire(w.Context())
+		require.NoError(w, err)
+		f.reports("a acquired", "b acquired")
+		p, _ := w.read(inspect.Scope{Name: "a"}).Queues[0].Holder()
+		require.NoError(w, inspect.Evict(w.Context(), w.Client(), p, "carol"))
+		f.reports("a lost (broken) by carol")
+		require.ErrorIs(w, h.Release(w.Context()), lock.ErrLost)
+		f.reports("b released (key deleted)")
 	})
 }
 

@@ -25,13 +25,25 @@ func Sessions(ctx context.Context, c *pawl.Client) ([]SessionKey, error) {
 	if err != nil {
 		return nil, fmt.Errorf("inspect: sessions: %w", err)
 	}
-	prefix := keys.SessionRoot(r.host.Namespace)
 	var out []SessionKey
+	err = reread(func() error {
+		out, err = r.sessions(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("inspect: sessions: %w", err)
+	}
+	return out, nil
+}
+
+// sessions reads them page by page, at one revision.
+func (r *reader) sessions(ctx context.Context) (out []SessionKey, err error) {
+	prefix := keys.SessionRoot(r.host.Namespace)
 	var rev int64
 	for from := []byte(prefix); ; {
 		resp, err := r.query(ctx, "list sessions", get(&pb.RangeRequest{Key: from, RangeEnd: txn.PrefixEnd(prefix), Limit: pageSize, Revision: rev}))
 		if err != nil {
-			return nil, fmt.Errorf("inspect: sessions: %w", r.explain(err, span{prefix: prefix}))
+			return nil, r.explain(err, span{prefix: prefix})
 		}
 		if rev == 0 {
 			rev = resp.Header.Revision

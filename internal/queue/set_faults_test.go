@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
@@ -306,6 +307,27 @@ func TestTheRestOfALostSetStaysForAtLeast(t *testing.T) {
 			})
 		})
 	}
+}
+
+// ML6, V4: whoever was promised the set believes in all of its names, also in those that were not lost.
+func TestTheRestOfALostSetStaysForWhatWasPromised(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
+		s := w.session()
+		held := w.takes(w.Context(), s, Request{}, "a", "b").won()
+		until := clock.Now().Add(5 * s.TTL())
+		require.NoError(w, held.Promise(until))
+		time.Sleep(time.Second) // it is watched
+		w.f.Delete(held.AllKeys()[1])
+		synctest.Wait()
+		w.oneCause(ErrKeyDeleted, held.Err())
+		ctx, cancel := context.WithTimeout(w.Context(), 20*s.TTL())
+		defer cancel()
+		other := w.takes(ctx, w.session(), Request{}, "a")
+		time.Sleep(until.Sub(clock.Now()) - time.Nanosecond)
+		assert.True(w, other.waits())
+		w.release(other.won())
+		w.clear()
+	})
 }
 
 // ML6, A6: a key that somebody else wrote to off its lease is deleted in whatever way the set
