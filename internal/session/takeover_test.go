@@ -14,7 +14,9 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/detached"
 	"github.com/pawl-locks/pawl/internal/keys"
@@ -333,6 +335,29 @@ func TestALostAnswerDuringATakeover(t *testing.T) {
 			}
 		}
 	}
+}
+
+// T3, N6: a takeover during which the process is suspended for longer than the first window gives no session, and
+// can be tried again.
+func TestATakeoverWhoseFirstWindowHasEndedIsAnError(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		defer clock.SetSource(nil)
+		clock.SetSource(func(time.Time) time.Duration { return 0 })
+		s := r.session(lease.Options{TTL: 15 * time.Second})
+		h := s.Detach()
+		host := r.successor()
+		r.Inject(etcdfake.Rule{Op: "confirm session", Times: 1, Edit: func(etcdfake.Request, proto.Message) {
+			clock.SetSource(func(time.Time) time.Duration { return time.Minute })
+		}})
+		next, err := Grant(context.Background(), host, lease.Options{Resume: h})
+		assert.Nil(t, next)
+		require.ErrorIs(t, err, lease.ErrExpired)
+
+		next, err = Grant(context.Background(), host, lease.Options{Resume: h})
+		require.NoError(t, err)
+		require.NoError(t, next.Err())
+		require.NoError(t, next.Close(context.Background()))
+	})
 }
 
 func TestATakeoverReturnsWhenItsContextEndsAndLeavesNothing(t *testing.T) {
