@@ -8,9 +8,9 @@ type Dialect int
 // The supported databases: PostgreSQL from 9.5, MySQL from 5.7 and MariaDB from 10.2 with
 // InnoDB, SQLite from 3.25.
 const (
-	Postgres = Dialect(sqltable.Postgres)
-	MySQL    = Dialect(sqltable.MySQL)
-	SQLite   = Dialect(sqltable.SQLite)
+	Postgres Dialect = Dialect(sqltable.Postgres)
+	MySQL    Dialect = Dialect(sqltable.MySQL)
+	SQLite   Dialect = Dialect(sqltable.SQLite)
 )
 
 // String returns the name of the database.
