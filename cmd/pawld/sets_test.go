@@ -86,4 +86,5 @@ func TestListNamesNothingOfASetThatThePolicyForbids(t *testing.T) {
 	require.Len(t, queues, 1)
 	entry := queues[0].(object)["entries"].([]any)[0].(object)
 	assert.Equal(t, []any{"orders/1"}, entry["names"])
+	assert.Equal(t, true, entry["mine"])
 }

@@ -3,6 +3,7 @@ package queue
 import (
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -58,6 +59,24 @@ func TestALaterPromiseTakesNothingBack(t *testing.T) {
 		c := next.won()
 		assert.GreaterOrEqual(w, clock.Now().Sub(begin), 5*time.Second)
 		w.release(c)
+	})
+}
+
+// V4: what was promised of a key keeps its lease too, whatever ends the session.
+func TestWhatWasPromisedOfAKeyKeepsItsLease(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(w *fixture) {
+		s := w.session()
+		a := w.acquire(s)
+		until := clock.Now().Add(5 * time.Second)
+		require.NoError(w, a.Promise(until))
+		s.CloseInBackground()
+		require.Error(w, a.Err())
+		time.Sleep(until.Sub(clock.Now()) - time.Nanosecond)
+		synctest.Wait()
+		assert.NotNil(w, w.f.Get(a.Key()))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Nil(w, w.f.Get(a.Key()))
 	})
 }
 

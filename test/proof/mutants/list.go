@@ -323,6 +323,8 @@ var mutants = []mutant{
 		"	if !isRefusedAsAWhole(err) {\n		return err == nil\n	}\n	gone", "	if !isRefusedAsAWhole(err) || err != nil {\n		return err == nil\n	}\n	gone"}}, []string{inQueue}},
 	{"of the rest of a lost set the last key alone is tried again", "ML6", []edit{{"internal/queue/set.go",
 		" == nil && gone\n", " == nil\n"}}, []string{inQueue}},
+	{"a promise of a key is none of its lease", "V4", []edit{{"internal/queue/promise.go",
+		"	if err := a.s.Promise(until); err != nil {\n		return a.Err()\n	}\n", ""}}, []string{inQueue}},
 	{"the rest of a lost set goes before what was promised", "V4", []edit{{"internal/queue/set.go",
 		"		a.awaitPromise(unclaimed)\n", ""}}, []string{inQueue}},
 	{"the rest of a lost set does not wait for deferred work", "ML6", []edit{{"internal/queue/set.go",

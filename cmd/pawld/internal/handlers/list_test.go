@@ -319,7 +319,7 @@ func TestMineIsOfOneIdentityAlone(t *testing.T) {
 	for _, owner := range identities {
 		for _, text := range []string{"", "2", `"`, " "} {
 			for _, who := range identities {
-				assert.Equal(t, who == owner, owns(who, ownerOf(owner, text)), "%s, %q of %s", who, text, owner)
+				assert.Equal(t, who == owner, entry(inspect.Position{Owner: ownerOf(owner, text)}, who).Mine, "%s, %q of %s", who, text, owner)
 			}
 		}
 	}
