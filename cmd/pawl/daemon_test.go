@@ -34,7 +34,7 @@ var buildPawld = sync.OnceValues(func() (path string, err error) {
 		return "", err
 	}
 	path = filepath.Join(builtIn, "pawld")
-	build := exec.Command("go", "build", "-tags", "small", "-o", path, ".")
+	build := exec.Command("go", "build", "-tags", "small", "-ldflags=-w", "-o", path, ".")
 	build.Dir = filepath.Join("..", "pawld")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
@@ -133,10 +135,12 @@ func TestCommandsInPagesRun(t *testing.T) {
 				want, used[begins] = code, true
 			}
 		}
-		cmd := exec.Command(l.shell, "-c", inDir.Replace(l.text))
+		ctx, cancel := context.WithTimeout(t.Context(), lane.Hang)
+		cmd := exec.CommandContext(ctx, l.shell, "-c", inDir.Replace(l.text))
 		cmd.Dir = dir
 		cmd.Env = append(os.Environ(), "ETCDCTL_ENDPOINTS="+server.Addr(), "HOME="+dir, "TMPDIR="+dir, "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
 		out, err := cmd.CombinedOutput()
+		cancel()
 		assert.Equal(t, want, cmd.ProcessState.ExitCode(), "%s: %s\n%v\n%s", l.page, l.text, err, out)
 	}
 	assert.Greater(t, ran, 15)

@@ -30,7 +30,7 @@ func firstPrograms(t *testing.T, endpoint string) (programs []string) {
 		require.NoError(t, os.Mkdir(dir, 0o755))
 		source := strings.ReplaceAll(m[1], "127.0.0.1:2379", endpoint)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(source), 0o644))
-		out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "program"), filepath.Join(dir, "main.go")).CombinedOutput()
+		out, err := exec.Command("go", "build", "-ldflags=-w", "-o", filepath.Join(dir, "program"), filepath.Join(dir, "main.go")).CombinedOutput()
 		require.NoError(t, err, string(out))
 		programs = append(programs, filepath.Join(dir, "program"))
 	}

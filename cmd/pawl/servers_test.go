@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"strconv"
@@ -70,8 +71,9 @@ func TestDemoSaysWhatItsPartWithTheDaemonLacks(t *testing.T) {
 
 func TestDemoThatIsInterruptedLeavesNothing(t *testing.T) {
 	t.Parallel()
-	_, _ = buildPawld() // a build that is cut short may take longer to end than the demo waits for it
-	p := begin(t, "127.0.0.1:1", "demo")
+	pawld, err := buildPawld() // a build that is cut short may take longer to end than the demo waits for it
+	require.NoError(t, err)
+	p := beginWith(t, "127.0.0.1:1", "env", "PATH="+filepath.Dir(pawld)+":"+os.Getenv("PATH"), "pawl", "demo")
 	out := p.lines()
 	for !strings.Contains(next(t, out), "is stopped: process") {
 	}
