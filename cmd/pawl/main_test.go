@@ -122,6 +122,9 @@ func beginAs(t *testing.T, user int, endpoint, name string, args ...string) *pro
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Kill()
 		_ = p.cmd.Wait()
+		if t.Failed() {
+			t.Logf("stderr of %v: %s", args, p.stderr)
+		}
 	})
 	return p
 }
