@@ -22,10 +22,10 @@ type store struct {
 	unchecked, apart, forgets, unregistered, refuses bool
 }
 
+// admit is called with the mutex locked, and its caller keeps it to the end of the call: between an
+// admission and what it admits, another goroutine would find a gap even without a Pause.
 func (s *store) admit(ctx context.Context) error {
 	_, token, ok := fencing.FromContext(ctx)
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	switch {
 	case !ok || s.refuses && s.value != "":
 		return errors.New("no")
@@ -38,26 +38,28 @@ func (s *store) admit(ctx context.Context) error {
 }
 
 func (s *store) write(ctx context.Context, value string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if err := s.admit(ctx); err != nil {
 		return err
 	}
 	if s.apart { // admission and write are two steps
+		s.mu.Unlock()
 		pawltest.Pause(ctx)
+		s.mu.Lock()
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.value = value
 	return nil
 }
 
 func (s *store) read(ctx context.Context) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if !s.unregistered {
 		if err := s.admit(ctx); err != nil {
 			return "", err
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	return s.value, nil
 }
 
