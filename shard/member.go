@@ -297,11 +297,16 @@ func (m *member) written(value string, resp *pb.TxnResponse, err error) {
 		m.pace.Reset()
 		m.wrote, m.mod = value, resp.Header.Revision
 	default:
-		m.wrote, m.mod = "", 0
-		if kv := txn.KV(resp, 0); kv != nil {
-			m.wrote, m.mod = string(kv.Value), kv.ModRevision
-			m.heed(kv.Value)
-		}
+		m.found(txn.KV(resp, 0))
+	}
+}
+
+// found processes what a refused write read in place of the member key that it expected; nil: no key.
+func (m *member) found(kv *mvccpb.KeyValue) {
+	m.wrote, m.mod = "", 0
+	if kv != nil {
+		m.wrote, m.mod = string(kv.Value), kv.ModRevision
+		m.heed(kv.Value)
 	}
 }
 
@@ -309,14 +314,21 @@ func (m *member) written(value string, resp *pb.TxnResponse, err error) {
 // is full: that it leaves is then shown by its absence.
 func (m *member) remove() {
 	m.removed = true
+	mod := m.mod
 	m.job(func() func() {
-		_, err := m.host.Cluster.Txn(m.ctx, cluster.Request{Op: "delete the member key", Repeat: cluster.Always}, &pb.TxnRequest{
-			Compare: []*pb.Compare{m.s.Same()},
+		resp, err := m.host.Cluster.Txn(m.ctx, cluster.Request{Op: "delete the member key", Repeat: cluster.Always}, &pb.TxnRequest{
+			Compare: []*pb.Compare{m.s.Same(), txn.ModIs(m.key, mod)},
 			Success: []*pb.RequestOp{txn.Delete(m.key)},
+			Failure: []*pb.RequestOp{txn.Get(m.key)},
 		})
 		return func() {
-			if err != nil && !m.ended {
+			switch {
+			case m.ended:
+			case err != nil:
 				m.removed, m.writeAt = false, time.Now().Add(m.pace.Next())
+			case !resp.Succeeded && txn.KV(resp, 0) != nil: // it is not the one that was to be deleted
+				m.removed = false
+				m.found(txn.KV(resp, 0))
 			}
 		}
 	})

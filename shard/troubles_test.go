@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -446,6 +447,38 @@ func TestOnAFullDiskShardsStayAndAReleaseWorks(t *testing.T) {
 		w.pass(40 * time.Second)
 		w.f.SetNoSpace(false)
 		w.pass(2 * time.Minute)
+		w.shared()
+	})
+}
+
+// A worker that leaves while the disk is full deletes its member key; a copy of that which arrives
+// when the disk has space, and the key is there again, is refused.
+func TestALateDeletionOfAMemberKeyIsRefused(t *testing.T) {
+	inBubble(t, 6, func(w *fixture) {
+		w.began(2, shard.Options{})
+		x := w.another(w.planner())
+		x.set(func() { x.ignores = true }) // so that it stays a while
+		key := w.keys.Member(6, x.lease())
+		late := w.f.Inject(etcdfake.Rule{Op: "delete the member key", Late: 8 * time.Second,
+			Err: rpctypes.ErrGRPCPermissionDenied})
+		w.f.SetNoSpace(true)
+		x.cancel()
+		w.pass(time.Second / 2)
+		require.Positive(w, late.Hits())
+		late.Lift()
+		w.f.SetNoSpace(false)
+		w.pass(5 * time.Second)
+		again := w.f.Get(key)
+		require.NotNil(w, again)
+		told, err := shards.DecodeMember(6, again.Value)
+		require.NoError(w, err)
+		require.True(w, told.Leaving, "it was written with the disk's space")
+		w.pass(5 * time.Second)
+		assert.Equal(w, again, w.f.Get(key), "it is the same still")
+		x.set(func() { x.ignores = false; close(x.freed) })
+		<-x.done
+		x.gone = true
+		w.pass(time.Second)
 		w.shared()
 	})
 }
