@@ -49,7 +49,7 @@ soak: ## an hour of faults and pauses; then the fleets, 20,000 random scenarios,
 	go test -count=1 -timeout 60m -run Fleet ./test/stores/fleet -fleet 2m
 	cd fencing/blobfence/s3blob && GOWORK=off go test -count=1 -timeout 60m -run Fleet . -fleet 2m
 	PAWL_SIMULATE=20000 go test -count=1 -timeout 120m -v ./test/proof/simulate
-	go test -race -count=20 -timeout 240m . ./elect ./fencing ./internal/... ./kv ./lease ./lock ./watch ./test/real/...
+	go test -race -count=20 -timeout 240m . ./elect ./fencing ./internal/... ./kv ./lease ./lock ./observe ./shard ./watch ./test/real/...
 
 FULL = 1h
 

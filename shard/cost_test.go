@@ -19,11 +19,15 @@ import (
 // operations counts the operations of requests, by name.
 type operations map[string]int
 
+// ofSessions are the operations that keep sessions.
+var ofSessions = []string{"lease grant", "put session key", "confirm session", "lease revoke"}
+
 // counter counts what the servers receive.
 type counter struct {
-	w   *fixture
-	mu  sync.Mutex
-	ops operations
+	w    *fixture
+	mu   sync.Mutex
+	ops  operations
+	txns int // transactions with another operation than those of sessions
 }
 
 func (w *fixture) counter() *counter {
@@ -34,32 +38,36 @@ func (w *fixture) counter() *counter {
 		for _, op := range q.Ops() {
 			c.ops[op]++
 		}
+		if q.Method == "Txn" && slices.ContainsFunc(q.Ops(), func(op string) bool { return !slices.Contains(ofSessions, op) }) {
+			c.txns++
+		}
 		return false
 	}})
 	return c
 }
 
-func (c *counter) take() (all operations) {
+func (c *counter) take() (all operations, txns int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	all, c.ops = c.ops, operations{}
-	return all
+	all, txns = c.ops, c.txns
+	c.ops, c.txns = operations{}, 0
+	return all, txns
 }
 
-// during are the operations while f runs, those that keep sessions apart. With -v it says how
-// many there were.
-func (c *counter) during(what string, f func()) operations {
+// during are the operations while f runs, and the transactions that they are in, those that keep
+// sessions apart. With -v it says how many there were.
+func (c *counter) during(what string, f func()) (operations, int) {
 	synctest.Wait()
 	c.take()
-	txns := c.w.f.Counts().Received["Txn"]
+	all := c.w.f.Counts().Received["Txn"]
 	f()
 	synctest.Wait()
-	out := c.take()
-	for _, op := range []string{"lease grant", "put session key", "confirm session", "lease revoke"} {
+	out, txns := c.take()
+	for _, op := range ofSessions {
 		delete(out, op)
 	}
-	c.w.Logf("%s: %d operations in %d transactions, those of the sessions included", what, out.total(), c.w.f.Counts().Received["Txn"]-txns)
-	return out
+	c.w.Logf("%s: %d operations in %d transactions; %d with those of the sessions", what, out.total(), txns, c.w.f.Counts().Received["Txn"]-all)
+	return out, txns
 }
 
 func (o operations) total() (n int) {
@@ -85,10 +93,16 @@ const (
 
 // What each change costs the cluster, in operations; many of them share a request.
 func TestWhatItCosts(t *testing.T) {
-	for _, c := range []struct{ n, k int }{{64, 8}, {1000, 50}} {
+	for _, c := range []struct {
+		n, k               int
+		join, leave, death int // the most transactions, without the sessions' own
+	}{
+		{64, 8, 60, 68, 34},
+		{1000, 50, 145, 185, 125},
+	} {
 		t.Run(fmt.Sprintf("%d shards of %d workers", c.n, c.k), func(t *testing.T) {
 			if c.k > 8 {
-				lane.OnlyProof(t, "50 workers take half a minute")
+				lane.OnlyProof(t, "50 workers take seconds")
 			}
 			inBubble(t, c.n, func(w *fixture) {
 				ops := w.counter()
@@ -98,8 +112,8 @@ func TestWhatItCosts(t *testing.T) {
 					}
 					return n
 				}
-				txns := w.f.Counts().Received["Txn"]
-				n := ops.during("all start", func() {
+				sent := w.f.Counts().Received["Txn"]
+				n, _ := ops.during("all start", func() {
 					for range c.k {
 						w.start(shard.Options{})
 					}
@@ -112,15 +126,16 @@ func TestWhatItCosts(t *testing.T) {
 				assert.Equal(w, c.n+c.k, n["enqueue"], "one for each shard, and one for each candidate")
 				assert.LessOrEqual(w, n[lists]+n[says], 4)
 				if c.k == 8 {
-					assert.LessOrEqual(w, w.f.Counts().Received["Txn"]-txns, 120, "with those of the sessions")
+					assert.LessOrEqual(w, w.f.Counts().Received["Txn"]-sent, 120, "with those of the sessions")
 				}
 
-				n = ops.during("five TTLs at rest", func() { w.pass(5 * ttl) })
+				n, txns := ops.during("five TTLs at rest", func() { w.pass(5 * ttl) })
 				n.only(w, counts)
+				assert.Equal(w, n[counts], txns)
 				assert.InDelta(w, 5*c.k, n[counts], float64(c.k), "one a TTL for each worker")
 
 				before := moved()
-				n = ops.during("one joins", func() { w.start(shard.Options{}); w.pass(4 * time.Second) })
+				n, txns = ops.during("one joins", func() { w.start(shard.Options{}); w.pass(4 * time.Second) })
 				w.shared()
 				moves := moved() - before
 				n.only(w, joins, counts, wishes, says, offers, looks, "enqueue", "release", "confirm position", positions)
@@ -129,18 +144,20 @@ func TestWhatItCosts(t *testing.T) {
 				assert.LessOrEqual(w, n["confirm position"], moves)
 				assert.LessOrEqual(w, n[offers], 2*moves, "once more where others wrote before the watch began")
 				assert.LessOrEqual(w, n[wishes], min(moves, c.k)+1, "those whose wish changes")
+				assert.LessOrEqual(w, txns, c.join)
 
 				before = moved()
-				n = ops.during("one leaves", func() { _ = w.another(w.planner()).leave(); w.pass(4 * time.Second) })
+				n, txns = ops.during("one leaves", func() { _ = w.another(w.planner()).leave(); w.pass(4 * time.Second) })
 				w.shared()
 				moves = moved() - before
 				assert.LessOrEqual(w, moves, c.n/c.k+1, "what it had")
 				assert.Equal(w, []int{moves, moves, moves}, []int{n["enqueue"], n[looks], n["release"]})
 				assert.LessOrEqual(w, n[marks], 1)
 				assert.LessOrEqual(w, n[wishes], c.k+1)
+				assert.LessOrEqual(w, txns, c.leave)
 
 				before = moved()
-				n = ops.during("one dies", func() { w.another(w.planner()).kill(); w.pass(ttl + 4*time.Second) })
+				n, txns = ops.during("one dies", func() { w.another(w.planner()).kill(); w.pass(ttl + 4*time.Second) })
 				w.shared()
 				moves = moved() - before
 				assert.LessOrEqual(w, moves, c.n/c.k+1, "what it had")
@@ -148,6 +165,7 @@ func TestWhatItCosts(t *testing.T) {
 				assert.Zero(w, n["release"])
 				assert.LessOrEqual(w, n[wishes], c.k)
 				assert.LessOrEqual(w, n.total(), 2*moves+3*c.k+12)
+				assert.LessOrEqual(w, txns, c.death)
 			})
 		})
 	}
