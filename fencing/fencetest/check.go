@@ -136,7 +136,7 @@ func (l *log) wrongValue(r *Op) *Violation {
 			return &Violation{Rule: "a value was read that nobody had written", Op: *r, Against: w}
 		case w.Outcome == Refused || w.Outcome == NotApplied:
 			return &Violation{"a write was refused, and applied", *r, w}
-		case before(r, w):
+		case l.foresaw(r):
 			return &Violation{"a stale read was admitted: it saw a newer holder's write", *r, w}
 		}
 	}
@@ -144,7 +144,7 @@ func (l *log) wrongValue(r *Op) *Violation {
 		if p.Outcome != Applied || p == r || p == w || p.Value == r.Value || !before(p, r) || w != nil && !before(w, p) {
 			continue
 		}
-		if p.Call > r.Return { // p is stale, and blamed itself
+		if p.Call > r.Return || l.foresaw(p) { // p is stale, and blamed itself
 			continue
 		}
 		// p belongs between the write that r read and r itself, so r should have found p.
@@ -157,4 +157,10 @@ func (l *log) wrongValue(r *Op) *Violation {
 		return &Violation{"an older holder's write was applied, and missed by a newer one: it read before it had registered", *r, p}
 	}
 	return nil
+}
+
+// foresaw reports whether p read what was written only after it, as by a newer holder.
+func (l *log) foresaw(p *Op) bool {
+	w := l.wrote[p.Value]
+	return p.Kind == Read && w != nil && before(p, w)
 }

@@ -74,6 +74,7 @@ func TestCheckNamesTheFirstViolation(t *testing.T) {
 		"stale write":                 {"a stale token was admitted", 1, []Op{wrote(2, "a").at(0, 1), wrote(1, "b").at(2, 3), wrote(1, "c").at(4, 5)}},
 		"stale read":                  {"a stale token was admitted", 1, []Op{wrote(2, "a").at(0, 1), read(1, "a").at(2, 3)}},
 		"stale read in a race":        {"a stale read was admitted", 1, []Op{wrote(2, "a").at(0, 9), read(1, "a").at(0, 9)}},
+		"stale read, after others":    {"a stale read was admitted", 3, []Op{wrote(1, "a").at(0, 1), read(2, "a").at(3, 4), wrote(2, "b").at(5, 6), read(1, "b").at(2, 7)}},
 		"no token":                    {"no token", 0, []Op{wrote(0, "a").at(0, 1)}},
 		"refused for nothing":         {"refused, and no greater token was there", 1, []Op{wrote(1, "a").at(0, 1), refused(1, 2, "b").at(2, 3)}},
 		"refused by the future":       {"refused, and no greater token was there", 0, []Op{refused(1, 2, "b").at(2, 3), wrote(2, "a").at(4, 5)}},

@@ -15,9 +15,14 @@ import (
 // dialTimeout bounds how long Client waits for a cluster that does not answer.
 const dialTimeout = 10 * time.Second
 
+// bubblesAgo is less than how long ago the clock of a new bubble is: it begins in 2000. A real clock is not
+// set back by that much.
+const bubblesAgo = 365 * 24 * time.Hour
+
 // Cluster is an etcd in memory. Its methods may be called from any goroutine.
 type Cluster struct {
 	fake *etcdfake.Cluster
+	made time.Time // by the clock of its bubble, if it has one
 
 	mu      sync.Mutex
 	clients []*pawl.Client
@@ -28,7 +33,7 @@ type Cluster struct {
 // synctest bubble, it belongs to that bubble.
 func New(t testing.TB) *Cluster {
 	t.Helper()
-	c := &Cluster{fake: etcdfake.New(etcdfake.Options{})}
+	c := &Cluster{fake: etcdfake.New(etcdfake.Options{}), made: time.Now().Round(0)}
 	t.Cleanup(c.close)
 	return c
 }
@@ -54,11 +59,14 @@ func (c *Cluster) close() {
 // Endpoints is filled in and everything else is used as it is, but TLS must be
 // nil. The client is closed at the end of the test t, if it was not before. If
 // it cannot connect, within 10 s, because the cluster is cut, or because cfg is
-// wrong, the test fails.
+// wrong, or if the cluster was made outside of the caller's synctest bubble, the test fails.
 func (c *Cluster) Client(t testing.TB, cfg pawl.Config) *pawl.Client {
 	t.Helper()
 	if cfg.TLS != nil || cfg.TLSFiles != (pawl.TLSFiles{}) {
 		t.Fatal("pawltest: client: the cluster in memory has no TLS")
+	}
+	if time.Now().Round(0).Before(c.made.Add(-bubblesAgo)) {
+		t.Fatal("pawltest: client: the cluster was made outside of this synctest bubble: call New inside")
 	}
 	cfg.Endpoints = c.fake.Endpoints()
 	own := len(cfg.DialOptions)

@@ -1,6 +1,8 @@
 package pawltest
 
 import (
+	"fmt"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,6 +42,33 @@ func TestClientsExcludeEachOther(t *testing.T) {
 		_, err = lock.New(s, "jobs", lock.Options{}).TryAcquire(t.Context())
 		assert.NoError(t, err)
 	})
+}
+
+func TestAClusterFromOutsideOfTheBubbleIsRefused(t *testing.T) {
+	c := New(t)
+	synctest.Test(t, func(t *testing.T) {
+		f := &fatal{TB: t}
+		done := make(chan struct{})
+		go func() { // ends with Client
+			defer close(done)
+			c.Client(f, pawl.Config{})
+		}()
+		<-done
+		assert.Contains(t, f.said, "made outside of this synctest bubble")
+	})
+}
+
+// fatal keeps what a test is told before it is ended.
+type fatal struct {
+	testing.TB
+	said string
+}
+
+func (f *fatal) Helper() {}
+
+func (f *fatal) Fatal(args ...any) {
+	f.said = fmt.Sprint(args...)
+	runtime.Goexit()
 }
 
 func TestRevokeEndsTheSession(t *testing.T) {

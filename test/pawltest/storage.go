@@ -39,7 +39,8 @@ const defaultRuns = 300
 // its knowledge, as if its process was stopped, and another one acquires the lock. Both write
 // and read, in each order of their calls. Once all orders were tried, further runs choose at random:
 // some calls overlap, and some of the lost holder's contexts end in the middle of a call, as that of Held.Do
-// does at the loss. A failure is reported with the order of the steps and with what each call did.
+// does at the loss. A failure is reported with the order of the steps, in which A is the lost holder, B the
+// other, and AB a step of both at once, and with what each call did.
 //
 // A call of Storage is one step, unless it calls Pause. Check returns when all calls have returned.
 func (s Storage) Check(t testing.TB) {

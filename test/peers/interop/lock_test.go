@@ -150,3 +150,18 @@ func TestNamesCollideAsThePeersDo(t *testing.T) {
 	require.Nil(t, own)
 	require.NoError(t, h.Release(b.ctx))
 }
+
+func TestASlashAtTheEndOfANameIsPartOfIt(t *testing.T) {
+	b := start(t)
+	m := concurrency.NewMutex(b.peer(), "jobs/nightly/")
+	h, err := lock.New(b.session(), "jobs/nightly/", etcdLayout).Acquire(b.ctx)
+	require.NoError(t, err)
+	require.ErrorIs(t, m.TryLock(b.ctx), concurrency.ErrLocked)
+	require.NoError(t, h.Release(b.ctx))
+
+	other, err := lock.New(b.session(), "jobs/nightly", etcdLayout).Acquire(b.ctx)
+	require.NoError(t, err)
+	require.NoError(t, m.TryLock(b.ctx), "another name, which the docs warn of")
+	require.NoError(t, other.Err())
+	require.NoError(t, m.Unlock(b.ctx))
+}

@@ -21,6 +21,17 @@ func Words(n int, names string) cobra.PositionalArgs {
 	}
 }
 
+// FlagErrors is the FlagErrorFunc of a command with n words before the "--". A flag that is not pawl's, after more
+// words, is probably that of a command whose "--" was forgotten.
+func FlagErrors(n int) func(*cobra.Command, error) error {
+	return func(cmd *cobra.Command, err error) error {
+		if words := cmd.Flags().Args(); len(words) > n { // those before the flag
+			return Usage("%w; if %q is a command: it goes after --", err, words[n])
+		}
+		return Exit(ExitUsage, err)
+	}
+}
+
 // BeforeDash returns the words before the "--", or all if there is none.
 func BeforeDash(cmd *cobra.Command, args []string) []string {
 	if n := cmd.ArgsLenAtDash(); n >= 0 {

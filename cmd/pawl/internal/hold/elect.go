@@ -43,6 +43,7 @@ all processes that it started.
 			return o.run(cmd, args[0], args[1], args[2:])
 		},
 	}
+	cmd.SetFlagErrorFunc(cli.FlagErrors(2))
 	fs := cmd.Flags()
 	o.Connection.Flags(fs)
 	o.tenure.flags(fs)

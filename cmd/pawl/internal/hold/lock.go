@@ -86,6 +86,7 @@ it leaves in the background continue without the lock.
 			return o.run(cmd, names, args[len(names):])
 		},
 	}
+	cmd.SetFlagErrorFunc(cli.FlagErrors(1))
 	fs := cmd.Flags()
 	o.Connection.Flags(fs)
 	o.tenure.flags(fs)
