@@ -46,7 +46,7 @@ type Member struct {
 	Drained bool // an operator has drained it
 	Plans   bool // it plans
 	Held    int  // how many shards it has
-	Wished  int  // how many it is wished
+	Wished  int  // how many it is wished; while it leaves or is drained, how many it was wished last
 	Cannot  int  // how many it cannot take now
 }
 

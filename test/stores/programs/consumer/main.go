@@ -36,7 +36,8 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer client.Close()
-	db, err := sql.Open("sqlite", "file:"+os.Getenv("DB")+"?_txlock=immediate&_pragma=busy_timeout(10000)")
+	db, err := sql.Open("sqlite", "file:"+os.Getenv("DB")+
+		"?_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
 	if err != nil {
 		return err
 	}
@@ -49,7 +50,13 @@ func run(ctx context.Context) error {
 		Value:   fmt.Appendf(nil, "pid %d", os.Getpid()), // for pawl shards, and for routers
 		Session: lease.Options{TTL: 5 * time.Second},     // a process that dies keeps its partitions for so long
 	}
-	return shard.Run(ctx, client, "orders", 64, opts, c.consume)
+	return shard.Run(ctx, client, "orders", 64, opts, func(ctx context.Context, h *shard.Held) error {
+		err := c.consume(ctx, h)
+		if err != nil {
+			log.Printf("partition %d: %v", h.Shard(), err)
+		}
+		return err
+	})
 }
 
 type consumer struct {
@@ -80,7 +87,7 @@ func (c *consumer) consume(ctx context.Context, h *shard.Held) error {
 			if h.Err() != nil { // the partition is lost, and another may read it already
 				return context.Cause(ctx)
 			}
-			return c.save(context.WithoutCancel(ctx), h, saved, next)
+			return c.save(ctx, h, saved, next)
 		case <-time.After(10 * time.Millisecond): // the next message of the stream
 			next++
 		}
@@ -106,7 +113,9 @@ func (c *consumer) load(ctx context.Context, h *shard.Held) (next int, err error
 }
 
 // save records the offset of the next message, with what handling those before it has changed.
+// It goes on when ctx ends: what it does not save, the next reader handles again.
 func (c *consumer) save(ctx context.Context, h *shard.Held, saved, next int) error {
+	ctx = context.WithoutCancel(ctx)
 	return c.admitted(ctx, h, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `INSERT INTO partitions VALUES (?, ?, ?)
 			ON CONFLICT (number) DO UPDATE SET next = excluded.next, handled = handled + excluded.handled`,

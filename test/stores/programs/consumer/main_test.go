@@ -44,8 +44,6 @@ func newFleet(t *testing.T) *fleet {
 	f.db, err = sql.Open("sqlite", "file:"+path+"?_txlock=immediate&_pragma=busy_timeout(10000)")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = f.db.Close() })
-	_, err = f.db.Exec("PRAGMA journal_mode = WAL")
-	require.NoError(t, err)
 	f.c, err = pawl.Dial(t.Context(), pawl.Config{Endpoints: s.Endpoints()})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = f.c.Close() })
