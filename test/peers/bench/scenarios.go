@@ -20,7 +20,8 @@ type scenario struct {
 	Writes    int           // of others, a second
 	Ahead     time.Duration // how long before a release a waiter comes
 
-	Names int // that those wait for; 0: one
+	Names  int // that those wait for; 0: one
+	Shards int // that workers share out
 
 	Span    time.Duration // how long a task without an end of its own lasts
 	TTL     time.Duration
@@ -59,6 +60,7 @@ func scenarios(short bool) []scenario {
 	list = append(list, chains(short)...)
 	list = append(list, aparts()...)
 	list = append(list, busyScenarios()...)
+	list = append(list, shardScenarios()...)
 	list = append(list,
 		scenario{Name: "held", Task: "held", Sizes: []int{1_000, 10_000}, kits: three, turns: 1},
 		scenario{Name: "renewals", Task: "renewals", Sizes: []int{100, 500, 1_000}, TTL: 3 * time.Second, Span: 3 * time.Second, kits: three, turns: 1},

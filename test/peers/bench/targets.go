@@ -28,7 +28,7 @@ const halfOfClient, halfOfServer = 0.874, 0.591
 
 // targets are the targets for pawl, as ratios within one round.
 func targets() []target {
-	return slices.Concat(loopbackTargets(), delayedTargets(), busyTargets(), faultyTargets(), renewalTargets())
+	return slices.Concat(loopbackTargets(), delayedTargets(), busyTargets(), faultyTargets(), renewalTargets(), shardTargets())
 }
 
 // delayedTargets are the targets for workers behind a network.
@@ -69,6 +69,15 @@ func renewalTargets() []target {
 	return []target{
 		{"client CPU of a session alone in its client, pawl / floor: half of before", "renewals-apart", 200, ours, bare, figures.cpu, halfOfClient, false},
 		{"server CPU of a session alone in its client, pawl / floor: half of before", "renewals-apart", 200, ours, bare, figures.serverCPU, halfOfServer, false},
+	}
+}
+
+// shardTargets are the targets for shards that move in order, in seconds.
+func shardTargets() []target {
+	rolling := shardsName("rolling", 64)
+	return []target{
+		{"seconds for which a shard has nobody when it moves in order, median, a rolling restart of 8 workers", rolling, 8, ours, "", figures.p50, 0.02, false},
+		{"the same at p99", rolling, 8, ours, "", figures.p99, 0.1, false},
 	}
 }
 

@@ -73,6 +73,10 @@ and all are in one process. "250 names of 4" is 1,000 waiters in 20 processes, f
 keys a second that have nothing to do with the lock. etcd serves a watch that begins at a revision that has passed only at its next tick, up to 100 ms later.
 
 `
+	shardsText = "64 shards are shared out among 8 workers, 1,000 among 50; each worker has a session and a client of its own. All start; nothing happens (\"rest\": of one\n" +
+		"worker for one TTL, its renewals included); one more joins; one leaves in order; one is cut off, with a TTL of 5 s (\"death\"); and each of 8 in turn leaves and is\n" +
+		"replaced (\"rolling\"). \"Without an owner\" is from the return of one owner's work, or from the cut, to the call of the next one's. Planning waits for a second\n" +
+		"after each change. Those that happen but once, and those of 1,000 shards, are measured in the first round only.\n\n"
 	tryText = `One worker. ` + "`try-held`" + ` tries to acquire a lock that is held; ` + "`try-free`" + ` acquires a free one and releases it. To find out that a lock
 is held, clientv3 writes a key and deletes it again.
 

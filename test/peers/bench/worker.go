@@ -169,6 +169,13 @@ var tasks = map[string]func(ctx context.Context, w *worker, n int) (figures, err
 	"lost-answers": lostAnswers,
 	"no-space":     noSpace,
 	"frozen":       frozenMember,
+
+	"shards-start":   shardsStart,
+	"shards-rest":    shardsRest,
+	"shards-join":    shardsJoin,
+	"shards-leave":   shardsLeave,
+	"shards-death":   shardsDeath,
+	"shards-rolling": shardsRolling,
 }
 
 // grow makes sessions until there are n.
