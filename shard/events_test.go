@@ -132,6 +132,26 @@ func TestACountShowsWhatNobodyHasAndNobodyPlans(t *testing.T) {
 	})
 }
 
+// A key that is no worker's and stands first in a shard's queue is no owner.
+func TestAShardThatAForeignKeyHoldsUpHasNoOwner(t *testing.T) {
+	inBubble(t, 6, func(w *fixture) {
+		r := &recorder{}
+		x := w.start(shard.Options{}, observedBy(r))
+		w.pass(3 * time.Second)
+		foreign := w.keys.Queue(3).Prefix + "readme"
+		w.f.Put(foreign, "", 0)
+		require.True(w, w.f.Delete(x.has[3].Key()))
+		w.pass(3 * ttl)
+		got := r.take()
+		assert.Equal(w, 1, got[len(got)-1].(observe.ShardsCounted).Unowned)
+		require.True(w, w.f.Delete(foreign))
+		w.pass(2 * ttl)
+		w.shared()
+		got = r.take()
+		assert.Zero(w, got[len(got)-1].(observe.ShardsCounted).Unowned)
+	})
+}
+
 // A planner whose loop has not turned for a TTL resigns, and the next one plans.
 func TestAPlannerThatIsStuckResigns(t *testing.T) {
 	inBubble(t, 6, func(w *fixture) {

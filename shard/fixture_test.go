@@ -71,7 +71,8 @@ type worker struct {
 	// how its work behaves; set before it runs, or under mu
 	ignores bool                  // it ignores the end of its context, until released is closed
 	slow    time.Duration         // how long it takes to return
-	fails   func(shard int) error // not nil: it returns that a moment after it began
+	fails   func(shard int) error // not nil: it returns that a moment later
+	saves   error                 // what it returns at the end of its context
 	freed   chan struct{}
 }
 
@@ -155,7 +156,6 @@ func (x *worker) work(ctx context.Context, h *shard.Held) error {
 	x.mu.Lock()
 	assert.Nil(w, x.has[i], "two works for one shard")
 	x.has[i] = h
-	fails := x.fails
 	x.mu.Unlock()
 	defer func() {
 		x.mu.Lock()
@@ -165,26 +165,28 @@ func (x *worker) work(ctx context.Context, h *shard.Held) error {
 	w.mu.Lock()
 	w.moves[i]++
 	w.mu.Unlock()
-	if fails != nil && fails(i) != nil {
-		time.Sleep(100 * time.Millisecond)
-		return fails(i)
-	}
 	tick := time.NewTicker(97 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		x.write(h)
 		select {
 		case <-tick.C:
+			x.mu.Lock()
+			fails := x.fails
+			x.mu.Unlock()
+			if fails != nil && fails(i) != nil {
+				return fails(i)
+			}
 		case <-ctx.Done():
 			x.mu.Lock()
-			slow, ignores := x.slow, x.ignores
+			slow, ignores, saves := x.slow, x.ignores, x.saves
 			x.mu.Unlock()
 			if ignores {
 				<-x.freed
 			}
 			time.Sleep(slow)
 			x.write(h) // it saves
-			return nil
+			return saves
 		}
 	}
 }

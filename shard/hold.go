@@ -33,6 +33,7 @@ type hold struct {
 	moved   time.Time        // when work's context ended with ErrMoved; zero: it did not
 	took    time.Duration    // from then until work returned
 	why     observe.ShardEnd // it is given up
+	failed  error            // what work returned after the end of its context, unless it is that end
 	overrun *time.Timer
 }
 
@@ -269,6 +270,8 @@ func (h *hold) returned(err error) {
 	if early := m.w.Returned(now, h.shard); early {
 		h.why = observe.ShardFailed
 		m.notify(Event{Kind: Failed, Shard: h.shard, Token: h.h.Token(), Err: err})
+	} else if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, ErrMoved) {
+		h.failed = err
 	}
 }
 
@@ -319,7 +322,7 @@ func (h *hold) release() {
 				h.isLost(err)
 				return
 			}
-			m.notify(Event{Kind: Released, Shard: h.shard, Token: h.h.Token(), Err: err})
+			m.notify(Event{Kind: Released, Shard: h.shard, Token: h.h.Token(), Err: errors.Join(h.failed, err)})
 			m.source.Now(m.values, observe.ShardEnded{Shard: h.which(), Why: h.why, Took: h.took})
 		}
 	})

@@ -387,20 +387,22 @@ func (m *member) counted(resp *pb.TxnResponse, offered shards.Set) {
 				return
 			}
 			var empty shards.Set
+			counted.Unowned = 0
 			for i, q := range view.Queues {
 				if len(q) == 0 {
 					empty.Add(i)
 				}
+				if len(q) == 0 || q[0].Lease == 0 { // a foreign key: nobody has the shard
+					counted.Unowned++
+				}
 			}
-			counted.Unowned = empty.Len()
 			m.report(counted)
 			m.w.Listed(time.Now(), empty, view.Share(m.s.ID()))
 		}
 	})
 }
 
-// membersAtOnce is how many members are read to find one that could take shards: of more, one is
-// taken to be among them.
+// membersAtOnce is how many members one request reads to find one that could take shards.
 const membersAtOnce = 50
 
 // lookForOthers looks once a second, while the member leaves, whether any other is left that
@@ -416,23 +418,37 @@ func (m *member) lookForOthers(now time.Time) {
 		return
 	}
 	m.othersAt = now.Add(settle)
-	from, to := m.keys.Members()
-	op := txn.Between(from, to, membersAtOnce)
-	op.GetRequestRange().KeysOnly = false
 	m.job(func() func() {
-		resp, err := m.host.Cluster.Txn(m.ctx, cluster.Request{Op: "read whether other workers remain"}, &pb.TxnRequest{Success: []*pb.RequestOp{op}})
+		remain, err := m.othersRemain()
 		return func() {
-			if err != nil || len(txn.KVs(resp, 0)) == membersAtOnce {
-				return
+			if err == nil && !remain {
+				m.w.Deserted(time.Now())
 			}
-			for _, kv := range txn.KVs(resp, 0) {
-				if other, err := shards.DecodeMember(m.n, kv.Value); string(kv.Key) != m.key && (err != nil || other.Takes()) {
-					return
-				}
-			}
-			m.w.Deserted(time.Now())
 		}
 	})
+}
+
+// othersRemain reads members until it finds one, besides m, that could take shards.
+func (m *member) othersRemain() (bool, error) {
+	from, to := m.keys.Members()
+	for {
+		op := txn.Between(from, to, membersAtOnce)
+		op.GetRequestRange().KeysOnly = false
+		resp, err := m.host.Cluster.Txn(m.ctx, cluster.Request{Op: "read whether other workers remain"}, &pb.TxnRequest{Success: []*pb.RequestOp{op}})
+		if err != nil {
+			return false, err
+		}
+		all := txn.KVs(resp, 0)
+		for _, kv := range all {
+			if other, err := shards.DecodeMember(m.n, kv.Value); string(kv.Key) != m.key && (err != nil || other.Takes()) {
+				return true, nil
+			}
+		}
+		if len(all) < membersAtOnce {
+			return false, nil
+		}
+		from = append(all[len(all)-1].Key, 0)
+	}
 }
 
 // unplanned is for how long the member that came last has waited for a plan, as a count shows it.

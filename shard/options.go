@@ -93,7 +93,7 @@ type Event struct {
 	Token fencing.Token // of the hold; 0 where there is none
 	// Err is, for Lost, the error of Held.Err; for Failed, what work or Prepare returned, which
 	// is nil if work returned nil, or why the shard could not be queued for; for Retrying, what
-	// failed; for Released, that the release is not confirmed yet and continues in the
-	// background.
+	// failed; for Released, what work returned after ErrMoved, other than the end of its context,
+	// and that the release is not confirmed yet and continues in the background.
 	Err error
 }

@@ -199,6 +199,69 @@ func TestAShardWhoseWorkFailsRunsElsewhere(t *testing.T) {
 	})
 }
 
+// Of two workers with a shard each, the one whose work failed does not take its shard again before
+// the planner has given it to the other.
+func TestAShardWhoseWorkFailsIsNotTakenAgainBeforeItMoves(t *testing.T) {
+	inBubble(t, 2, func(w *fixture) {
+		w.began(2, shard.Options{})
+		w.f.Inject(etcdfake.Rule{Op: "write the member key", Delay: 5 * time.Millisecond}) // the planner learns of it later
+		x := w.all[0]
+		bad := x.owned()[0]
+		x.set(func() {
+			x.fails = func(i int) error {
+				if i == bad {
+					return errors.New("no")
+				}
+				return nil
+			}
+		})
+		w.pass(5 * time.Second)
+		w.shared()
+		assert.Len(w, x.kinds(shard.Failed), 1)
+		assert.Len(w, x.kinds(shard.Acquired), 2, "each of the two once")
+		assert.Equal(w, []int{1 - bad}, x.owned())
+	})
+}
+
+// What work returns after ErrMoved is reported with the end of the hold, unless it is that it ended.
+func TestWhatWorkReturnsAfterItsContextsEndIsReported(t *testing.T) {
+	for _, err := range []error{nil, context.Canceled, shard.ErrMoved, errors.New("not saved")} {
+		inBubble(t, 2, func(w *fixture) {
+			x := w.start(shard.Options{}, func(x *worker) { x.saves = err })
+			w.pass(3 * time.Second)
+			w.start(shard.Options{})
+			w.pass(3 * time.Second)
+			w.shared()
+			released := x.kinds(shard.Released)
+			require.Len(w, released, 1)
+			if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, shard.ErrMoved) {
+				assert.NoError(w, released[0].Err)
+			} else {
+				assert.ErrorIs(w, released[0].Err, err)
+			}
+		})
+	}
+}
+
+// However many leave at once, none waits for the others' TTL.
+func TestAllThatLeaveAtOnceWaitForNobody(t *testing.T) {
+	inBubble(t, 60, func(w *fixture) {
+		w.began(60, shard.Options{})
+		for _, x := range w.all {
+			x.cancel()
+		}
+		w.pass(3 * time.Second)
+		for _, x := range w.all {
+			select {
+			case <-x.done:
+			default:
+				assert.Fail(w, "a worker has not left")
+			}
+			x.gone = true
+		}
+	})
+}
+
 // work that returns nil by itself gives its shard up, for a while that grows.
 func TestWorkThatAlwaysReturnsIsCalledLessAndLessOften(t *testing.T) {
 	inBubble(t, 1, func(w *fixture) {

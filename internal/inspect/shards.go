@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/cluster"
@@ -23,7 +24,8 @@ type SharedOut struct {
 	Name    string
 	Shards  int // as its workers say; 0: it has no worker
 	Workers int
-	Owned   int // how many shards somebody has
+	Owned   int      // how many shards somebody has
+	Foreign []string // the keys in the shards' queues that are no worker's
 }
 
 // SharedOuts returns the names that begin with prefix and whose shards somebody works on, or
@@ -34,8 +36,8 @@ func SharedOuts(ctx context.Context, c *pawl.Client, prefix string) (all []Share
 		return nil, fmt.Errorf("inspect: shards: %w", err)
 	}
 	root := keys.ShardsRoot(r.host.Namespace)
-	of := map[string]int{} // the index in all, by name
-	owned := map[string]map[int]bool{}
+	of := map[string]int{}                         // the index in all, by name
+	first := map[string]map[int]*mvccpb.KeyValue{} // of the shards' queues
 	var rev int64
 	for from := []byte(root); ; {
 		resp, err := r.query(ctx, "list shards", get(&pb.RangeRequest{Key: from, RangeEnd: txn.PrefixEnd(root), Limit: pageSize, Revision: rev, KeysOnly: true}))
@@ -54,22 +56,34 @@ func SharedOuts(ctx context.Context, c *pawl.Client, prefix string) (all []Share
 			i, known := of[k.Name]
 			if !known {
 				i = len(all)
-				of[k.Name], owned[k.Name] = i, map[int]bool{}
+				of[k.Name], first[k.Name] = i, map[int]*mvccpb.KeyValue{}
 				all = append(all, SharedOut{Name: k.Name})
 			}
 			switch key := k.Parse(string(kv.Key)); key.Kind {
 			case keys.ShardsMember:
 				all[i].Shards, all[i].Workers = key.N, all[i].Workers+1
 			case keys.ShardsQueue:
-				owned[k.Name][key.Shard] = true
-				all[i].Owned = len(owned[k.Name])
+				if key.Lease == 0 {
+					all[i].Foreign = append(all[i].Foreign, string(kv.Key))
+				}
+				if f := first[k.Name][key.Shard]; f == nil || kv.CreateRevision < f.CreateRevision {
+					first[k.Name][key.Shard] = kv
+				}
 			}
 		}
 		if len(kvs) < pageSize {
-			return all, nil
+			break
 		}
 		from = append(kvs[len(kvs)-1].Key, 0)
 	}
+	for i, s := range all {
+		for _, kv := range first[s.Name] {
+			if k, _ := keys.ParseShards(r.host.Namespace, string(kv.Key)); k.Parse(string(kv.Key)).Lease != 0 {
+				all[i].Owned++
+			}
+		}
+	}
+	return all, nil
 }
 
 // Drain tells the worker with this lease to give up its shards of name to the others and to take

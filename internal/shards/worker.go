@@ -53,9 +53,10 @@ type bar struct {
 	wait  time.Duration
 }
 
-// The bounds of a bar, and how long work has to run for the next one to be the shortest again.
+// The bounds of a bar, and how long work has to run for the next one to be the shortest again. The
+// shortest outlasts the planner's wait of a second, so that the shard goes to another worker first.
 const (
-	minBar   = time.Second
+	minBar   = 2 * time.Second
 	maxBar   = time.Minute
 	forgiven = time.Minute
 )

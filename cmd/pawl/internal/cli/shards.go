@@ -11,7 +11,7 @@ import (
 // SharedOut counts the shards that nobody has, and those for which somebody waits.
 func SharedOut(t shard.Table) (unowned, moving int) {
 	for _, s := range t.Shards {
-		if s.Token == 0 {
+		if s.Lease == 0 { // or a key that is no worker's stands first
 			unowned++
 		}
 		if s.Next != 0 {
@@ -26,10 +26,10 @@ func HeldBy(t shard.Table) map[int64]string {
 	held := map[int64]string{}
 	for from := 0; from < len(t.Shards); {
 		owner, to := t.Shards[from], from+1
-		for to < len(t.Shards) && t.Shards[to].Lease == owner.Lease && (t.Shards[to].Token == 0) == (owner.Token == 0) {
+		for to < len(t.Shards) && t.Shards[to].Lease == owner.Lease {
 			to++
 		}
-		if owner.Token != 0 {
+		if owner.Lease != 0 {
 			span := strconv.Itoa(from)
 			if to-from > 1 {
 				span += "-" + strconv.Itoa(to-1)

@@ -52,6 +52,10 @@ func (d *doctor) keys(ctx context.Context, c *pawl.Client, namespace, prefix str
 func (d *doctor) shards(ctx context.Context, c *pawl.Client, prefix string) error {
 	all, err := inspect.SharedOuts(ctx, c, prefix)
 	for _, s := range all {
+		for _, key := range s.Foreign {
+			d.wrong("key", key, fmt.Sprintf("is no worker's key, but lies in the queue of a shard of %q: no worker behind it gets that shard", s.Name),
+				"if nobody needs it: etcdctl del "+cli.ShellName(key))
+		}
 		switch left := s.Shards - s.Owned; {
 		case s.Workers == 0:
 			d.odd("key", s.Name, fmt.Sprintf("%s of %q held, and it has no worker", cli.Count(s.Owned, "shard"), s.Name), "the last worker is leaving, or its member key was deleted: look with pawl shards")

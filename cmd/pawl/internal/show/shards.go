@@ -2,7 +2,6 @@ package show
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -111,8 +110,11 @@ func printShards(out io.Writer, t shard.Table) error {
 		if s.Token != 0 {
 			token = strconv.FormatInt(int64(s.Token), 10)
 		}
-		if s.Lease != 0 {
+		switch {
+		case s.Lease != 0:
 			lease = cli.LeaseHex(s.Lease)
+		case s.Token != 0:
+			lease = "foreign key"
 		}
 		if s.Next != 0 {
 			next = cli.LeaseHex(s.Next)
@@ -246,7 +248,7 @@ func (o *drainOptions) drain(ctx context.Context, out io.Writer, c *pawl.Client,
 func pick(all []shard.Member, who string) (found shard.Member, err error) {
 	n := 0
 	for _, m := range all {
-		if cli.LeaseHex(m.Lease) == who {
+		if cli.LeaseHex(m.Lease) == strings.TrimLeft(who, "0") { // etcdctl pads leases with zeros
 			return m, nil
 		}
 		if string(m.Value) == who {
@@ -256,9 +258,9 @@ func pick(all []shard.Member, who string) (found shard.Member, err error) {
 	}
 	switch n {
 	case 0:
-		return found, inspect.ErrNoWorker
+		return found, fmt.Errorf("%q: %w", who, inspect.ErrNoWorker)
 	case 1:
 		return found, nil
 	}
-	return found, errors.New("several workers have this value: name one by its lease")
+	return found, fmt.Errorf("%q: several workers have this value: name one by its lease", who)
 }

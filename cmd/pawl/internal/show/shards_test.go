@@ -4,19 +4,20 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/internal/inspect"
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/inmemory"
 	"github.com/pawl-locks/pawl/shard"
@@ -113,6 +114,51 @@ func TestADrainedWorkerGivesItsShardsToTheOthers(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		assert.Equal(w, []int{3, 3}, []int{table().Members[0].Held, table().Members[1].Held})
 		err := (&drainOptions{}).drain(w.Context(), &out, c, "orders/eu", "c")
-		assert.True(w, errors.Is(err, inspect.ErrNoWorker), "%v", err)
+		assert.ErrorIs(w, err, inspect.ErrNoWorker)
+		assert.ErrorContains(w, err, `"c"`)
+		padded := "00" + cli.LeaseHex(table().Members[0].Lease)
+		require.NoError(w, (&drainOptions{undo: true}).drain(w.Context(), &out, c, "orders/eu", padded), "as etcdctl prints it")
+	})
+}
+
+func TestShowSaysThatANamesShardsAreSharedOut(t *testing.T) {
+	shared(t, func(w *inmemory.Fixture, c *pawl.Client) {
+		for name, want := range map[string]string{"orders/eu": "look with pawl shards orders/eu\n", "orders/": ""} {
+			var out, hints bytes.Buffer
+			cmd := &cobra.Command{}
+			cmd.SetOut(&out)
+			cmd.SetErr(&hints)
+			require.NoError(w, (&showOptions{}).show(w.Context(), cmd, c, inspect.Scope{Name: name}))
+			assert.Contains(w, out.String(), "nobody holds it")
+			assert.True(w, strings.HasSuffix(hints.String(), want) && (want != "" || hints.Len() == 0), hints.String())
+		}
+	})
+}
+
+// A key that is no worker's and stands first in a queue is no owner.
+func TestAForeignKeyInAShardsQueueIsShown(t *testing.T) {
+	shared(t, func(w *inmemory.Fixture, c *pawl.Client) {
+		k, err := keys.NewShards("", "orders/eu")
+		require.NoError(w, err)
+		foreign, owner := k.Queue(3).Prefix+"readme", w.Cluster.Keys(k.Queue(3).Prefix)[0]
+		w.Cluster.Put(foreign, "", 0)
+		owned := func() inspect.SharedOut {
+			all, err := inspect.SharedOuts(w.Context(), c, "orders/eu")
+			require.NoError(w, err)
+			return all[0]
+		}
+		assert.Equal(w, inspect.SharedOut{Name: "orders/eu", Shards: 6, Workers: 2, Owned: 6, Foreign: []string{foreign}}, owned(), "it waits")
+		require.True(w, w.Cluster.Delete(owner))
+		time.Sleep(3 * time.Second)
+		assert.Equal(w, 5, owned().Owned)
+		var out bytes.Buffer
+		require.NoError(w, (&shardsOptions{}).show(w.Context(), &out, c, "orders/eu"))
+		assert.Contains(w, out.String(), "1 without an owner, 1 moving")
+		out.Reset()
+		require.NoError(w, (&shardsOptions{each: true}).show(w.Context(), &out, c, "orders/eu"))
+		assert.Regexp(w, `(?m)^3 +- +foreign key `, out.String())
+		require.True(w, w.Cluster.Delete(foreign))
+		time.Sleep(time.Second)
+		assert.Equal(w, inspect.SharedOut{Name: "orders/eu", Shards: 6, Workers: 2, Owned: 6}, owned())
 	})
 }

@@ -218,6 +218,9 @@ func (o *showOptions) showNobody(ctx context.Context, cmd *cobra.Command, c *paw
 		return nil
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s: nobody holds it or waits for it\n", strconv.Quote(scope.Name))
+	if shared, err := inspect.SharedOuts(ctx, c, scope.Name); err == nil && len(shared) > 0 && shared[0].Name == scope.Name {
+		fmt.Fprintf(cmd.ErrOrStderr(), "pawl: its shards are shared out among workers: look with pawl shards %s\n", cli.ShellName(scope.Name))
+	}
 	if !strings.Contains(scope.Name, "/") {
 		return nil
 	}
