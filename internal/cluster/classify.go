@@ -149,6 +149,11 @@ func IsFinal(err error) bool {
 // IsNoSpace reports whether the cluster's space quota is used up. The request may have been applied.
 func IsNoSpace(err error) bool { return is(err, rpctypes.ErrGRPCNoSpace) }
 
+// IsNoLeader reports whether a member, one of several if err is of several, answered that it knows no leader.
+func IsNoLeader(err error) bool {
+	return err != nil && strings.Contains(err.Error(), rpctypes.ErrNoLeader.Error())
+}
+
 // IsPermissionDenied reports whether the user's roles do not allow the request.
 func IsPermissionDenied(err error) bool { return is(err, rpctypes.ErrGRPCPermissionDenied) }
 

@@ -15,7 +15,7 @@ import (
 )
 
 // The keys of a name with a slash differ between etcd's layout and pawl's own, and acquisitions
-// in one layout do not exclude those in the other. So if warnings are logged, a client that
+// in one layout do not exclude those in the other. So if errors are logged, a client that
 // enqueues a key of such a name for the first time reads the keys of the other layout in the
 // background. It has put its key before, so that of two clients that begin at the same time at
 // least one sees the other. A semaphore has one layout.
@@ -27,7 +27,7 @@ const mostInOther = 16
 // checkLayouts logs once for each name that it is used in both layouts.
 func (a *Acquisition) checkLayouts() {
 	host := a.s.Host()
-	if host.Layouts == nil || !host.Cluster.Logger().Enabled(context.Background(), slog.LevelWarn) {
+	if host.Layouts == nil || !host.Cluster.Logger().Enabled(context.Background(), slog.LevelError) {
 		return
 	}
 	for i, q := range a.queues() {
@@ -60,7 +60,7 @@ func (a *Acquisition) checkLayout(ctx context.Context, prefix, own string, other
 	}
 	for _, kv := range txn.KVs(resp, 0) {
 		if key := string(kv.Key); other.Has(key) {
-			c.Logger().Warn("a name is used in both layouts, which do not exclude each other",
+			c.Logger().Error("a name is used in both layouts, which do not exclude each other",
 				"name", other.Name, "key", own, "other_key", key)
 			return
 		}

@@ -105,11 +105,13 @@ func (c *Connection) tlsFiles() (pawl.TLSFiles, error) {
 	return pawl.TLSFiles(names), nil
 }
 
+// Logger logs to stderr; without --verbose only errors.
 func (c *Connection) Logger() *slog.Logger {
-	if !c.Verbose {
-		return nil
+	level := slog.LevelError
+	if c.Verbose {
+		level = slog.LevelInfo
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, nil))
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 }
 
 // Target returns the Config for pawl.Dial. With --embed it also returns server, to which the

@@ -147,9 +147,11 @@ func Complain(err error) {
 	fmt.Fprintln(os.Stderr, "pawl: "+strings.TrimPrefix(err.Error(), "pawl: "))
 }
 
-// hintFor returns what to do about an error of cmd with one of pawl's own exit codes; "": its
-// text is enough.
+// hintFor returns what to do about an error of cmd; "": its text is enough.
 func hintFor(cmd *cobra.Command, err error) string {
+	if cluster.IsNoSpace(err) {
+		return "etcd's database is full: compact it and defragment each member, then etcdctl alarm disarm. pawl doctor shows the alarm"
+	}
 	var e *exitError
 	if !errors.As(err, &e) || e.err == nil {
 		return ""
@@ -161,8 +163,11 @@ func hintFor(cmd *cobra.Command, err error) string {
 		}
 		return "see pawl help"
 	case ExitNoCluster:
-		if RefusesUser(err) {
+		switch {
+		case RefusesUser(err):
 			return CheckUser
+		case cluster.IsNoLeader(err):
+			return "most members of the cluster have to run, and to reach each other: pawl doctor shows which answer"
 		}
 		return "is there a cluster at --endpoints, or ETCDCTL_ENDPOINTS? To try things, use pawl dev, or --embed"
 	}

@@ -119,6 +119,9 @@ func (d *doctor) endpoint(e endpoint, quorum bool) {
 	case s == nil && cli.RefusesUser(e.err):
 		d.wrong("endpoint", e.name, fmt.Sprintf("refuses this user: %v", e.err), cli.CheckUser)
 		return
+	case s == nil && cluster.IsNoLeader(e.err):
+		d.wrong("endpoint", e.name, "answers, and knows no leader", "most members have to run, and to reach each other: start the others, or check the network between them")
+		return
 	case s == nil:
 		do := "start it, or check the network to it"
 		if quorum {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -47,6 +48,9 @@ func TestTheDoctorNamesWhatIsWrongWithAnEndpoint(t *testing.T) {
 	assert.Contains(t, one(endpoint{name: "e", err: errors.New("why")}), "wrong endpoint   e: does not answer: why")
 	refused := status.Error(codes.InvalidArgument, "authentication failed")
 	assert.Regexp(t, `wrong endpoint   e: refuses this user: .*authentication failed\n→ check --user`, one(endpoint{name: "e", err: fmt.Errorf("dial: %w", refused)}))
+	leaderless := errors.Join(context.DeadlineExceeded, fmt.Errorf("e: %w", rpctypes.ErrGRPCNoLeader))
+	assert.Equal(t, "wrong endpoint   e: answers, and knows no leader\n→ most members have to run, and to reach each other: start the others, or check the network between them",
+		one(endpoint{name: "e", err: leaderless}))
 	learner := member(1, 1, 2, "3.7.0")
 	learner.status.IsLearner = true
 	assert.Contains(t, one(learner), "look  endpoint   e: is a learner")

@@ -21,7 +21,8 @@ type blocker struct {
 	holders int    // more than one: of a shared lock, or a semaphore
 	said    string // all of them, for people to read
 	since   time.Time
-	ahead   int // how many waiters are served earlier
+	ahead   int   // how many waiters are served earlier
+	failed  error // why it was not even queued for, if that is what is known
 }
 
 // notice makes a notice about b.
@@ -76,6 +77,9 @@ func blockerIn(q inspect.NamedQueue, mine func(inspect.Position) bool) blocker {
 // text describes it for people to read: "backup" is held by ann for 3 min, 2 ahead.
 func (b blocker) text() string {
 	s := strconv.Quote(b.name) + " is taken"
+	if b.holder == "" && b.ahead == 0 && b.failed != nil {
+		return strings.TrimPrefix(b.failed.Error(), "pawl: ")
+	}
 	if b.holder != "" {
 		s = fmt.Sprintf("%q is held by %s", b.name, b.said)
 		if !b.since.IsZero() {

@@ -34,6 +34,7 @@ type candidate struct {
 	terms       int64
 	limit       *time.Timer // ends the wait for the first term; nil: the wait is not limited
 	waited      func()      // called at the first term; nil: nobody waits for it
+	failed      error       // of the last campaign
 	led         bool        // a signal ended a term, which is how pawl elect without a command ends
 }
 
@@ -164,6 +165,9 @@ func (c *candidate) notify(ev elect.Event) {
 	n := notice{Event: ev.Kind.String(), Name: c.name, Token: ev.Token, Term: c.terms, Time: time.Now()}
 	if ev.Err != nil {
 		n.Cause = ev.Err.Error()
+	}
+	if ev.Kind == elect.Retrying {
+		c.failed = ev.Err
 	}
 	switch {
 	case ev.Kind == elect.Elected: // lead says it, with more

@@ -106,7 +106,9 @@ func (o *electOptions) campaign(cmd *cobra.Command, name, value string, opts lea
 	defer c.waited()
 	err = c.run(ctx)
 	if context.Cause(ctx) == errWaited {
-		return o.refusal(c.say, o.Verbose, c.blocker(context.Background()))
+		b := c.blocker(context.Background())
+		b.failed = c.failed
+		return o.refusal(c.say, o.Verbose, b)
 	}
 	return err
 }

@@ -51,6 +51,20 @@ func TestExitCodes(t *testing.T) {
 	assert.NoError(t, commandEnd(0, nil))
 }
 
+func TestWhyANameWasNotAcquired(t *testing.T) {
+	full := fmt.Errorf("pawl: session: %w", rpctypes.ErrGRPCNoSpace)
+	for want, b := range map[string]blocker{
+		`not acquired within 3s: "a" is taken`:                                      {name: "a"},
+		`not acquired within 3s: "a" is held by b`:                                  {name: "a", holder: "b", said: "b", failed: full},
+		`not acquired within 3s: session: ` + full.Error()[len("pawl: session: "):]: {name: "a", failed: full},
+	} {
+		err := (&waiting{wait: seconds(3 * time.Second), conflict: cli.ExitNotAcquired}).refusal(reporter{}, false, b)
+		assert.EqualError(t, err, want)
+		assert.Equal(t, cli.ExitNotAcquired, cli.CodeOf(err))
+		assert.Equal(t, b.failed != nil, errors.Is(err, full))
+	}
+}
+
 func TestLeaseIsReadFromAKey(t *testing.T) {
 	assert.Equal(t, "1b1f", leaseOf("ns/name/1b1f-12"))
 	assert.Equal(t, "1b1f", leaseOf("name/1b1f"))

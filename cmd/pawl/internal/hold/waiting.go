@@ -51,7 +51,7 @@ func (o *waiting) refusal(r reporter, verbose bool, q blocker) error {
 		why = fmt.Sprintf("not acquired within %v", time.Duration(o.wait))
 	}
 	if o.conflict != cli.ExitOK {
-		return cli.Exit(o.conflict, fmt.Errorf("%s: %s", why, q.text()))
+		return cli.Exit(o.conflict, &notAcquired{fmt.Sprintf("%s: %s", why, q.text()), q.failed})
 	}
 	switch {
 	case r.json:
@@ -61,6 +61,15 @@ func (o *waiting) refusal(r reporter, verbose bool, q blocker) error {
 	}
 	return cli.Exit(cli.ExitOK, nil)
 }
+
+// notAcquired says why a name was not acquired; failed, unless nil, is among the reasons.
+type notAcquired struct {
+	text   string
+	failed error
+}
+
+func (e *notAcquired) Error() string { return e.text }
+func (e *notAcquired) Unwrap() error { return e.failed }
 
 // patience is how long pawl waits before it prints what it waits for.
 const patience = time.Second
