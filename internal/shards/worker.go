@@ -131,7 +131,14 @@ func (w *Worker) Deserted(now time.Time) {
 }
 
 // Drain has the worker give up what it has to whoever waits, and queue for nothing, or ends that.
-func (w *Worker) Drain(on bool) { w.drained = on }
+// What it gave up meanwhile was the operator's decision, and not the planner's, who writes no wish
+// that says already what it is to say: so the wish counts again.
+func (w *Worker) Drain(on bool) {
+	if w.drained && !on {
+		clear(w.gaveUp)
+	}
+	w.drained = on
+}
 
 // Prepared reports that an Enqueue goes on to queue for the shard.
 func (w *Worker) Prepared(i int) {
