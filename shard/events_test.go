@@ -150,8 +150,10 @@ func TestAPlannerThatIsStuckResigns(t *testing.T) {
 		assert.Equal(w, []int{0, 0, 0}, w.loads())
 		w.pass(4 * time.Second)
 		assert.Equal(w, []int{0, 3, 3}, w.loads())
+		assert.Len(w, w.f.Keys(w.keys.Planner().Prefix), 2)
 		close(stuck)
 		w.pass(time.Minute)
 		assert.Equal(w, []int{0, 3, 3}, w.loads())
+		assert.Len(w, w.f.Keys(w.keys.Planner().Prefix), 3, "when it turns again it is a candidate again")
 	})
 }

@@ -20,9 +20,10 @@ import (
 
 // A term is one term of the planner (rule SH3).
 type term struct {
-	m *member
-	a *queue.Acquisition
-	p *shards.Planner
+	m   *member
+	a   *queue.Acquisition
+	p   *shards.Planner
+	end context.CancelFunc // ends the loop
 
 	source    *notify.Source
 	news      chan struct{} // holds one element when there is something to do
@@ -75,7 +76,7 @@ func (m *member) reign(ctx context.Context, a *queue.Acquisition) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(a.Context(), cancel)()
-	t := &term{m: m, a: a, source: m.host.Cluster.Notifier().NewSource(), news: make(chan struct{}, 1), slots: make(chan struct{}, writesAtOnce), turned: time.Now()}
+	t := &term{m: m, a: a, end: cancel, source: m.host.Cluster.Notifier().NewSource(), news: make(chan struct{}, 1), slots: make(chan struct{}, writesAtOnce), turned: time.Now()}
 	m.setTerm(t)
 	for t.run(ctx) {
 	}
@@ -105,6 +106,7 @@ func (m *member) superviseTerm(now time.Time) {
 	t.abandoned = t.abandoned || stuck
 	t.mu.Unlock()
 	if stuck {
+		t.end() // when it turns again
 		m.job(func() func() {
 			ctx, cancel := context.WithTimeout(m.ctx, releaseWait)
 			defer cancel()
