@@ -512,6 +512,32 @@ func TestAPrepareThatHangsHoldsUpItsShardOnly(t *testing.T) {
 	})
 }
 
+// Also for a shard that it was not wished, and takes because nobody has it.
+func TestLeavingEndsAPrepare(t *testing.T) {
+	for _, planned := range []bool{true, false} {
+		inBubble(t, 2, func(w *fixture) {
+			if !planned {
+				w.f.Put(w.keys.Planner().Prefix+"foreign", "", 0) // a candidate that never plans
+			}
+			var began atomic.Int32
+			x := w.start(shard.Options{Prepare: func(ctx context.Context, _ int) error {
+				began.Add(1)
+				<-ctx.Done()
+				return ctx.Err()
+			}})
+			w.pass(6 * ttl)
+			require.EqualValues(w, 2, began.Load())
+			x.cancel()
+			w.pass(3 * time.Second)
+			select {
+			case <-x.done:
+			default:
+				require.Fail(w, "Run waits for its Prepare")
+			}
+		})
+	}
+}
+
 // Whatever Prepare fails with, it is called less and less often.
 func TestAPrepareThatFailsIsNotRepeatedAtOnce(t *testing.T) {
 	for _, err := range []error{errors.New("no"), lock.ErrBusy, context.Canceled} {

@@ -250,7 +250,7 @@ func (w *Worker) Next(now time.Time) []Action {
 	for i, t := range w.tasks {
 		switch {
 		case t == nil:
-		case t.phase == queued && !t.try && w.offers(i):
+		case t.phase == queued && (w.leaving || w.drained || !t.try && !w.wish.Has(i)):
 			t.phase = quitting
 			w.act(Quit, i)
 		case t.phase == queued || t.phase == quitting:
