@@ -8,7 +8,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/named"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/shard"
 )
@@ -65,6 +70,29 @@ func TestAContextThatHasEndedEndsRunAtOnce(t *testing.T) {
 		assert.ErrorIs(w, err, context.DeadlineExceeded)
 		w.pass(time.Minute)
 		assert.Empty(w, w.f.Keys(""))
+	})
+}
+
+// The answer that it has joined comes when its context has ended.
+func TestAWorkerThatJoinsAsItLeavesLeavesNoTrace(t *testing.T) {
+	inBubble(t, 2, func(w *fixture) {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		w.f.Inject(etcdfake.Rule{Op: "join the shards' workers", Edit: func(etcdfake.Request, proto.Message) { cancel() }})
+		slow := grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			err := call(context.WithoutCancel(ctx), method, req, reply, conn, opts...)
+			if strings.HasSuffix(method, "/Txn") {
+				time.Sleep(time.Millisecond)
+			}
+			return err
+		})
+		c, err := pawl.Dial(w.Context(), pawl.Config{Endpoints: w.f.Endpoints(), DialOptions: []grpc.DialOption{grpc.WithContextDialer(w.f.Dial), named.Requests(), slow}})
+		require.NoError(w, err)
+		err = shard.Run(ctx, c, "jobs", 2, shard.Options{}, func(context.Context, *shard.Held) error { return nil })
+		require.ErrorIs(w, err, context.Canceled)
+		w.pass(time.Second)
+		assert.Empty(w, w.f.Leases())
+		assert.NoError(w, c.Close())
 	})
 }
 

@@ -94,6 +94,7 @@ func (r *runner) joined(m *member, err error) {
 	case err == nil && r.leaving:
 		m.s.CloseInBackground()
 		m.cancel()
+		m.done()
 	case err == nil:
 		r.rejoin.Reset()
 		r.m = m
