@@ -124,14 +124,17 @@ func (r *runner) enter(ctx context.Context, value []byte) (m *member, err error)
 	key, wish := r.keys.Member(r.n, s.ID()), r.keys.Wish(s.ID())
 	below, above := r.keys.MembersBut(r.n)
 	resp, err := r.host.Cluster.Txn(ctx, cluster.Request{Op: "join the shards' workers", Repeat: cluster.Always}, &pb.TxnRequest{
-		Compare: []*pb.Compare{s.Same(), txn.NoneBetween(below[0], below[1]), txn.NoneBetween(above[0], above[1])},
+		Compare: []*pb.Compare{s.Same(), txn.NoneBetween(below[0], below[1]), txn.NoneBetween(above[0], above[1]), txn.ModIs(key, 0), txn.ModIs(wish, 0)},
 		Success: []*pb.RequestOp{txn.Put(key, value, s.ID()), txn.Put(wish, nil, s.ID())},
-		Failure: []*pb.RequestOp{txn.Between(below[0], below[1], 1), txn.Between(above[0], above[1], 1)},
+		Failure: []*pb.RequestOp{txn.Between(below[0], below[1], 1), txn.Between(above[0], above[1], 1), txn.Get(key)},
 	})
 	if err != nil {
 		return nil, err
 	}
-	if !resp.Succeeded {
+	mod := resp.Header.Revision
+	if own := txn.KV(resp, 2); !resp.Succeeded && own != nil { // an earlier copy of the request has put it
+		mod = own.CreateRevision
+	} else if !resp.Succeeded {
 		for i := range 2 {
 			if other := txn.KV(resp, i); other != nil {
 				return nil, r.inTheWay(string(other.Key))
@@ -142,7 +145,7 @@ func (r *runner) enter(ctx context.Context, value []byte) (m *member, err error)
 	ctx, cancel := context.WithCancel(r.values)
 	return &member{
 		runner: r, session: session, s: s, ctx: ctx, cancel: cancel, done: s.DeferRevocation(), key: key, wishKey: wish,
-		wrote: string(value), mod: resp.Header.Revision, watches: map[string]*watcher.Watch{}, holds: map[int]*hold{}, waiters: map[int]*waiters{},
+		wrote: string(value), mod: mod, watches: map[string]*watcher.Watch{}, holds: map[int]*hold{}, waiters: map[int]*waiters{},
 		pace: backoff.Backoff{First: time.Second, Most: maxPause},
 	}, nil
 }
