@@ -128,10 +128,12 @@ func (w *fixture) start(opts shard.Options, how ...func(*worker)) *worker {
 	if opts.Session.TTL == 0 {
 		opts.Session = lease.Options{TTL: ttl}
 	}
+	told := opts.Notify
 	opts.Notify = func(ev shard.Event) {
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		x.events = append(x.events, ev)
+		x.set(func() { x.events = append(x.events, ev) })
+		if told != nil {
+			told(ev)
+		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	x.cancel = cancel

@@ -113,6 +113,7 @@ func (m *member) acquired(i int, a *queue.Acquisition) {
 	if m.ended || a.Err() != nil {
 		m.job(func() func() { _ = a.Release(m.ctx, lock.ErrReleased); return func() {} }) // nobody is to use it any more
 		m.refused(i, nil)
+		m.clear(a.Err())
 		return
 	}
 	m.endTry(i)

@@ -433,6 +433,23 @@ func TestWhatAnOperatorOverwritesIsMadeGood(t *testing.T) {
 	}
 }
 
+// Also what is overwritten before the worker knows that it has it.
+func TestWhatIsOverwrittenAsItIsAcquiredIsMadeGood(t *testing.T) {
+	inBubble(t, 2, func(w *fixture) {
+		overwritten := false
+		w.start(shard.Options{Notify: func(ev shard.Event) {
+			if ev.Kind == shard.Acquired && !overwritten {
+				overwritten = true
+				time.Sleep(time.Second)
+				w.f.Put(w.f.Keys(w.keys.Queue(1 - ev.Shard).Prefix)[0], "somebody else's", 0)
+				time.Sleep(time.Second)
+			}
+		}})
+		w.pass(10 * time.Second)
+		w.shared()
+	})
+}
+
 func TestOnAFullDiskShardsStayAndAReleaseWorks(t *testing.T) {
 	inBubble(t, 6, func(w *fixture) {
 		w.began(3, shard.Options{})
