@@ -163,6 +163,10 @@ func (h *hold) begin() {
 // offer ends work's context, because another waits for the shard.
 func (h *hold) offer() {
 	m := h.m
+	if h.h.Err() != nil && !errors.Is(h.h.Err(), lock.ErrReleased) {
+		h.lose() // its context ended with that
+		return
+	}
 	h.move(ErrMoved)
 	h.moved, h.took, h.why = time.Now(), 0, observe.ShardMoved
 	if m.leaving {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
+	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/shards"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/lock"
@@ -144,5 +145,36 @@ func TestWorkMayReleaseItsShardItself(t *testing.T) {
 		assert.Greater(w, calls, 2)
 		assert.Less(w, calls, 9)
 		assert.Empty(w, w.f.Keys(w.keys.Prefix))
+	})
+}
+
+// ErrMoved says that the shard is still held: not after the end of a session whose loop has not
+// looked at the clock.
+func TestWorkIsNotToldThatAShardMovesThatIsLost(t *testing.T) {
+	inBubble(t, 1, func(w *fixture) {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		done, began := make(chan error), make(chan *shard.Held)
+		c := w.client(w.f.Dial)
+		var cause, held error
+		go func() { // ends with ctx
+			done <- shard.Run(ctx, c, "jobs", 1, shard.Options{}, func(ctx context.Context, h *shard.Held) error {
+				began <- h
+				<-ctx.Done()
+				cause, held = context.Cause(ctx), h.Err()
+				cancel()
+				return nil
+			})
+		}()
+		h := <-began
+		w.pass(time.Millisecond)
+		w.f.Put(w.keys.Queue(0).Prefix+"foreign", "", 0)
+		w.f.Put(w.keys.Wish(h.Session().ID()), "", h.Session().ID())
+		clock.SetWallJump(time.Minute)
+		defer clock.SetWallJump(0)
+		assert.ErrorIs(w, <-done, context.Canceled)
+		assert.ErrorIs(w, held, lock.ErrLost)
+		assert.ErrorIs(w, cause, lock.ErrLost)
+		assert.NotErrorIs(w, cause, shard.ErrMoved)
 	})
 }
