@@ -471,6 +471,7 @@ func (m *member) follow(offered shards.Set) {
 		if !offered.Has(i) {
 			w.stop()
 			delete(m.waiters, i)
+			m.w.Waits(i, false) // from now on nobody would report that it is so no more
 		}
 	}
 	var begin shards.Set

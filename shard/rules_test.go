@@ -73,6 +73,33 @@ func TestAShardThatNobodyWaitsForAnyMoreIsKept(t *testing.T) {
 	})
 }
 
+// SH4: who waited when the shard was on offer the last time, and could not get it because others
+// moved first, does not count.
+func TestAShardIsNotGivenUpToWhoHasGone(t *testing.T) {
+	inBubble(t, 2, func(w *fixture) {
+		x := w.start(shard.Options{Moves: 1}, func(x *worker) { x.slow = 3 * time.Second })
+		w.pass(6 * time.Second)
+		require.Len(w, x.owned(), 2)
+		w.f.Inject(etcdfake.Rule{Op: "write a wish", Lose: true})
+		wish := func(s shards.Set) { w.f.Put(w.keys.Wish(x.lease()), string(s.Encode()), x.lease()) }
+		for i := range 2 {
+			w.f.Put(w.keys.Queue(i).Prefix+"foreign", "", 0)
+		}
+		wish(nil)
+		w.pass(time.Second)
+		require.Len(w, x.kinds(shard.Moving), 1)
+		wish(shards.SetOf(0, 1))
+		w.pass(time.Second)
+		for i := range 2 {
+			w.f.Delete(w.keys.Queue(i).Prefix + "foreign")
+		}
+		w.pass(3 * time.Second)
+		wish(nil)
+		w.pass(3 * time.Second)
+		assert.Len(w, x.kinds(shard.Moving), 1)
+	})
+}
+
 // SH4: a holder gives up only to somebody who waits.
 func TestAShardThatIsNotWishedIsHeldUntilSomebodyWaits(t *testing.T) {
 	inBubble(t, 6, func(w *fixture) {
