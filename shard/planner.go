@@ -65,7 +65,7 @@ func (m *member) plan() {
 		return func() {
 			m.planning = false
 			if m.leaving {
-				m.w.Leave(time.Now())
+				m.depart()
 			}
 		}
 	})

@@ -231,10 +231,20 @@ func (r *runner) leave() {
 		r.joining()
 	}
 	if r.m != nil && r.m.planning {
-		r.m.stopPlanning() // then w.Leave is called
+		r.m.stopPlanning() // then depart is called
 		return
 	}
+	r.depart()
+}
+
+// depart has the others come for what the worker has, which its member key tells them at once,
+// whatever became of earlier writes.
+func (r *runner) depart() {
 	r.w.Leave(time.Now())
+	if r.m != nil {
+		r.m.writeAt = time.Time{}
+		r.m.pace.Reset()
+	}
 }
 
 // fail ends Run with err, as the end of its context does.

@@ -433,6 +433,30 @@ func TestWhatAnOperatorOverwritesIsMadeGood(t *testing.T) {
 	}
 }
 
+// What it could not write meanwhile, and tries seldom, does not keep it from saying that it leaves.
+func TestAWorkerThatLeavesAfterAFullDiskHandsOver(t *testing.T) {
+	inBubble(t, 4, func(w *fixture) {
+		w.began(2, shard.Options{})
+		for i, x := range w.all {
+			own := x.owned()
+			w.f.SetNoSpace(true)
+			x.set(func() { x.fails = func(int) error { return errors.New("no") } })
+			w.f.Delete(x.has[own[0]].Key())
+			w.pass(2 * time.Minute)
+			x.set(func() { x.fails = nil })
+			w.f.SetNoSpace(false)
+			w.pass(100 * time.Millisecond)
+			w.start(shard.Options{})
+			began := time.Now()
+			require.Error(w, x.leave())
+			assert.Less(w, time.Since(began), 3*time.Second, "%d", i)
+			w.pass(2 * time.Minute)
+			w.shared()
+			assert.Less(w, w.gap(own[1]), 100*time.Millisecond)
+		}
+	})
+}
+
 // Also what is overwritten before the worker knows that it has it.
 func TestWhatIsOverwrittenAsItIsAcquiredIsMadeGood(t *testing.T) {
 	inBubble(t, 2, func(w *fixture) {

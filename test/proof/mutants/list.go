@@ -752,7 +752,7 @@ var mutants = []mutant{
 	{"a worker gives up what nobody waits for", "SH4", []edit{{"internal/shards/worker.go",
 		"forced || t.waits && (", "forced || t.phase == working && ("}}, []string{inShard}},
 	{"a planner that leaves goes on to be one", "SH5", []edit{{"shard/run.go",
-		"		r.m.stopPlanning() // then w.Leave is called\n		return\n", ""}}, []string{inShard}},
+		"		r.m.stopPlanning() // then depart is called\n		return\n", ""}}, []string{inShard}},
 	{"a worker that leaves waits for ever", "SH5", []edit{{"internal/shards/worker.go",
 		"now.Add(w.TTL+w.Settle)", "now.Add(10*(w.TTL+w.Settle))"}}, []string{inShard}},
 	{"what has no owner is taken up to the share only", "SH6", []edit{{"internal/shards/worker.go",
