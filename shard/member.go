@@ -363,6 +363,9 @@ func (m *member) counted(resp *pb.TxnResponse, offered shards.Set) {
 	if kv := txn.KV(resp, 1); kv != nil && kv.Lease != m.s.ID() { // it would stay when the session has ended
 		m.restoreWish(kv.ModRevision)
 	}
+	if kv := txn.KV(resp, 2); kv != nil && kv.Lease != m.s.ID() && kv.ModRevision >= m.mod {
+		m.wrote, m.mod = "", kv.ModRevision // likewise
+	}
 	n := txn.Count(resp, 0)
 	if n > m.n {
 		m.readWaiters(offered)

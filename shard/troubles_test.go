@@ -433,6 +433,21 @@ func TestWhatAnOperatorOverwritesIsMadeGood(t *testing.T) {
 	}
 }
 
+// A member key that says the same on no lease would outlive its worker, and get shards for ever.
+func TestAMemberKeyThatIsOnNoLeaseIsPutOnItAgain(t *testing.T) {
+	inBubble(t, 4, func(w *fixture) {
+		w.began(2, shard.Options{})
+		x := w.all[0]
+		key, lease := w.keys.Member(4, x.lease()), x.lease()
+		w.f.Put(key, string(w.f.Get(key).Value), 0)
+		w.pass(2 * ttl)
+		assert.Equal(w, lease, w.f.Get(key).Lease)
+		require.Error(w, x.leave())
+		w.pass(time.Second)
+		assert.Nil(w, w.f.Get(key))
+	})
+}
+
 // What it could not write meanwhile, and tries seldom, does not keep it from saying that it leaves.
 func TestAWorkerThatLeavesAfterAFullDiskHandsOver(t *testing.T) {
 	inBubble(t, 4, func(w *fixture) {
