@@ -74,17 +74,14 @@ func (m *member) enqueue(i int, ifFree bool) {
 		m.acquire(ctx, i, ifFree)
 		return
 	}
-	m.runner.job(func() func() { // no job of the member's: if it does not return, that holds up no other shard
-		err := m.opts.Prepare(ctx, i)
-		return func() {
-			switch {
-			case ctx.Err() != nil:
-				m.refused(i, nil)
-			case err != nil:
-				m.refused(i, fmt.Errorf("prepare: %w", err))
-			default:
-				m.acquire(ctx, i, ifFree)
-			}
+	m.runner.call(func() error { return m.opts.Prepare(ctx, i) }, func(err error) { // no job of the member's: if it does not return, that holds up no other shard
+		switch {
+		case ctx.Err() != nil:
+			m.refused(i, nil)
+		case err != nil:
+			m.refused(i, fmt.Errorf("prepare: %w", err))
+		default:
+			m.acquire(ctx, i, ifFree)
 		}
 	})
 }
@@ -151,12 +148,9 @@ func (h *hold) begin() {
 	h.move, h.running, h.moved = cancel, true, time.Time{}
 	m.works++
 	m.runner.works++
-	m.runner.job(func() func() {
-		err := m.work(ctx, h.h)
-		return func() {
-			cancel(nil)
-			h.returned(err)
-		}
+	m.runner.call(func() error { return m.work(ctx, h.h) }, func(err error) {
+		cancel(nil)
+		h.returned(err)
 	})
 }
 

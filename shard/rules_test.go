@@ -2,6 +2,7 @@ package shard_test
 
 import (
 	"context"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -173,6 +174,32 @@ func TestWorkMayReleaseItsShardItself(t *testing.T) {
 		assert.Less(w, calls, 9)
 		assert.Empty(w, w.f.Keys(w.keys.Prefix))
 	})
+}
+
+// SH8: a work, or a Prepare, that ends its goroutine, as a test that fails does, has failed.
+func TestWorkThatEndsItsGoroutineHasFailed(t *testing.T) {
+	for _, prepares := range []bool{true, false} {
+		inBubble(t, 1, func(w *fixture) {
+			var failed []error
+			opts := shard.Options{Notify: func(ev shard.Event) {
+				if ev.Kind == shard.Failed {
+					failed = append(failed, ev.Err)
+				}
+			}}
+			if prepares {
+				opts.Prepare = func(context.Context, int) error { runtime.Goexit(); return nil }
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+			defer cancel()
+			err := shard.Run(ctx, w.client(w.f.Dial), "jobs", 1, opts, func(context.Context, *shard.Held) error { runtime.Goexit(); return nil })
+			assert.ErrorIs(w, err, context.DeadlineExceeded)
+			require.NotEmpty(w, failed)
+			assert.ErrorContains(w, failed[0], "instead of returning")
+			assert.Less(w, len(failed), 6)
+			w.pass(time.Second)
+			assert.Empty(w, w.f.Keys(w.keys.Prefix))
+		})
+	}
 }
 
 // ErrMoved says that the shard is still held: not after the end of a session whose loop has not

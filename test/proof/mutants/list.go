@@ -775,7 +775,7 @@ var mutants = []mutant{
 	{"a lease is revoked while work for its shards runs", "SH5", []edit{{"shard/member.go",
 		"done: s.DeferRevocation(), key", "done: func() {}, key"}}, []string{inShard}},
 	{"a Prepare that hangs holds its whole worker up", "SH2", []edit{{"shard/hold.go",
-		"	m.runner.job(func() func() { // no job", "	m.job(func() func() { // no job"}}, []string{inShard}},
+		"	m.runner.call(func() error { return m.opts.Prepare(ctx, i) }, func(err error) {", "	m.jobs++\n	m.runner.call(func() error { return m.opts.Prepare(ctx, i) }, func(err error) {\n		m.jobs--"}}, []string{inShard}},
 	{"a lease with two shards taken from their works is never revoked", "SH5", []edit{{"shard/hold.go",
 		"m.takes--; m.takes == 0 && !m.ended", "m.takes--; !m.ended"}}, []string{inShard}},
 	{"what cannot be prepared is tried again at once", "SH8", []edit{{"shard/hold.go",
