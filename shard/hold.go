@@ -12,6 +12,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/queue"
+	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/shards"
 	"github.com/pawl-locks/pawl/internal/txn"
 	"github.com/pawl-locks/pawl/lock"
@@ -28,6 +29,8 @@ type hold struct {
 	a     *queue.Acquisition
 	h     *Held
 
+	works   *session.Deferral       // while its work runs, its key stays
+	done    func()                  // ends that
 	move    context.CancelCauseFunc // ends the context of the work that runs
 	running bool
 	moved   time.Time        // when work's context ended with ErrMoved; zero: it did not
@@ -90,31 +93,30 @@ func (m *member) acquire(ctx context.Context, i int, ifFree bool) {
 	m.w.Prepared(i)
 	m.job(func() func() {
 		q := queue.Queue{Queue: m.keys.Queue(i)}
-		a, err := queue.Acquire(ctx, m.s, q, queue.Request{Value: m.s.Label(), Handoffs: true, Try: ifFree})
+		works := &session.Deferral{}
+		a, err := queue.Acquire(ctx, m.s, q, queue.Request{Value: m.s.Label(), Handoffs: true, Try: ifFree, Work: works})
 		return func() {
 			switch {
 			case err == nil:
-				m.acquired(i, a)
+				m.acquired(i, a, works)
 			case ctx.Err() != nil || m.s.Err() != nil || errors.Is(err, lock.ErrBusy) || errors.Is(err, lock.ErrKeyDeleted):
 				m.refused(i, nil)
 			default:
 				m.refused(i, err)
-				m.clear(err)
 			}
 		}
 	})
 }
 
 // acquired processes a hold.
-func (m *member) acquired(i int, a *queue.Acquisition) {
+func (m *member) acquired(i int, a *queue.Acquisition, works *session.Deferral) {
 	if m.ended || a.Err() != nil {
 		m.job(func() func() { _ = a.Release(m.ctx, lock.ErrReleased); return func() {} }) // nobody is to use it any more
 		m.refused(i, nil)
-		m.clear(a.Err())
 		return
 	}
 	m.endTry(i)
-	h := &hold{m: m, shard: i, a: a, h: newHeld(a, m.session, i)}
+	h := &hold{m: m, shard: i, a: a, h: newHeld(a, m.session, i), works: works}
 	m.runner.holds[i], m.holds[i] = h, h
 	m.w.Acquired(time.Now(), i)
 	m.notify(Event{Kind: Acquired, Shard: i, Token: h.h.Token()})
@@ -140,7 +142,9 @@ func (m *member) endTry(i int) {
 // begin calls work.
 func (h *hold) begin() {
 	m := h.m
-	if h.a.Err() != nil { // it ended while nothing ran
+	h.done = h.works.Begin() // before the last call of Err, so that no loss can come between
+	if h.a.Err() != nil {    // it ended while nothing ran
+		h.done()
 		h.lose()
 		return
 	}
@@ -180,7 +184,7 @@ func (h *hold) offer() {
 }
 
 // take takes the shard from a work that has gone on for too long after ErrMoved: from now on the
-// Held is lost, and a margin later the shard's key is deleted.
+// Held is lost, and a margin later the shard's key is deleted, while other works go on.
 func (h *hold) take() {
 	m := h.m
 	if !h.running || m.holds[h.shard] != h {
@@ -189,29 +193,7 @@ func (h *hold) take() {
 	margin := m.s.TTL() - m.s.Validity()
 	if h.a.Promise(clock.Now().Add(margin)) == nil {
 		h.a.Forfeit(ErrMoved)
-	}
-	m.makeWay(margin)
-}
-
-// makeWay lets the session delete a key of its own that is not of use any more, after a while:
-// otherwise the key would stay in its queue for as long as any work runs.
-func (m *member) makeWay(after time.Duration) {
-	m.takes++
-	m.done()
-	time.AfterFunc(after+time.Second, func() {
-		m.post(func() {
-			if m.takes--; m.takes == 0 && !m.ended {
-				m.done = m.s.DeferRevocation()
-			}
-		})
-	})
-}
-
-// clear makes way for what has ended with err, if its key is still there, since somebody else
-// wrote to it.
-func (m *member) clear(err error) {
-	if errors.Is(err, lock.ErrKeyOverwritten) && !m.ended {
-		m.makeWay(0)
+		h.done()
 	}
 }
 
@@ -227,9 +209,6 @@ func (h *hold) lose() {
 	err := h.h.Err()
 	if !errors.Is(err, lock.ErrReleased) {
 		h.isLost(err)
-	}
-	if !h.running {
-		m.clear(err)
 	}
 }
 
@@ -248,6 +227,7 @@ func (h *hold) which() observe.Shard {
 func (h *hold) returned(err error) {
 	m := h.m
 	h.running = false
+	h.done()
 	if !h.moved.IsZero() {
 		h.took = time.Since(h.moved)
 	}
@@ -262,7 +242,6 @@ func (h *hold) returned(err error) {
 		h.running = true
 		h.lose() // before its context says so
 		h.running = false
-		m.clear(h.h.Err())
 	}
 	now := time.Now()
 	if early := m.w.Returned(now, h.shard); early {

@@ -37,7 +37,6 @@ type member struct {
 	ended        bool
 	jobs         int // goroutines on its session that will post
 	works        int // that run on its session
-	takes        int // holds taken from their work whose keys are being deleted
 	holds        map[int]*hold
 
 	wrote   string // the value of the member key

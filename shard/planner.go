@@ -12,6 +12,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/listwatch"
 	"github.com/pawl-locks/pawl/internal/notify"
 	"github.com/pawl-locks/pawl/internal/queue"
+	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/shards"
 	"github.com/pawl-locks/pawl/internal/txn"
 	"github.com/pawl-locks/pawl/lock"
@@ -53,9 +54,9 @@ func (m *member) plan() {
 	m.job(func() func() {
 		for pace := (backoff.Backoff{First: minPause, Most: maxPause}); ctx.Err() == nil; {
 			q := queue.Queue{Queue: m.keys.Planner(), Election: true}
-			a, err := queue.Acquire(ctx, m.s, q, queue.Request{Value: shards.EncodePlanned(0)})
+			// No work rests on it.
+			a, err := queue.Acquire(ctx, m.s, q, queue.Request{Value: shards.EncodePlanned(0), Work: &session.Deferral{}})
 			if err != nil {
-				m.post(func() { m.clear(err) })
 				pace.Sleep(ctx)
 				continue
 			}
@@ -84,7 +85,6 @@ func (m *member) reign(ctx context.Context, a *queue.Acquisition) {
 	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), partWait)
 	defer cancel()
 	_ = a.Release(ctx, lock.ErrReleased)
-	m.post(func() { m.clear(a.Err()) })
 }
 
 func (m *member) setTerm(t *term) {

@@ -3,6 +3,7 @@ package shard_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -540,6 +541,27 @@ func TestShardsThatAreTakenOneAfterAnotherLeaveNoTrace(t *testing.T) {
 		require.Error(w, x.leave())
 		w.pass(time.Second)
 		assert.Nil(w, w.f.Get(w.keys.Member(4, lease)), "its lease is revoked at once")
+	})
+}
+
+// What is taken from one work does not let others have sooner what works of the same session rest on.
+func TestALeaseIsNotRevokedWhileOthersThanTheTakenWork(t *testing.T) {
+	inBubble(t, 4, func(w *fixture) {
+		x := w.start(shard.Options{Overrun: 5 * time.Second})
+		w.pass(3 * time.Second)
+		x.set(func() { x.ignores = true })
+		w.start(shard.Options{})
+		w.pass(8 * time.Second)
+		taken := x.kinds(shard.Lost)
+		require.Len(w, taken, 2)
+		w.f.Delete(w.f.Keys("//pawl/" + fmt.Sprintf("%x", x.lease()))[0]) // its session ends
+		w.pass(3 * time.Second)
+		for i, h := range x.has {
+			assert.ErrorIs(w, h.Err(), lock.ErrLost)
+			if i != taken[0].Shard && i != taken[1].Shard {
+				assert.NotNil(w, w.f.Get(h.Key()), "%d", i)
+			}
+		}
 	})
 }
 
