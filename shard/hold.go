@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -206,9 +207,10 @@ func (h *hold) lose() {
 	delete(m.holds, h.shard)
 	delete(m.runner.holds, h.shard)
 	m.w.Lost(h.shard, h.running)
-	err := h.h.Err()
-	if !errors.Is(err, lock.ErrReleased) {
+	if err := h.h.Err(); !errors.Is(err, lock.ErrReleased) {
 		h.isLost(err)
+	} else { // work released it, or its release is under way
+		h.isReleased(nil)
 	}
 }
 
@@ -216,6 +218,12 @@ func (h *hold) lose() {
 func (h *hold) isLost(err error) {
 	h.m.notify(Event{Kind: Lost, Shard: h.shard, Token: h.h.Token(), Err: err})
 	h.m.source.Now(h.m.values, observe.ShardEnded{Shard: h.which(), Why: observe.ShardLost, Took: h.took, Err: err})
+}
+
+// isReleased reports a release; err is why it is not confirmed.
+func (h *hold) isReleased(err error) {
+	h.m.notify(Event{Kind: Released, Shard: h.shard, Token: h.h.Token(), Err: err})
+	h.m.source.Now(h.m.values, observe.ShardEnded{Shard: h.which(), Why: cmp.Or(h.why, observe.ShardFailed), Took: h.took})
 }
 
 // which identifies the hold in events.
@@ -297,8 +305,7 @@ func (h *hold) release() {
 				h.isLost(err)
 				return
 			}
-			m.notify(Event{Kind: Released, Shard: h.shard, Token: h.h.Token(), Err: err})
-			m.source.Now(m.values, observe.ShardEnded{Shard: h.which(), Why: h.why, Took: h.took})
+			h.isReleased(err)
 		}
 	})
 }
