@@ -3,6 +3,7 @@ package shard_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -153,6 +154,40 @@ func TestMovesAreBounded(t *testing.T) {
 		}
 		assert.Equal(w, 2, most)
 		assert.Len(w, y.owned(), 6)
+	})
+}
+
+// At most so many shards are gained at once, also of those that nobody has.
+func TestWhatNobodyHasIsGainedInTurn(t *testing.T) {
+	inBubble(t, 6, func(w *fixture) {
+		w.f.Put(w.keys.Planner().Prefix+"foreign", "", 0) // a candidate that never plans
+		var now, most atomic.Int32
+		x := w.start(shard.Options{Moves: 2, Prepare: func(context.Context, int) error {
+			most.Store(max(most.Load(), now.Add(1)))
+			time.Sleep(time.Second)
+			now.Add(-1)
+			return nil
+		}})
+		w.pass(4 * ttl)
+		assert.Len(w, x.owned(), 6)
+		assert.EqualValues(w, 2, most.Load())
+	})
+}
+
+// One that waits for a shard takes what nobody has meanwhile.
+func TestAWorkerThatWaitsInTurnTakesWhatNobodyHas(t *testing.T) {
+	inBubble(t, 4, func(w *fixture) {
+		y := w.start(shard.Options{})
+		w.pass(3 * time.Second)
+		y.set(func() { y.ignores = true })
+		x := w.start(shard.Options{Moves: 1})
+		w.pass(3 * time.Second)
+		moving := y.kinds(shard.Moving)
+		require.Len(w, moving, 1, "x waits for this one")
+		lost := (moving[0].Shard + 1) % 4
+		w.f.Delete(y.has[lost].Key())
+		w.pass(12 * ttl) // a list each eighth count shows it: who waits makes up for it in the count
+		assert.Equal(w, []int{lost}, x.owned())
 	})
 }
 

@@ -85,8 +85,9 @@ type Worker struct {
 	joined   time.Time
 	counts   int
 	mismatch bool
-	empty    Set // what the last list showed without an owner
-	extra    int // how much above its share it may take
+	empty    Set   // what the last list showed without an owner
+	extra    int   // how much above its share it may take
+	free     []int // what is to be taken with Try
 }
 
 // NewWorker makes a Worker of shards 0 to n-1.
@@ -105,7 +106,7 @@ func (w *Worker) Joined(now time.Time) {
 	}
 	w.wish, w.wishMod, w.wished = nil, 0, now
 	clear(w.gaveUp)
-	w.joined, w.counts, w.mismatch, w.empty, w.extra = now, 0, false, nil, 0
+	w.joined, w.counts, w.mismatch, w.empty, w.extra, w.free = now, 0, false, nil, 0, nil
 }
 
 // Wished reports the wish, and the modification revision of its key.
@@ -247,7 +248,11 @@ func (w *Worker) wants(now time.Time, i int) bool {
 // Next returns what to do now, each thing once.
 func (w *Worker) Next(now time.Time) []Action {
 	gaining, losing := 0, 0
+	waiting := 0 // of gaining, behind others: for how long is up to them
 	for i, t := range w.tasks {
+		if t != nil && t.phase == queued && !t.preparing && !t.try {
+			waiting++
+		}
 		switch {
 		case t == nil:
 		case t.phase == queued && (w.leaving || w.drained || !t.try && !w.wish.Has(i)):
@@ -277,6 +282,15 @@ func (w *Worker) Next(now time.Time) []Action {
 		if w.wants(now, i) && w.tasks[i] == nil {
 			w.tasks[i] = &task{phase: queued, preparing: true, since: now}
 			w.act(Enqueue, i)
+			gaining++
+		}
+	}
+	for len(w.free) > 0 && (w.Moves == 0 || gaining-waiting < w.Moves) && !w.leaving && !w.drained {
+		i := w.free[0]
+		w.free = w.free[1:]
+		if w.tasks[i] == nil && !w.barred(now, i) {
+			w.tasks[i] = &task{phase: queued, try: true, since: now}
+			w.act(Try, i)
 			gaining++
 		}
 	}
@@ -370,11 +384,11 @@ func (w *Worker) Counted(count int) (list bool) {
 }
 
 // Listed reports which shards have no queue key at all, and the worker's share, rounded up. What
-// had none at the list before either is taken with Try: up to the share, and above that one more
-// for each further TTL for which something stays without.
+// had none at the list before either is taken with Try, by Next: up to the share, and above that one
+// more for each further TTL for which something stays without.
 func (w *Worker) Listed(now time.Time, empty Set, share int) {
 	before := w.empty
-	w.empty = empty
+	w.empty, w.free = empty, nil
 	var free []int
 	for i := range empty.All() {
 		if i < w.N && before.Has(i) && w.tasks[i] == nil && !w.barred(now, i) {
@@ -396,8 +410,5 @@ func (w *Worker) Listed(now time.Time, empty Set, share int) {
 		}
 	}
 	w.Shuffle(len(free), func(a, b int) { free[a], free[b] = free[b], free[a] })
-	for _, i := range free[:max(min(room, len(free)), 0)] {
-		w.tasks[i] = &task{phase: queued, try: true, since: now}
-		w.act(Try, i)
-	}
+	w.free = free[:max(min(room, len(free)), 0)]
 }
