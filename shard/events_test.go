@@ -188,7 +188,7 @@ func TestAPlannerThatIsStuckResigns(t *testing.T) {
 		w.start(shard.Options{})
 		w.pass(ttl)
 		assert.Equal(w, []int{0, 0, 0}, w.loads())
-		w.pass(4 * time.Second)
+		w.pass(ttl/4 + 3*time.Second) // so often it is looked whether the loop turns
 		assert.Equal(w, []int{0, 3, 3}, w.loads())
 		assert.Len(w, w.f.Keys(w.keys.Planner().Prefix), 2)
 		close(stuck)

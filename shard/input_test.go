@@ -191,6 +191,26 @@ func TestAWorkerThatWaitsInTurnTakesWhatNobodyHas(t *testing.T) {
 	})
 }
 
+// The planner's TTL is a fraction of another worker's.
+func TestAPrepareMayTakeLongerThanThePlannersTTL(t *testing.T) {
+	inBubble(t, 4, func(w *fixture) {
+		w.start(shard.Options{Session: lease.Options{TTL: lease.MinTTL}})
+		w.pass(3 * time.Second)
+		calls := make(chan int, 10)
+		w.start(shard.Options{Session: lease.Options{TTL: time.Minute}, Prepare: func(ctx context.Context, i int) error {
+			calls <- i
+			select {
+			case <-time.After(20 * time.Second):
+			case <-ctx.Done():
+			}
+			return ctx.Err()
+		}})
+		w.pass(25 * time.Second)
+		w.shared()
+		assert.Len(w, calls, 2)
+	})
+}
+
 // Prepare runs while the old owner still works.
 func TestPrepareIsCalledBeforeTheShardMoves(t *testing.T) {
 	inBubble(t, 4, func(w *fixture) {

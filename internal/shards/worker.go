@@ -60,6 +60,11 @@ const (
 	forgiven = time.Minute
 )
 
+// quiet is how long after its wish a worker says nothing of what it prepares for. Then it says so,
+// in time before a planner counts it as full: after a TTL, and the planner's may be the shortest
+// that there is, lease.MinTTL.
+const quiet = 1500 * time.Millisecond
+
 // A Worker decides what one worker does: what it queues for, what it gives up, and when (rules
 // SH4 to SH6 and SH8). Whoever runs it reports what has happened, and does what Next returns.
 type Worker struct {
@@ -343,7 +348,7 @@ func (w *Worker) Wake(now time.Time) (wake time.Time) {
 	if w.leaving {
 		sooner(w.leaveBy)
 	}
-	sooner(w.wished.Add(w.TTL / 2))
+	sooner(w.wished.Add(quiet))
 	return wake
 }
 
@@ -361,7 +366,7 @@ func (w *Worker) Member(now time.Time) Member {
 			m.Cannot.Add(i)
 		}
 	}
-	if now.Sub(w.wished) >= w.TTL/2 {
+	if now.Sub(w.wished) >= quiet {
 		for i := range w.wish.All() {
 			if i < w.N && w.wants(now, i) && (w.tasks[i] == nil || w.tasks[i].phase == queued && w.tasks[i].preparing) {
 				m.Coming.Add(i)
