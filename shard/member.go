@@ -283,12 +283,12 @@ func (m *member) write(now time.Time) {
 			Success: []*pb.RequestOp{txn.Put(m.key, []byte(value), m.s.ID())},
 			Failure: []*pb.RequestOp{txn.Get(m.key)},
 		})
-		return func() { m.written(value, resp, err) }
+		return func() { m.written(value, mod, resp, err) }
 	})
 }
 
-// written processes the answer to a write of the member key.
-func (m *member) written(value string, resp *pb.TxnResponse, err error) {
+// written processes the answer to a write of the member key, if it had modification revision mod.
+func (m *member) written(value string, mod int64, resp *pb.TxnResponse, err error) {
 	m.writing, m.writeAt = false, time.Time{}
 	switch {
 	case m.ended:
@@ -304,6 +304,9 @@ func (m *member) written(value string, resp *pb.TxnResponse, err error) {
 		if kv := txn.KV(resp, 0); kv != nil {
 			m.wrote, m.mod = string(kv.Value), kv.ModRevision
 			m.heed(kv.Value)
+		}
+		if m.mod == mod { // it is as it was: the session has ended, and does not know yet
+			m.writeAt = time.Now().Add(m.pace.Next())
 		}
 	}
 }

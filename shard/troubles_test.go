@@ -19,6 +19,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/shards"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/txn"
+	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/shard"
 )
@@ -432,6 +433,30 @@ func TestWhatAnOperatorOverwritesIsMadeGood(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What is refused because the session has ended is not sent again and again until it knows.
+func TestAWriteThatIsRefusedIsNotRepeatedAtOnce(t *testing.T) {
+	inBubble(t, 2, func(w *fixture) {
+		prepare := func(ctx context.Context, _ int) error { <-ctx.Done(); return nil }
+		x := w.start(shard.Options{Prepare: prepare, Session: lease.Options{TTL: 2 * ttl}})
+		w.pass(1200 * time.Millisecond)
+		fault := w.f.Inject(etcdfake.Rule{Op: "write the member key", HoldAnswer: time.Millisecond, Match: func(etcdfake.Request) bool {
+			if leases := w.f.Leases(); len(leases) == 1 {
+				w.f.Revoke(leases[0].ID)
+			}
+			return true
+		}})
+		w.f.Inject(etcdfake.Rule{Method: "Watch", Opening: true, Err: status.Error(codes.Unavailable, "no")})
+		for i := range w.f.Members() {
+			w.f.Member(i).EndStreams("Watch", status.Error(codes.Unavailable, "gone"))
+		}
+		for len(x.kinds(shard.Retrying)) == 0 {
+			w.pass(100 * time.Millisecond)
+		}
+		assert.Positive(w, fault.Hits())
+		assert.Less(w, fault.Hits(), 10)
+	})
 }
 
 // A member key that says the same on no lease would outlive its worker, and get shards for ever.
