@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/shards"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/named"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/observe"
@@ -111,6 +113,44 @@ func TestTheObserverLearnsOfShards(t *testing.T) {
 	})
 }
 
+// Work releases the shard, and then the worker is wished it again; or its session ends meanwhile.
+func TestAShardThatWorkReleasesIsReportedOnce(t *testing.T) {
+	for name, then := range map[string]func(w *fixture, lease int64){
+		"wished again":      func(w *fixture, lease int64) { w.f.Put(w.keys.Wish(lease), string(shards.SetOf(0).Encode()), lease) },
+		"its session ended": func(w *fixture, lease int64) { w.f.Revoke(lease) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 1, func(w *fixture) {
+				w.f.Inject(etcdfake.Rule{Op: "write a wish", Skip: 1, Lose: true})
+				ctx, cancel := context.WithTimeout(context.Background(), 6*time.Second)
+				defer cancel()
+				var events []shard.Event
+				var lease int64
+				time.AfterFunc(3*time.Second, func() { // somebody waits, and it is not wished it any more
+					w.f.Put(w.keys.Queue(0).Prefix+"foreign", "", 0)
+					w.f.Put(w.keys.Wish(lease), "", lease)
+				})
+				time.AfterFunc(4*time.Second, func() { then(w, lease) })
+				opts := shard.Options{Notify: func(ev shard.Event) { events = append(events, ev) }}
+				err := shard.Run(ctx, w.client(w.f.Dial), "jobs", 1, opts, func(ctx context.Context, h *shard.Held) error {
+					lease = h.Session().ID()
+					<-ctx.Done()
+					assert.NoError(w, h.Release(context.Background()))
+					time.Sleep(2 * time.Second)
+					return nil
+				})
+				assert.ErrorIs(w, err, context.DeadlineExceeded)
+				kinds := map[shard.Kind]int{}
+				for _, ev := range events {
+					kinds[ev.Kind]++
+				}
+				assert.Equal(w, []int{1, 1, 0}, []int{kinds[shard.Acquired], kinds[shard.Released], kinds[shard.Lost]}, "%v", events)
+				w.f.Delete(w.keys.Queue(0).Prefix + "foreign")
+			})
+		})
+	}
+}
+
 // Where nobody plans, the others' counts show it.
 func TestACountShowsWhatNobodyHasAndNobodyPlans(t *testing.T) {
 	inBubble(t, 6, func(w *fixture) {
@@ -168,10 +208,12 @@ func TestAPlannerThatIsStuckResigns(t *testing.T) {
 		w.start(shard.Options{})
 		w.pass(ttl)
 		assert.Equal(w, []int{0, 0, 0}, w.loads())
-		w.pass(4 * time.Second)
+		w.pass(ttl/4 + 3*time.Second) // so often it is looked whether the loop turns
 		assert.Equal(w, []int{0, 3, 3}, w.loads())
+		assert.Len(w, w.f.Keys(w.keys.Planner().Prefix), 2)
 		close(stuck)
 		w.pass(time.Minute)
 		assert.Equal(w, []int{0, 3, 3}, w.loads())
+		assert.Len(w, w.f.Keys(w.keys.Planner().Prefix), 3, "when it turns again it is a candidate again")
 	})
 }

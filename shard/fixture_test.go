@@ -71,7 +71,8 @@ type worker struct {
 	// how its work behaves; set before it runs, or under mu
 	ignores bool                  // it ignores the end of its context, until released is closed
 	slow    time.Duration         // how long it takes to return
-	fails   func(shard int) error // not nil: it returns that a moment later
+	fails   func(shard int) error // not nil: it returns that a moment after it began
+	breaks  map[int]error         // what it returns in the middle, by shard
 	saves   error                 // what it returns at the end of its context
 	freed   chan struct{}
 }
@@ -129,10 +130,12 @@ func (w *fixture) start(opts shard.Options, how ...func(*worker)) *worker {
 	if opts.Session.TTL == 0 {
 		opts.Session = lease.Options{TTL: ttl}
 	}
+	told := opts.Notify
 	opts.Notify = func(ev shard.Event) {
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		x.events = append(x.events, ev)
+		x.set(func() { x.events = append(x.events, ev) })
+		if told != nil {
+			told(ev)
+		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	x.cancel = cancel
@@ -156,6 +159,7 @@ func (x *worker) work(ctx context.Context, h *shard.Held) error {
 	x.mu.Lock()
 	assert.Nil(w, x.has[i], "two works for one shard")
 	x.has[i] = h
+	fails := x.fails
 	x.mu.Unlock()
 	defer func() {
 		x.mu.Lock()
@@ -165,6 +169,10 @@ func (x *worker) work(ctx context.Context, h *shard.Held) error {
 	w.mu.Lock()
 	w.moves[i]++
 	w.mu.Unlock()
+	if fails != nil && fails(i) != nil {
+		time.Sleep(100 * time.Millisecond)
+		return fails(i)
+	}
 	tick := time.NewTicker(97 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -172,10 +180,10 @@ func (x *worker) work(ctx context.Context, h *shard.Held) error {
 		select {
 		case <-tick.C:
 			x.mu.Lock()
-			fails := x.fails
+			err := x.breaks[i]
 			x.mu.Unlock()
-			if fails != nil && fails(i) != nil {
-				return fails(i)
+			if err != nil {
+				return err
 			}
 		case <-ctx.Done():
 			x.mu.Lock()

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/queue"
+	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/shards"
 	"github.com/pawl-locks/pawl/internal/txn"
 	"github.com/pawl-locks/pawl/lock"
@@ -28,6 +30,8 @@ type hold struct {
 	a     *queue.Acquisition
 	h     *Held
 
+	works   *session.Deferral       // while its work runs, its key stays
+	done    func()                  // ends that
 	move    context.CancelCauseFunc // ends the context of the work that runs
 	running bool
 	moved   time.Time        // when work's context ended with ErrMoved; zero: it did not
@@ -75,17 +79,14 @@ func (m *member) enqueue(i int, ifFree bool) {
 		m.acquire(ctx, i, ifFree)
 		return
 	}
-	m.runner.job(func() func() { // no job of the member's: if it does not return, that holds up no other shard
-		err := m.opts.Prepare(ctx, i)
-		return func() {
-			switch {
-			case ctx.Err() != nil:
-				m.refused(i, nil)
-			case err != nil:
-				m.refused(i, fmt.Errorf("prepare: %w", err))
-			default:
-				m.acquire(ctx, i, ifFree)
-			}
+	m.runner.call(func() error { return m.opts.Prepare(ctx, i) }, func(err error) { // no job of the member's: if it does not return, that holds up no other shard
+		switch {
+		case ctx.Err() != nil:
+			m.refused(i, nil)
+		case err != nil:
+			m.refused(i, fmt.Errorf("prepare: %w", err))
+		default:
+			m.acquire(ctx, i, ifFree)
 		}
 	})
 }
@@ -94,30 +95,30 @@ func (m *member) acquire(ctx context.Context, i int, ifFree bool) {
 	m.w.Prepared(i)
 	m.job(func() func() {
 		q := queue.Queue{Queue: m.keys.Queue(i)}
-		a, err := queue.Acquire(ctx, m.s, q, queue.Request{Value: m.s.Label(), Handoffs: true, Try: ifFree})
+		works := &session.Deferral{}
+		a, err := queue.Acquire(ctx, m.s, q, queue.Request{Value: m.s.Label(), Handoffs: true, Try: ifFree, Work: works})
 		return func() {
 			switch {
 			case err == nil:
-				m.acquired(i, a)
+				m.acquired(i, a, works)
 			case ctx.Err() != nil || m.s.Err() != nil || errors.Is(err, lock.ErrBusy) || errors.Is(err, lock.ErrKeyDeleted):
 				m.refused(i, nil)
 			default:
 				m.refused(i, err)
-				m.clear(err)
 			}
 		}
 	})
 }
 
 // acquired processes a hold.
-func (m *member) acquired(i int, a *queue.Acquisition) {
+func (m *member) acquired(i int, a *queue.Acquisition, works *session.Deferral) {
 	if m.ended || a.Err() != nil {
 		m.job(func() func() { _ = a.Release(m.ctx, lock.ErrReleased); return func() {} }) // nobody is to use it any more
 		m.refused(i, nil)
 		return
 	}
 	m.endTry(i)
-	h := &hold{m: m, shard: i, a: a, h: newHeld(a, m.session, i)}
+	h := &hold{m: m, shard: i, a: a, h: newHeld(a, m.session, i), works: works}
 	m.runner.holds[i], m.holds[i] = h, h
 	m.w.Acquired(time.Now(), i)
 	m.notify(Event{Kind: Acquired, Shard: i, Token: h.h.Token()})
@@ -143,7 +144,9 @@ func (m *member) endTry(i int) {
 // begin calls work.
 func (h *hold) begin() {
 	m := h.m
-	if h.a.Err() != nil { // it ended while nothing ran
+	h.done = h.works.Begin() // before the last call of Err, so that no loss can come between
+	if h.a.Err() != nil {    // it ended while nothing ran
+		h.done()
 		h.lose()
 		return
 	}
@@ -151,18 +154,19 @@ func (h *hold) begin() {
 	h.move, h.running, h.moved = cancel, true, time.Time{}
 	m.works++
 	m.runner.works++
-	m.runner.job(func() func() {
-		err := m.work(ctx, h.h)
-		return func() {
-			cancel(nil)
-			h.returned(err)
-		}
+	m.runner.call(func() error { return m.work(ctx, h.h) }, func(err error) {
+		cancel(nil)
+		h.returned(err)
 	})
 }
 
 // offer ends work's context, because another waits for the shard.
 func (h *hold) offer() {
 	m := h.m
+	if h.h.Err() != nil && !errors.Is(h.h.Err(), lock.ErrReleased) {
+		h.lose() // its context ended with that
+		return
+	}
 	h.move(ErrMoved)
 	h.moved, h.took, h.why = time.Now(), 0, observe.ShardMoved
 	if m.leaving {
@@ -182,7 +186,7 @@ func (h *hold) offer() {
 }
 
 // take takes the shard from a work that has gone on for too long after ErrMoved: from now on the
-// Held is lost, and a margin later the shard's key is deleted.
+// Held is lost, and a margin later the shard's key is deleted, while other works go on.
 func (h *hold) take() {
 	m := h.m
 	if !h.running || m.holds[h.shard] != h {
@@ -191,29 +195,7 @@ func (h *hold) take() {
 	margin := m.s.TTL() - m.s.Validity()
 	if h.a.Promise(clock.Now().Add(margin)) == nil {
 		h.a.Forfeit(ErrMoved)
-	}
-	m.makeWay(margin)
-}
-
-// makeWay lets the session delete a key of its own that is not of use any more, after a while:
-// otherwise the key would stay in its queue for as long as any work runs.
-func (m *member) makeWay(after time.Duration) {
-	m.takes++
-	m.done()
-	time.AfterFunc(after+time.Second, func() {
-		m.post(func() {
-			if m.takes--; m.takes == 0 && !m.ended {
-				m.done = m.s.DeferRevocation()
-			}
-		})
-	})
-}
-
-// clear makes way for what has ended with err, if its key is still there, since somebody else
-// wrote to it.
-func (m *member) clear(err error) {
-	if errors.Is(err, lock.ErrKeyOverwritten) && !m.ended {
-		m.makeWay(0)
+		h.done()
 	}
 }
 
@@ -226,12 +208,10 @@ func (h *hold) lose() {
 	delete(m.holds, h.shard)
 	delete(m.runner.holds, h.shard)
 	m.w.Lost(h.shard, h.running)
-	err := h.h.Err()
-	if !errors.Is(err, lock.ErrReleased) {
+	if err := h.h.Err(); !errors.Is(err, lock.ErrReleased) {
 		h.isLost(err)
-	}
-	if !h.running {
-		m.clear(err)
+	} else { // work released it, or its release is under way
+		h.isReleased(nil)
 	}
 }
 
@@ -239,6 +219,12 @@ func (h *hold) lose() {
 func (h *hold) isLost(err error) {
 	h.m.notify(Event{Kind: Lost, Shard: h.shard, Token: h.h.Token(), Err: err})
 	h.m.source.Now(h.m.values, observe.ShardEnded{Shard: h.which(), Why: observe.ShardLost, Took: h.took, Err: err})
+}
+
+// isReleased reports a release; err is why it is not confirmed.
+func (h *hold) isReleased(err error) {
+	h.m.notify(Event{Kind: Released, Shard: h.shard, Token: h.h.Token(), Err: errors.Join(h.failed, err)})
+	h.m.source.Now(h.m.values, observe.ShardEnded{Shard: h.which(), Why: cmp.Or(h.why, observe.ShardFailed), Took: h.took})
 }
 
 // which identifies the hold in events.
@@ -250,6 +236,7 @@ func (h *hold) which() observe.Shard {
 func (h *hold) returned(err error) {
 	m := h.m
 	h.running = false
+	h.done()
 	if !h.moved.IsZero() {
 		h.took = time.Since(h.moved)
 	}
@@ -264,7 +251,6 @@ func (h *hold) returned(err error) {
 		h.running = true
 		h.lose() // before its context says so
 		h.running = false
-		m.clear(h.h.Err())
 	}
 	now := time.Now()
 	if early := m.w.Returned(now, h.shard); early {
@@ -322,8 +308,7 @@ func (h *hold) release() {
 				h.isLost(err)
 				return
 			}
-			m.notify(Event{Kind: Released, Shard: h.shard, Token: h.h.Token(), Err: errors.Join(h.failed, err)})
-			m.source.Now(m.values, observe.ShardEnded{Shard: h.which(), Why: h.why, Took: h.took})
+			h.isReleased(err)
 		}
 	})
 }

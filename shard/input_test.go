@@ -3,12 +3,18 @@ package shard_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/named"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/shard"
 )
@@ -65,6 +71,29 @@ func TestAContextThatHasEndedEndsRunAtOnce(t *testing.T) {
 		assert.ErrorIs(w, err, context.DeadlineExceeded)
 		w.pass(time.Minute)
 		assert.Empty(w, w.f.Keys(""))
+	})
+}
+
+// The answer that it has joined comes when its context has ended.
+func TestAWorkerThatJoinsAsItLeavesLeavesNoTrace(t *testing.T) {
+	inBubble(t, 2, func(w *fixture) {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		w.f.Inject(etcdfake.Rule{Op: "join the shards' workers", Edit: func(etcdfake.Request, proto.Message) { cancel() }})
+		slow := grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			err := call(context.WithoutCancel(ctx), method, req, reply, conn, opts...)
+			if strings.HasSuffix(method, "/Txn") {
+				time.Sleep(time.Millisecond)
+			}
+			return err
+		})
+		c, err := pawl.Dial(w.Context(), pawl.Config{Endpoints: w.f.Endpoints(), DialOptions: []grpc.DialOption{grpc.WithContextDialer(w.f.Dial), named.Requests(), slow}})
+		require.NoError(w, err)
+		err = shard.Run(ctx, c, "jobs", 2, shard.Options{}, func(context.Context, *shard.Held) error { return nil })
+		require.ErrorIs(w, err, context.Canceled)
+		w.pass(time.Second)
+		assert.Empty(w, w.f.Leases())
+		assert.NoError(w, c.Close())
 	})
 }
 
@@ -125,6 +154,60 @@ func TestMovesAreBounded(t *testing.T) {
 		}
 		assert.Equal(w, 2, most)
 		assert.Len(w, y.owned(), 6)
+	})
+}
+
+// At most so many shards are gained at once, also of those that nobody has.
+func TestWhatNobodyHasIsGainedInTurn(t *testing.T) {
+	inBubble(t, 6, func(w *fixture) {
+		w.f.Put(w.keys.Planner().Prefix+"foreign", "", 0) // a candidate that never plans
+		var now, most atomic.Int32
+		x := w.start(shard.Options{Moves: 2, Prepare: func(context.Context, int) error {
+			most.Store(max(most.Load(), now.Add(1)))
+			time.Sleep(time.Second)
+			now.Add(-1)
+			return nil
+		}})
+		w.pass(4 * ttl)
+		assert.Len(w, x.owned(), 6)
+		assert.EqualValues(w, 2, most.Load())
+	})
+}
+
+// One that waits for a shard takes what nobody has meanwhile.
+func TestAWorkerThatWaitsInTurnTakesWhatNobodyHas(t *testing.T) {
+	inBubble(t, 4, func(w *fixture) {
+		y := w.start(shard.Options{})
+		w.pass(3 * time.Second)
+		y.set(func() { y.ignores = true })
+		x := w.start(shard.Options{Moves: 1})
+		w.pass(3 * time.Second)
+		moving := y.kinds(shard.Moving)
+		require.Len(w, moving, 1, "x waits for this one")
+		lost := (moving[0].Shard + 1) % 4
+		w.f.Delete(y.has[lost].Key())
+		w.pass(12 * ttl) // a list each eighth count shows it: who waits makes up for it in the count
+		assert.Equal(w, []int{lost}, x.owned())
+	})
+}
+
+// The planner's TTL is a fraction of another worker's.
+func TestAPrepareMayTakeLongerThanThePlannersTTL(t *testing.T) {
+	inBubble(t, 4, func(w *fixture) {
+		w.start(shard.Options{Session: lease.Options{TTL: lease.MinTTL}})
+		w.pass(3 * time.Second)
+		calls := make(chan int, 10)
+		w.start(shard.Options{Session: lease.Options{TTL: time.Minute}, Prepare: func(ctx context.Context, i int) error {
+			calls <- i
+			select {
+			case <-time.After(20 * time.Second):
+			case <-ctx.Done():
+			}
+			return ctx.Err()
+		}})
+		w.pass(25 * time.Second)
+		w.shared()
+		assert.Len(w, calls, 2)
 	})
 }
 

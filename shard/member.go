@@ -37,7 +37,6 @@ type member struct {
 	ended        bool
 	jobs         int // goroutines on its session that will post
 	works        int // that run on its session
-	takes        int // holds taken from their work whose keys are being deleted
 	holds        map[int]*hold
 
 	wrote   string // the value of the member key
@@ -94,6 +93,7 @@ func (r *runner) joined(m *member, err error) {
 	case err == nil && r.leaving:
 		m.s.CloseInBackground()
 		m.cancel()
+		m.done()
 	case err == nil:
 		r.rejoin.Reset()
 		r.m = m
@@ -123,14 +123,17 @@ func (r *runner) enter(ctx context.Context, value []byte) (m *member, err error)
 	key, wish := r.keys.Member(r.n, s.ID()), r.keys.Wish(s.ID())
 	below, above := r.keys.MembersBut(r.n)
 	resp, err := r.host.Cluster.Txn(ctx, cluster.Request{Op: "join the shards' workers", Repeat: cluster.Always}, &pb.TxnRequest{
-		Compare: []*pb.Compare{s.Same(), txn.NoneBetween(below[0], below[1]), txn.NoneBetween(above[0], above[1])},
+		Compare: []*pb.Compare{s.Same(), txn.NoneBetween(below[0], below[1]), txn.NoneBetween(above[0], above[1]), txn.ModIs(key, 0), txn.ModIs(wish, 0)},
 		Success: []*pb.RequestOp{txn.Put(key, value, s.ID()), txn.Put(wish, nil, s.ID())},
-		Failure: []*pb.RequestOp{txn.Between(below[0], below[1], 1), txn.Between(above[0], above[1], 1)},
+		Failure: []*pb.RequestOp{txn.Between(below[0], below[1], 1), txn.Between(above[0], above[1], 1), txn.Get(key)},
 	})
 	if err != nil {
 		return nil, err
 	}
-	if !resp.Succeeded {
+	mod := resp.Header.Revision
+	if own := txn.KV(resp, 2); !resp.Succeeded && own != nil { // an earlier copy of the request has put it
+		mod = own.CreateRevision
+	} else if !resp.Succeeded {
 		for i := range 2 {
 			if other := txn.KV(resp, i); other != nil {
 				return nil, r.inTheWay(string(other.Key))
@@ -141,7 +144,7 @@ func (r *runner) enter(ctx context.Context, value []byte) (m *member, err error)
 	ctx, cancel := context.WithCancel(r.values)
 	return &member{
 		runner: r, session: session, s: s, ctx: ctx, cancel: cancel, done: s.DeferRevocation(), key: key, wishKey: wish,
-		wrote: string(value), mod: resp.Header.Revision, watches: map[string]*watcher.Watch{}, holds: map[int]*hold{}, waiters: map[int]*waiters{},
+		wrote: string(value), mod: mod, watches: map[string]*watcher.Watch{}, holds: map[int]*hold{}, waiters: map[int]*waiters{},
 		pace: backoff.Backoff{First: time.Second, Most: maxPause},
 	}, nil
 }
@@ -280,12 +283,12 @@ func (m *member) write(now time.Time) {
 			Success: []*pb.RequestOp{txn.Put(m.key, []byte(value), m.s.ID())},
 			Failure: []*pb.RequestOp{txn.Get(m.key)},
 		})
-		return func() { m.written(value, resp, err) }
+		return func() { m.written(value, mod, resp, err) }
 	})
 }
 
-// written processes the answer to a write of the member key.
-func (m *member) written(value string, resp *pb.TxnResponse, err error) {
+// written processes the answer to a write of the member key, if it had modification revision mod.
+func (m *member) written(value string, mod int64, resp *pb.TxnResponse, err error) {
 	m.writing, m.writeAt = false, time.Time{}
 	switch {
 	case m.ended:
@@ -297,16 +300,20 @@ func (m *member) written(value string, resp *pb.TxnResponse, err error) {
 		m.pace.Reset()
 		m.wrote, m.mod = value, resp.Header.Revision
 	default:
-		m.found(txn.KV(resp, 0))
+		m.found(txn.KV(resp, 0), mod)
 	}
 }
 
-// found processes what a refused write read in place of the member key that it expected; nil: no key.
-func (m *member) found(kv *mvccpb.KeyValue) {
+// found processes what a write that was refused read in place of the member key; nil: no key. The
+// write expected modification revision mod.
+func (m *member) found(kv *mvccpb.KeyValue, mod int64) {
 	m.wrote, m.mod = "", 0
 	if kv != nil {
 		m.wrote, m.mod = string(kv.Value), kv.ModRevision
 		m.heed(kv.Value)
+	}
+	if m.mod == mod { // it is as it was: the session has ended, and does not know yet
+		m.writeAt = time.Now().Add(m.pace.Next())
 	}
 }
 
@@ -328,7 +335,7 @@ func (m *member) remove() {
 				m.removed, m.writeAt = false, time.Now().Add(m.pace.Next())
 			case !resp.Succeeded && txn.KV(resp, 0) != nil: // it is not the one that was to be deleted
 				m.removed = false
-				m.found(txn.KV(resp, 0))
+				m.found(txn.KV(resp, 0), mod)
 			}
 		}
 	})
@@ -370,6 +377,9 @@ func (m *member) counted(resp *pb.TxnResponse, offered shards.Set) {
 	}
 	if kv := txn.KV(resp, 1); kv != nil && kv.Lease != m.s.ID() { // it would stay when the session has ended
 		m.restoreWish(kv.ModRevision)
+	}
+	if kv := txn.KV(resp, 2); kv != nil && kv.Lease != m.s.ID() && kv.ModRevision >= m.mod {
+		m.wrote, m.mod = "", kv.ModRevision // likewise
 	}
 	n := txn.Count(resp, 0)
 	if n > m.n {
@@ -495,6 +505,7 @@ func (m *member) follow(offered shards.Set) {
 		if !offered.Has(i) {
 			w.stop()
 			delete(m.waiters, i)
+			m.w.Waits(i, false) // from now on nobody would report that it is so no more
 		}
 	}
 	var begin shards.Set

@@ -12,6 +12,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/listwatch"
 	"github.com/pawl-locks/pawl/internal/notify"
 	"github.com/pawl-locks/pawl/internal/queue"
+	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/shards"
 	"github.com/pawl-locks/pawl/internal/txn"
 	"github.com/pawl-locks/pawl/lock"
@@ -20,9 +21,10 @@ import (
 
 // A term is one term of the planner (rule SH3).
 type term struct {
-	m *member
-	a *queue.Acquisition
-	p *shards.Planner
+	m   *member
+	a   *queue.Acquisition
+	p   *shards.Planner
+	end context.CancelFunc // ends the loop
 
 	source    *notify.Source
 	news      chan struct{} // holds one element when there is something to do
@@ -52,9 +54,9 @@ func (m *member) plan() {
 	m.job(func() func() {
 		for pace := (backoff.Backoff{First: minPause, Most: maxPause}); ctx.Err() == nil; {
 			q := queue.Queue{Queue: m.keys.Planner(), Election: true}
-			a, err := queue.Acquire(ctx, m.s, q, queue.Request{Value: shards.EncodePlanned(0)})
+			// No work rests on it.
+			a, err := queue.Acquire(ctx, m.s, q, queue.Request{Value: shards.EncodePlanned(0), Work: &session.Deferral{}})
 			if err != nil {
-				m.post(func() { m.clear(err) })
 				pace.Sleep(ctx)
 				continue
 			}
@@ -64,7 +66,7 @@ func (m *member) plan() {
 		return func() {
 			m.planning = false
 			if m.leaving {
-				m.w.Leave(time.Now())
+				m.depart()
 			}
 		}
 	})
@@ -75,7 +77,7 @@ func (m *member) reign(ctx context.Context, a *queue.Acquisition) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(a.Context(), cancel)()
-	t := &term{m: m, a: a, source: m.host.Cluster.Notifier().NewSource(), news: make(chan struct{}, 1), slots: make(chan struct{}, writesAtOnce), turned: time.Now()}
+	t := &term{m: m, a: a, end: cancel, source: m.host.Cluster.Notifier().NewSource(), news: make(chan struct{}, 1), slots: make(chan struct{}, writesAtOnce), turned: time.Now()}
 	m.setTerm(t)
 	for t.run(ctx) {
 	}
@@ -83,7 +85,6 @@ func (m *member) reign(ctx context.Context, a *queue.Acquisition) {
 	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), partWait)
 	defer cancel()
 	_ = a.Release(ctx, lock.ErrReleased)
-	m.post(func() { m.clear(a.Err()) })
 }
 
 func (m *member) setTerm(t *term) {
@@ -105,6 +106,7 @@ func (m *member) superviseTerm(now time.Time) {
 	t.abandoned = t.abandoned || stuck
 	t.mu.Unlock()
 	if stuck {
+		t.end() // when it turns again
 		m.job(func() func() {
 			ctx, cancel := context.WithTimeout(m.ctx, releaseWait)
 			defer cancel()

@@ -2,6 +2,7 @@ package shard_test
 
 import (
 	"context"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
+	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/shards"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/lock"
@@ -69,6 +71,33 @@ func TestAShardThatNobodyWaitsForAnyMoreIsKept(t *testing.T) {
 		w.all = w.all[:1]
 		w.shared()
 		w.all = append(w.all, y)
+	})
+}
+
+// SH4: who waited when the shard was on offer the last time, and could not get it because others
+// moved first, does not count.
+func TestAShardIsNotGivenUpToWhoHasGone(t *testing.T) {
+	inBubble(t, 2, func(w *fixture) {
+		x := w.start(shard.Options{Moves: 1}, func(x *worker) { x.slow = 3 * time.Second })
+		w.pass(6 * time.Second)
+		require.Len(w, x.owned(), 2)
+		w.f.Inject(etcdfake.Rule{Op: "write a wish", Lose: true})
+		wish := func(s shards.Set) { w.f.Put(w.keys.Wish(x.lease()), string(s.Encode()), x.lease()) }
+		for i := range 2 {
+			w.f.Put(w.keys.Queue(i).Prefix+"foreign", "", 0)
+		}
+		wish(nil)
+		w.pass(time.Second)
+		require.Len(w, x.kinds(shard.Moving), 1)
+		wish(shards.SetOf(0, 1))
+		w.pass(time.Second)
+		for i := range 2 {
+			w.f.Delete(w.keys.Queue(i).Prefix + "foreign")
+		}
+		w.pass(3 * time.Second)
+		wish(nil)
+		w.pass(3 * time.Second)
+		assert.Len(w, x.kinds(shard.Moving), 1)
 	})
 }
 
@@ -144,5 +173,62 @@ func TestWorkMayReleaseItsShardItself(t *testing.T) {
 		assert.Greater(w, calls, 2)
 		assert.Less(w, calls, 9)
 		assert.Empty(w, w.f.Keys(w.keys.Prefix))
+	})
+}
+
+// SH8: a work, or a Prepare, that ends its goroutine, as a test that fails does, has failed.
+func TestWorkThatEndsItsGoroutineHasFailed(t *testing.T) {
+	for _, prepares := range []bool{true, false} {
+		inBubble(t, 1, func(w *fixture) {
+			var failed []error
+			opts := shard.Options{Notify: func(ev shard.Event) {
+				if ev.Kind == shard.Failed {
+					failed = append(failed, ev.Err)
+				}
+			}}
+			if prepares {
+				opts.Prepare = func(context.Context, int) error { runtime.Goexit(); return nil }
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+			defer cancel()
+			err := shard.Run(ctx, w.client(w.f.Dial), "jobs", 1, opts, func(context.Context, *shard.Held) error { runtime.Goexit(); return nil })
+			assert.ErrorIs(w, err, context.DeadlineExceeded)
+			require.NotEmpty(w, failed)
+			assert.ErrorContains(w, failed[0], "instead of returning")
+			assert.Less(w, len(failed), 6)
+			w.pass(time.Second)
+			assert.Empty(w, w.f.Keys(w.keys.Prefix))
+		})
+	}
+}
+
+// ErrMoved says that the shard is still held: not after the end of a session whose loop has not
+// looked at the clock.
+func TestWorkIsNotToldThatAShardMovesThatIsLost(t *testing.T) {
+	inBubble(t, 1, func(w *fixture) {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		done, began := make(chan error), make(chan *shard.Held)
+		c := w.client(w.f.Dial)
+		var cause, held error
+		go func() { // ends with ctx
+			done <- shard.Run(ctx, c, "jobs", 1, shard.Options{}, func(ctx context.Context, h *shard.Held) error {
+				began <- h
+				<-ctx.Done()
+				cause, held = context.Cause(ctx), h.Err()
+				cancel()
+				return nil
+			})
+		}()
+		h := <-began
+		w.pass(time.Millisecond)
+		w.f.Put(w.keys.Queue(0).Prefix+"foreign", "", 0)
+		w.f.Put(w.keys.Wish(h.Session().ID()), "", h.Session().ID())
+		clock.SetWallJump(time.Minute)
+		defer clock.SetWallJump(0)
+		assert.ErrorIs(w, <-done, context.Canceled)
+		assert.ErrorIs(w, held, lock.ErrLost)
+		assert.ErrorIs(w, cause, lock.ErrLost)
+		assert.NotErrorIs(w, cause, shard.ErrMoved)
 	})
 }

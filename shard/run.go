@@ -137,6 +137,24 @@ func (r *runner) job(job func() func()) {
 	}()
 }
 
+// errExited is in place of the error of a function that did not return.
+var errExited = errors.New("it ended its goroutine (runtime.Goexit) instead of returning")
+
+// call is job for a function of the user's, which may end its goroutine instead of returning.
+func (r *runner) call(f func() error, then func(err error)) {
+	r.jobs++
+	go func() { // ends with f; the loop waits for what it posts
+		err := errExited
+		defer func() {
+			r.post(func() {
+				r.jobs--
+				then(err)
+			})
+		}()
+		err = f()
+	}()
+}
+
 func (r *runner) notify(ev Event) {
 	if r.opts.Notify != nil {
 		r.opts.Notify(ev)
@@ -231,10 +249,20 @@ func (r *runner) leave() {
 		r.joining()
 	}
 	if r.m != nil && r.m.planning {
-		r.m.stopPlanning() // then w.Leave is called
+		r.m.stopPlanning() // then depart is called
 		return
 	}
+	r.depart()
+}
+
+// depart has the others come for what the worker has, which its member key tells them at once,
+// whatever became of earlier writes.
+func (r *runner) depart() {
 	r.w.Leave(time.Now())
+	if r.m != nil {
+		r.m.writeAt = time.Time{}
+		r.m.pace.Reset()
+	}
 }
 
 // fail ends Run with err, as the end of its context does.

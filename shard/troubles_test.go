@@ -3,6 +3,7 @@ package shard_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -19,6 +20,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/shards"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/txn"
+	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/shard"
 )
@@ -207,14 +209,7 @@ func TestAShardWhoseWorkFailsIsNotTakenAgainBeforeItMoves(t *testing.T) {
 		w.f.Inject(etcdfake.Rule{Op: "write the member key", Delay: 5 * time.Millisecond}) // the planner learns of it later
 		x := w.all[0]
 		bad := x.owned()[0]
-		x.set(func() {
-			x.fails = func(i int) error {
-				if i == bad {
-					return errors.New("no")
-				}
-				return nil
-			}
-		})
+		x.set(func() { x.breaks = map[int]error{bad: errors.New("no")} })
 		w.pass(5 * time.Second)
 		w.shared()
 		assert.Len(w, x.kinds(shard.Failed), 1)
@@ -497,6 +492,86 @@ func TestWhatAnOperatorOverwritesIsMadeGood(t *testing.T) {
 	}
 }
 
+// What is refused because the session has ended is not sent again and again until it knows.
+func TestAWriteThatIsRefusedIsNotRepeatedAtOnce(t *testing.T) {
+	inBubble(t, 2, func(w *fixture) {
+		prepare := func(ctx context.Context, _ int) error { <-ctx.Done(); return nil }
+		x := w.start(shard.Options{Prepare: prepare, Session: lease.Options{TTL: 2 * ttl}})
+		w.pass(1200 * time.Millisecond)
+		fault := w.f.Inject(etcdfake.Rule{Op: "write the member key", HoldAnswer: time.Millisecond, Match: func(etcdfake.Request) bool {
+			if leases := w.f.Leases(); len(leases) == 1 {
+				w.f.Revoke(leases[0].ID)
+			}
+			return true
+		}})
+		w.f.Inject(etcdfake.Rule{Method: "Watch", Opening: true, Err: status.Error(codes.Unavailable, "no")})
+		for i := range w.f.Members() {
+			w.f.Member(i).EndStreams("Watch", status.Error(codes.Unavailable, "gone"))
+		}
+		for len(x.kinds(shard.Retrying)) == 0 {
+			w.pass(100 * time.Millisecond)
+		}
+		assert.Positive(w, fault.Hits())
+		assert.Less(w, fault.Hits(), 10)
+	})
+}
+
+// A member key that says the same on no lease would outlive its worker, and get shards for ever.
+func TestAMemberKeyThatIsOnNoLeaseIsPutOnItAgain(t *testing.T) {
+	inBubble(t, 4, func(w *fixture) {
+		w.began(2, shard.Options{})
+		x := w.all[0]
+		key, lease := w.keys.Member(4, x.lease()), x.lease()
+		w.f.Put(key, string(w.f.Get(key).Value), 0)
+		w.pass(2 * ttl)
+		assert.Equal(w, lease, w.f.Get(key).Lease)
+		require.Error(w, x.leave())
+		w.pass(time.Second)
+		assert.Nil(w, w.f.Get(key))
+	})
+}
+
+// What it could not write meanwhile, and tries seldom, does not keep it from saying that it leaves.
+func TestAWorkerThatLeavesAfterAFullDiskHandsOver(t *testing.T) {
+	inBubble(t, 4, func(w *fixture) {
+		w.began(2, shard.Options{})
+		for i, x := range w.all {
+			own := x.owned()
+			w.f.SetNoSpace(true)
+			x.set(func() { x.fails = func(int) error { return errors.New("no") } })
+			w.f.Delete(x.has[own[0]].Key())
+			w.pass(2 * time.Minute)
+			x.set(func() { x.fails = nil })
+			w.f.SetNoSpace(false)
+			w.pass(100 * time.Millisecond)
+			w.start(shard.Options{})
+			began := time.Now()
+			require.Error(w, x.leave())
+			assert.Less(w, time.Since(began), 3*time.Second, "%d", i)
+			w.pass(2 * time.Minute)
+			w.shared()
+			assert.Less(w, w.gap(own[1]), 100*time.Millisecond)
+		}
+	})
+}
+
+// Also what is overwritten before the worker knows that it has it.
+func TestWhatIsOverwrittenAsItIsAcquiredIsMadeGood(t *testing.T) {
+	inBubble(t, 2, func(w *fixture) {
+		overwritten := false
+		w.start(shard.Options{Notify: func(ev shard.Event) {
+			if ev.Kind == shard.Acquired && !overwritten {
+				overwritten = true
+				time.Sleep(time.Second)
+				w.f.Put(w.f.Keys(w.keys.Queue(1 - ev.Shard).Prefix)[0], "somebody else's", 0)
+				time.Sleep(time.Second)
+			}
+		}})
+		w.pass(10 * time.Second)
+		w.shared()
+	})
+}
+
 func TestOnAFullDiskShardsStayAndAReleaseWorks(t *testing.T) {
 	inBubble(t, 6, func(w *fixture) {
 		w.began(3, shard.Options{})
@@ -583,6 +658,27 @@ func TestShardsThatAreTakenOneAfterAnotherLeaveNoTrace(t *testing.T) {
 	})
 }
 
+// What is taken from one work does not let others have sooner what works of the same session rest on.
+func TestALeaseIsNotRevokedWhileOthersThanTheTakenWork(t *testing.T) {
+	inBubble(t, 4, func(w *fixture) {
+		x := w.start(shard.Options{Overrun: 5 * time.Second})
+		w.pass(3 * time.Second)
+		x.set(func() { x.ignores = true })
+		w.start(shard.Options{})
+		w.pass(8 * time.Second)
+		taken := x.kinds(shard.Lost)
+		require.Len(w, taken, 2)
+		w.f.Delete(w.f.Keys("//pawl/" + fmt.Sprintf("%x", x.lease()))[0]) // its session ends
+		w.pass(3 * time.Second)
+		for i, h := range x.has {
+			assert.ErrorIs(w, h.Err(), lock.ErrLost)
+			if i != taken[0].Shard && i != taken[1].Shard {
+				assert.NotNil(w, w.f.Get(h.Key()), "%d", i)
+			}
+		}
+	})
+}
+
 func TestAPrepareThatHangsHoldsUpItsShardOnly(t *testing.T) {
 	inBubble(t, 6, func(w *fixture) {
 		hang := make(chan struct{})
@@ -606,6 +702,32 @@ func TestAPrepareThatHangsHoldsUpItsShardOnly(t *testing.T) {
 		w.pass(time.Minute)
 		w.shared()
 	})
+}
+
+// Also for a shard that it was not wished, and takes because nobody has it.
+func TestLeavingEndsAPrepare(t *testing.T) {
+	for _, planned := range []bool{true, false} {
+		inBubble(t, 2, func(w *fixture) {
+			if !planned {
+				w.f.Put(w.keys.Planner().Prefix+"foreign", "", 0) // a candidate that never plans
+			}
+			var began atomic.Int32
+			x := w.start(shard.Options{Prepare: func(ctx context.Context, _ int) error {
+				began.Add(1)
+				<-ctx.Done()
+				return ctx.Err()
+			}})
+			w.pass(6 * ttl)
+			require.EqualValues(w, 2, began.Load())
+			x.cancel()
+			w.pass(3 * time.Second)
+			select {
+			case <-x.done:
+			default:
+				require.Fail(w, "Run waits for its Prepare")
+			}
+		})
+	}
 }
 
 // Whatever Prepare fails with, it is called less and less often.

@@ -25,6 +25,10 @@ type Request struct {
 
 	Limits Limits // how long the lock may be held
 
+	// Work, unless nil, is what keeps its key from being deleted when it is lost while its session
+	// lasts, in place of all work that defers the revocation of the session's lease.
+	Work *session.Deferral
+
 	Owner []byte // the value of the owner key, which is put together with its own key; nil: there is no owner key
 }
 
@@ -41,7 +45,7 @@ func Acquire(ctx context.Context, s *session.Session, q Queue, r Request) (*Acqu
 // r.Handoffs may be set for a single name only.
 func AcquireAll(ctx context.Context, s *session.Session, r Request, q Queue, more ...Queue) (*Acquisition, error) {
 	a := newAcquisition(ctx, s, q, more)
-	a.named = r.Owner != nil
+	a.named, a.work = r.Owner != nil, r.Work
 	a.state = state.Begin(state.Options{Handoffs: r.Handoffs, Shared: q.Shared, Limit: q.Limit})
 	a.beginNotices(ctx)
 	err := a.acquire(ctx, r)

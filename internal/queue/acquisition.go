@@ -32,13 +32,14 @@ import (
 type Acquisition struct {
 	s      *session.Session
 	queue  Queue
-	more   []Queue         // the queues of a set's other names
-	set    *set            // what only a set has; nil: it is not a set
-	permit *permit         // what only an acquisition of a semaphore has; nil: it is not of a semaphore
-	keys   []string        // its own keys, in queue and in each of more; of a semaphore, the key in the turnstile: owned has the slot's
-	n      int64           // the sequence number
-	named  bool            // an owner key is put with its own key
-	parent context.Context // the context given to Acquire, used for its values only
+	more   []Queue           // the queues of a set's other names
+	set    *set              // what only a set has; nil: it is not a set
+	permit *permit           // what only an acquisition of a semaphore has; nil: it is not of a semaphore
+	keys   []string          // its own keys, in queue and in each of more; of a semaphore, the key in the turnstile: owned has the slot's
+	n      int64             // the sequence number
+	named  bool              // an owner key is put with its own key
+	work   *session.Deferral // what keeps its key when it is lost; nil: whatever defers the revocation of the lease
+	parent context.Context   // the context given to Acquire, used for its values only
 	hook   session.Hook
 	notice *notice // what an observer is notified of; nil: there is no observer
 

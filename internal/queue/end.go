@@ -93,10 +93,18 @@ func (a *Acquisition) reopen(delayed clock.Instant) {
 	}
 }
 
+// awaitWork waits until no work that may rest on it is left; false: ctx ended first.
+func (a *Acquisition) awaitWork(ctx context.Context) bool {
+	if a.work != nil {
+		return a.work.Await(ctx)
+	}
+	return a.s.AwaitDeferred(ctx)
+}
+
 // leaveOverheld has its own key deleted after it was held for too long. It waits for work that
-// defers the revocation of the lease, for promises, and for the lock-delay.
+// may rest on it, for promises, and for the lock-delay.
 func (a *Acquisition) leaveOverheld(ctx context.Context) {
-	if a.s.AwaitDeferred(ctx) && a.awaitPromise(ctx) {
+	if a.awaitWork(ctx) && a.awaitPromise(ctx) {
 		until, _ := a.keeps()
 		a.s.LeaveAt(a.n, until)
 	}

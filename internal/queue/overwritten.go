@@ -15,10 +15,10 @@ import (
 
 // removeOverwritten deletes one of its own keys after somebody else wrote to it. The work
 // outlives the session: the key may no longer be on the session's lease, and then nothing else
-// would remove it from the queue. It waits for work that defers the revocation of the lease,
-// for promises, and for the lock-delay, until delayed.
+// would remove it from the queue. It waits for work that may rest on it, for promises, and
+// for the lock-delay, until delayed.
 func (a *Acquisition) removeOverwritten(ctx context.Context, own state.Key, delayed clock.Instant) {
-	if !a.s.AwaitDeferred(ctx) || !a.awaitPromise(ctx) || !session.AwaitInstant(ctx, delayed) {
+	if !a.awaitWork(ctx) || !a.awaitPromise(ctx) || !session.AwaitInstant(ctx, delayed) {
 		return
 	}
 	if !a.tryUntil(ctx, func() bool { return a.deleteOwn(ctx, own) == nil }) {

@@ -34,6 +34,21 @@ func (d *Deferral) done() {
 	}
 }
 
+// Await waits until no work is left; false: ctx ended first.
+func (d *Deferral) Await(ctx context.Context) bool {
+	for {
+		pending := d.pending()
+		if pending == nil {
+			return true
+		}
+		select {
+		case <-pending:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
 // pending returns a channel that is closed when no work is left, or nil if none is left now.
 func (d *Deferral) pending() <-chan struct{} {
 	d.mu.Lock()

@@ -61,6 +61,11 @@ const (
 	forgiven = time.Minute
 )
 
+// quiet is how long after its wish a worker says nothing of what it prepares for. Then it says so,
+// in time before a planner counts it as full: after a TTL, and the planner's may be the shortest
+// that there is, lease.MinTTL.
+const quiet = 1500 * time.Millisecond
+
 // A Worker decides what one worker does: what it queues for, what it gives up, and when (rules
 // SH4 to SH6 and SH8). Whoever runs it reports what has happened, and does what Next returns.
 type Worker struct {
@@ -86,8 +91,9 @@ type Worker struct {
 	joined   time.Time
 	counts   int
 	mismatch bool
-	empty    Set // what the last list showed without an owner
-	extra    int // how much above its share it may take
+	empty    Set   // what the last list showed without an owner
+	extra    int   // how much above its share it may take
+	free     []int // what is to be taken with Try
 }
 
 // NewWorker makes a Worker of shards 0 to n-1.
@@ -106,7 +112,7 @@ func (w *Worker) Joined(now time.Time) {
 	}
 	w.wish, w.wishMod, w.wished = nil, 0, now
 	clear(w.gaveUp)
-	w.joined, w.counts, w.mismatch, w.empty, w.extra = now, 0, false, nil, 0
+	w.joined, w.counts, w.mismatch, w.empty, w.extra, w.free = now, 0, false, nil, 0, nil
 }
 
 // Wished reports the wish, and the modification revision of its key.
@@ -132,7 +138,14 @@ func (w *Worker) Deserted(now time.Time) {
 }
 
 // Drain has the worker give up what it has to whoever waits, and queue for nothing, or ends that.
-func (w *Worker) Drain(on bool) { w.drained = on }
+// What it gave up meanwhile was the operator's decision, and not the planner's, who writes no wish
+// that says already what it is to say: so the wish counts again.
+func (w *Worker) Drain(on bool) {
+	if w.drained && !on {
+		clear(w.gaveUp)
+	}
+	w.drained = on
+}
 
 // Prepared reports that an Enqueue goes on to queue for the shard.
 func (w *Worker) Prepared(i int) {
@@ -241,10 +254,14 @@ func (w *Worker) wants(now time.Time, i int) bool {
 // Next returns what to do now, each thing once.
 func (w *Worker) Next(now time.Time) []Action {
 	gaining, losing := 0, 0
+	waiting := 0 // of gaining, behind others: for how long is up to them
 	for i, t := range w.tasks {
+		if t != nil && t.phase == queued && !t.preparing && !t.try {
+			waiting++
+		}
 		switch {
 		case t == nil:
-		case t.phase == queued && !t.try && w.offers(i):
+		case t.phase == queued && (w.leaving || w.drained || !t.try && !w.wish.Has(i)):
 			t.phase = quitting
 			w.act(Quit, i)
 		case t.phase == queued || t.phase == quitting:
@@ -271,6 +288,15 @@ func (w *Worker) Next(now time.Time) []Action {
 		if w.wants(now, i) && w.tasks[i] == nil {
 			w.tasks[i] = &task{phase: queued, preparing: true, since: now}
 			w.act(Enqueue, i)
+			gaining++
+		}
+	}
+	for len(w.free) > 0 && (w.Moves == 0 || gaining-waiting < w.Moves) && !w.leaving && !w.drained {
+		i := w.free[0]
+		w.free = w.free[1:]
+		if w.tasks[i] == nil && !w.barred(now, i) {
+			w.tasks[i] = &task{phase: queued, try: true, since: now}
+			w.act(Try, i)
 			gaining++
 		}
 	}
@@ -323,7 +349,7 @@ func (w *Worker) Wake(now time.Time) (wake time.Time) {
 	if w.leaving {
 		sooner(w.leaveBy)
 	}
-	sooner(w.wished.Add(w.TTL / 2))
+	sooner(w.wished.Add(quiet))
 	return wake
 }
 
@@ -341,7 +367,7 @@ func (w *Worker) Member(now time.Time) Member {
 			m.Cannot.Add(i)
 		}
 	}
-	if now.Sub(w.wished) >= w.TTL/2 {
+	if now.Sub(w.wished) >= quiet {
 		for i := range w.wish.All() {
 			if i < w.N && w.wants(now, i) && (w.tasks[i] == nil || w.tasks[i].phase == queued && w.tasks[i].preparing) {
 				m.Coming.Add(i)
@@ -364,11 +390,11 @@ func (w *Worker) Counted(count int) (list bool) {
 }
 
 // Listed reports which shards have no queue key at all, and the worker's share, rounded up. What
-// had none at the list before either is taken with Try: up to the share, and above that one more
-// for each further TTL for which something stays without.
+// had none at the list before either is taken with Try, by Next: up to the share, and above that one
+// more for each further TTL for which something stays without.
 func (w *Worker) Listed(now time.Time, empty Set, share int) {
 	before := w.empty
-	w.empty = empty
+	w.empty, w.free = empty, nil
 	var free []int
 	for i := range empty.All() {
 		if i < w.N && before.Has(i) && w.tasks[i] == nil && !w.barred(now, i) {
@@ -390,8 +416,5 @@ func (w *Worker) Listed(now time.Time, empty Set, share int) {
 		}
 	}
 	w.Shuffle(len(free), func(a, b int) { free[a], free[b] = free[b], free[a] })
-	for _, i := range free[:max(min(room, len(free)), 0)] {
-		w.tasks[i] = &task{phase: queued, try: true, since: now}
-		w.act(Try, i)
-	}
+	w.free = free[:max(min(room, len(free)), 0)]
 }

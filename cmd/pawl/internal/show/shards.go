@@ -244,14 +244,15 @@ func (o *drainOptions) drain(ctx context.Context, out io.Writer, c *pawl.Client,
 	return nil
 }
 
-// pick returns the worker with this lease or value.
+// pick returns the worker with this lease or value. An empty one, as of a variable of a script that
+// is not set, is nobody's.
 func pick(all []shard.Member, who string) (found shard.Member, err error) {
 	n := 0
 	for _, m := range all {
 		if cli.LeaseHex(m.Lease) == strings.TrimLeft(who, "0") { // etcdctl pads leases with zeros
 			return m, nil
 		}
-		if string(m.Value) == who {
+		if string(m.Value) == who && who != "" {
 			found = m
 			n++
 		}

@@ -88,6 +88,15 @@ func TestShardsAreShownByWorkerAndOneByOne(t *testing.T) {
 
 var spaces = regexp.MustCompile(` +`)
 
+func TestADrainOfNobodyIsRefused(t *testing.T) {
+	all := []shard.Member{{Lease: 1}, {Lease: 2, Value: []byte("b")}}
+	_, err := pick(all, "")
+	assert.ErrorIs(t, err, inspect.ErrNoWorker)
+	m, err := pick(all, cli.LeaseHex(1))
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, m.Lease)
+}
+
 func TestADrainedWorkerGivesItsShardsToTheOthers(t *testing.T) {
 	shared(t, func(w *inmemory.Fixture, c *pawl.Client) {
 		table := func() (t shard.Table) {
