@@ -3,6 +3,7 @@ package shard_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -125,15 +126,15 @@ func TestAShardThatWorkReleasesIsReportedOnce(t *testing.T) {
 				ctx, cancel := context.WithTimeout(context.Background(), 6*time.Second)
 				defer cancel()
 				var events []shard.Event
-				var lease int64
+				var lease atomic.Int64
 				time.AfterFunc(3*time.Second, func() { // somebody waits, and it is not wished it any more
 					w.f.Put(w.keys.Queue(0).Prefix+"foreign", "", 0)
-					w.f.Put(w.keys.Wish(lease), "", lease)
+					w.f.Put(w.keys.Wish(lease.Load()), "", lease.Load())
 				})
-				time.AfterFunc(4*time.Second, func() { then(w, lease) })
+				time.AfterFunc(4*time.Second, func() { then(w, lease.Load()) })
 				opts := shard.Options{Notify: func(ev shard.Event) { events = append(events, ev) }}
 				err := shard.Run(ctx, w.client(w.f.Dial), "jobs", 1, opts, func(ctx context.Context, h *shard.Held) error {
-					lease = h.Session().ID()
+					lease.Store(h.Session().ID())
 					<-ctx.Done()
 					assert.NoError(w, h.Release(context.Background()))
 					time.Sleep(2 * time.Second)
