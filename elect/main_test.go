@@ -3,17 +3,15 @@ package elect_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-	"google.golang.org/grpc"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	requests "github.com/pawl-locks/pawl/internal/testkit/named"
+	"github.com/pawl-locks/pawl/internal/testkit/inmemory"
 	"github.com/pawl-locks/pawl/lease"
 )
 
@@ -22,6 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // fixture is a fake cluster in a bubble.
 type fixture struct {
 	*etcdfake.Cluster
+	kit *inmemory.Fixture
 	t   *testing.T
 	ctx context.Context
 }
@@ -31,25 +30,15 @@ func inBubble(t *testing.T, f func(w *fixture)) { inBubbleOf(t, etcdfake.Options
 
 func inBubbleOf(t *testing.T, o etcdfake.Options, f func(w *fixture)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		c := etcdfake.New(o)
-		t.Cleanup(c.Close)
-		f(&fixture{Cluster: c, t: t, ctx: t.Context()})
+	inmemory.InBubble(t, o, func(kit *inmemory.Fixture) {
+		f(&fixture{Cluster: kit.Cluster, kit: kit, t: kit.T, ctx: kit.Context()})
 	})
 }
 
 // client connects to the cluster until the end of the test.
-func (w *fixture) client() *pawl.Client { return w.clientWith(pawl.Config{}) }
+func (w *fixture) client() *pawl.Client { return w.kit.Client() }
 
-func (w *fixture) clientWith(cfg pawl.Config) *pawl.Client {
-	w.t.Helper()
-	cfg.Endpoints = w.Endpoints()
-	cfg.DialOptions = []grpc.DialOption{w.DialOption(), requests.Requests()}
-	c, err := pawl.Dial(w.ctx, cfg)
-	require.NoError(w.t, err)
-	w.t.Cleanup(func() { _ = c.Close() })
-	return c
-}
+func (w *fixture) clientWith(cfg pawl.Config) *pawl.Client { return w.kit.Dial(cfg) }
 
 // session makes a session of a client of its own.
 func (w *fixture) session() *pawl.Session { return w.sessionOn(w.client()) }

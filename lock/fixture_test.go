@@ -9,12 +9,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/testkit/named"
+	"github.com/pawl-locks/pawl/internal/testkit/inmemory"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
@@ -22,7 +21,7 @@ import (
 
 // fixture is a cluster, and clients of it, in a bubble.
 type fixture struct {
-	*testing.T
+	*inmemory.Fixture
 	f      *etcdfake.Cluster
 	spare  *pawl.Client // on which nothing is held
 	secure pawl.Config  // what clients need for TLS and authentication
@@ -34,9 +33,8 @@ func inBubble(t *testing.T, f func(w *fixture)) { t.Helper(); inBubbleOf(t, 3, f
 
 func inBubbleOf(t *testing.T, members int, f func(w *fixture)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		w := &fixture{T: t, f: etcdfake.New(etcdfake.Options{Members: members})}
-		t.Cleanup(w.f.Close)
+	inmemory.InBubble(t, etcdfake.Options{Members: members}, func(kit *inmemory.Fixture) {
+		w := &fixture{Fixture: kit, f: kit.Cluster}
 		w.spare = w.client(pawl.Config{})
 		f(w)
 	})
@@ -44,15 +42,11 @@ func inBubbleOf(t *testing.T, members int, f func(w *fixture)) {
 
 func (w *fixture) client(cfg pawl.Config) *pawl.Client {
 	w.Helper()
-	cfg.Endpoints, cfg.TLS = w.f.Endpoints(), w.secure.TLS
+	cfg.TLS = w.secure.TLS
 	if w.secure.Username != "" {
 		cfg.Username, cfg.Password = w.secure.Username, w.secure.Password
 	}
-	cfg.DialOptions = []grpc.DialOption{w.f.DialOption(), named.Requests()}
-	c, err := pawl.Dial(w.Context(), cfg)
-	require.NoError(w, err)
-	w.Cleanup(func() { _ = c.Close() })
-	return c
+	return w.Dial(cfg)
 }
 
 // session is a session on a client of its own, as another process has it.

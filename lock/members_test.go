@@ -3,7 +3,6 @@ package lock_test
 import (
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/inmemory"
 	"github.com/pawl-locks/pawl/lock"
 )
 
@@ -47,9 +47,8 @@ func TestMembersChangeUnderALock(t *testing.T) {
 	for change, f := range membersChange {
 		for _, auth := range []string{"no auth", "simple", "JWT"} {
 			t.Run(fmt.Sprint(change, ", ", auth), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					w := &fixture{T: t, f: etcdfake.New(etcdfake.Options{Members: 5, JWT: auth == "JWT"})}
-					t.Cleanup(w.f.Close)
+				inmemory.InBubble(t, etcdfake.Options{Members: 5, JWT: auth == "JWT"}, func(kit *inmemory.Fixture) {
+					w := &fixture{Fixture: kit, f: kit.Cluster}
 					w.f.Member(3).Leave()
 					w.f.Member(4).Leave()
 					cfg := pawl.Config{SyncEvery: 10 * time.Second}
@@ -57,16 +56,16 @@ func TestMembersChangeUnderALock(t *testing.T) {
 						w.f.EnableAuth("pw")
 						cfg.Username, cfg.Password = "root", "pw"
 					}
-					s, err := w.client(cfg).Session(t.Context())
-					require.NoError(t, err)
+					s, err := w.client(cfg).Session(w.Context())
+					require.NoError(w, err)
 					held := w.acquire(s)
 					for i := range 3 {
 						m := f(w.f, i)
 						time.Sleep(time.Minute)
 						before := m.Counts()
 						for range 6 {
-							h, err := lock.New(s, "another", lock.Options{}).Acquire(t.Context())
-							require.NoError(t, err)
+							h, err := lock.New(s, "another", lock.Options{}).Acquire(w.Context())
+							require.NoError(w, err)
 							w.release(h)
 						}
 						assert.NotZero(t, m.Counts().Since(before).Sent["Txn"], "member %s is used", m.Endpoint())

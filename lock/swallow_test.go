@@ -12,6 +12,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/inmemory"
 	"github.com/pawl-locks/pawl/internal/testkit/pki"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/watch"
@@ -29,15 +30,15 @@ func (w *fixture) swallow() {
 // inSecureBubble is inBubbleOf with TLS, or with a password.
 func inSecureBubble(t *testing.T, members int, security string, f func(w *fixture)) {
 	synctest.Test(t, func(t *testing.T) {
-		o, w := etcdfake.Options{Members: members}, &fixture{T: t}
+		o, w := etcdfake.Options{Members: members}, &fixture{}
 		if security == "TLS" {
 			authority := pki.New(t)
 			o.TLS = &tls.Config{Certificates: []tls.Certificate{authority.Pair("member.test")}}
 			w.secure.TLS = authority.Client("")
 			w.secure.TLS.ServerName = "member.test"
 		}
-		w.f = etcdfake.New(o)
-		t.Cleanup(w.f.Close)
+		w.Fixture = inmemory.New(t, o)
+		w.f = w.Cluster
 		if security == "password" {
 			w.f.EnableAuth("pw")
 			w.secure.Username, w.secure.Password = "root", "pw"

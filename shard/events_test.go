@@ -14,7 +14,6 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/shards"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/testkit/named"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/observe"
 	"github.com/pawl-locks/pawl/shard"
@@ -64,13 +63,7 @@ func (r *recorder) but() (all []observe.Event) {
 // observedBy has a worker's client report to r.
 func observedBy(r *recorder) func(*worker) {
 	return func(x *worker) {
-		c, err := pawl.Dial(x.w.Context(), pawl.Config{
-			Endpoints: x.w.f.Endpoints(), Observer: r,
-			DialOptions: []grpc.DialOption{grpc.WithContextDialer(x.net.dial(x.w.f)), named.Requests()},
-		})
-		require.NoError(x.w, err)
-		x.w.Cleanup(func() { _ = c.Close() })
-		x.c = c
+		x.c = x.w.Dial(pawl.Config{Observer: r}, grpc.WithContextDialer(x.net.dial(x.w.f)))
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/testkit/named"
+	"github.com/pawl-locks/pawl/internal/testkit/inmemory"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/shard"
 )
@@ -28,7 +28,7 @@ const ttl = 10 * time.Second
 // fixture is a cluster, workers of the shards of "jobs" on it, and the storage that they write
 // to, in a bubble.
 type fixture struct {
-	*testing.T
+	*inmemory.Fixture
 	f    *etcdfake.Cluster
 	n    int
 	keys keys.Shards
@@ -43,13 +43,12 @@ type fixture struct {
 
 func inBubble(t *testing.T, n int, f func(w *fixture)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	inmemory.InBubble(t, etcdfake.Options{Members: 3}, func(kit *inmemory.Fixture) {
 		k, err := keys.NewShards("", "jobs")
-		require.NoError(t, err)
-		w := &fixture{T: t, f: etcdfake.New(etcdfake.Options{Members: 3}), n: n, keys: k,
+		require.NoError(kit, err)
+		w := &fixture{Fixture: kit, f: kit.Cluster, n: n, keys: k,
 			moves: make([]int, n), highest: make([]fencing.Token, n), stored: make([]int, n), added: make([]int, n)}
-		t.Cleanup(w.f.Close)
-		t.Cleanup(w.endAll)
+		kit.Cleanup(w.endAll)
 		f(w)
 	})
 }
@@ -113,10 +112,7 @@ func (n *network) set(cut bool) {
 
 func (w *fixture) client(dial func(ctx context.Context, address string) (net.Conn, error)) *pawl.Client {
 	w.Helper()
-	c, err := pawl.Dial(w.Context(), pawl.Config{Endpoints: w.f.Endpoints(), DialOptions: []grpc.DialOption{grpc.WithContextDialer(dial), named.Requests()}})
-	require.NoError(w, err)
-	w.Cleanup(func() { _ = c.Close() })
-	return c
+	return w.Dial(pawl.Config{}, grpc.WithContextDialer(dial))
 }
 
 // start starts a worker.

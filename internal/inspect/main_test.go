@@ -30,6 +30,14 @@ func inBubble(t *testing.T, f func(w *fixture)) {
 	})
 }
 
+// Holds acquires name.
+func (w *fixture) Holds(s *pawl.Session, name string) *lock.Held {
+	w.Helper()
+	h, err := lock.New(s, name, lock.Options{}).Acquire(w.Context())
+	require.NoError(w, err)
+	return h
+}
+
 // waits enqueues behind others, and returns when it waits.
 func (w *fixture) waits(ctx context.Context, s *pawl.Session, name string) (held chan *lock.Held) {
 	held = make(chan *lock.Held, 1)

@@ -21,7 +21,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/testkit/named"
+	"github.com/pawl-locks/pawl/internal/testkit/inmemory"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/observe"
 )
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fixture is a cluster, and clients of it, in a bubble.
 type fixture struct {
-	*testing.T
+	*inmemory.Fixture
 	f      *etcdfake.Cluster
 	shared bool     // what queue is
 	limit  int      // of a semaphore, which queue is; 0: it is none
@@ -58,11 +58,7 @@ func (w *fixture) take(ctx context.Context, s *session.Session, r Request) (*Acq
 // inBubble runs f in a fixture whose every goroutine is gone at the end.
 func inBubble(t *testing.T, o etcdfake.Options, f func(w *fixture)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		w := &fixture{T: t, f: etcdfake.New(o)}
-		t.Cleanup(w.f.Close)
-		f(w)
-	})
+	inmemory.InBubble(t, o, func(kit *inmemory.Fixture) { f(&fixture{Fixture: kit, f: kit.Cluster}) })
 }
 
 // linearizable fails the test where a transaction reads what is perhaps not so any
@@ -81,11 +77,7 @@ func (w *fixture) session() *session.Session { return w.sessionWith(pawl.Config{
 
 func (w *fixture) sessionWith(cfg pawl.Config) *session.Session {
 	w.Helper()
-	cfg.Endpoints = w.f.Endpoints()
-	cfg.DialOptions = []grpc.DialOption{w.f.DialOption(), named.Requests(), grpc.WithChainUnaryInterceptor(w.linearizable)}
-	c, err := pawl.Dial(w.Context(), cfg)
-	require.NoError(w, err)
-	w.Cleanup(func() { _ = c.Close() })
+	c := w.Dial(cfg, grpc.WithChainUnaryInterceptor(w.linearizable))
 	s, err := c.Session(w.Context())
 	require.NoError(w, err)
 	w.others.join(c)

@@ -1,9 +1,11 @@
-// Package inmemory is an etcd in memory with clients, sessions and holders on it, for tests, in
-// a bubble, of code that shows them to people.
+// Package inmemory is the kit of all tests of the library and its commands in bubbles: an etcd in
+// memory, with clients and sessions. The fixtures of packages add what is theirs.
 package inmemory
 
 import (
+	"cmp"
 	"testing"
+	"testing/synctest"
 
 	"google.golang.org/grpc"
 
@@ -11,7 +13,6 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/named"
 	"github.com/pawl-locks/pawl/lease"
-	"github.com/pawl-locks/pawl/lock"
 )
 
 // A Fixture is a cluster, and what has been done on it. It ends with its test.
@@ -19,6 +20,12 @@ type Fixture struct {
 	*testing.T
 	Cluster   *etcdfake.Cluster
 	Namespace string // of the clients
+}
+
+// InBubble runs f with a Fixture in a bubble, at whose end every goroutine is gone.
+func InBubble(t *testing.T, o etcdfake.Options, f func(*Fixture)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(New(t, o)) })
 }
 
 // New begins a Fixture.
@@ -31,9 +38,16 @@ func New(t *testing.T, o etcdfake.Options) *Fixture {
 // Client connects one more client.
 func (f *Fixture) Client() *pawl.Client {
 	f.Helper()
-	c, err := pawl.Dial(f.Context(), pawl.Config{
-		Endpoints: f.Cluster.Endpoints(), Namespace: f.Namespace, DialOptions: []grpc.DialOption{f.Cluster.DialOption(), named.Requests()},
-	})
+	return f.Dial(pawl.Config{})
+}
+
+// Dial connects a client with a Config, whose endpoints, namespace and DialOptions are filled in;
+// more follow those.
+func (f *Fixture) Dial(cfg pawl.Config, more ...grpc.DialOption) *pawl.Client {
+	f.Helper()
+	cfg.Endpoints, cfg.Namespace = f.Cluster.Endpoints(), cmp.Or(cfg.Namespace, f.Namespace)
+	cfg.DialOptions = append([]grpc.DialOption{f.Cluster.DialOption(), named.Requests()}, more...)
+	c, err := pawl.Dial(f.Context(), cfg)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -49,14 +63,4 @@ func (f *Fixture) Session(owner string) *pawl.Session {
 		f.Fatal(err)
 	}
 	return s
-}
-
-// Holds acquires name.
-func (f *Fixture) Holds(s *pawl.Session, name string) *lock.Held {
-	f.Helper()
-	h, err := lock.New(s, name, lock.Options{}).Acquire(f.Context())
-	if err != nil {
-		f.Fatal(err)
-	}
-	return h
 }

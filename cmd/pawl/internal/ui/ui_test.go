@@ -46,6 +46,14 @@ func inBubble(t *testing.T, o Options, f func(w *fixture)) {
 	})
 }
 
+// Holds acquires name.
+func (w *fixture) Holds(s *pawl.Session, name string) *lock.Held {
+	w.Helper()
+	h, err := lock.New(s, name, lock.Options{}).Acquire(w.Context())
+	require.NoError(w, err)
+	return h
+}
+
 // waits enqueues where others hold.
 func (w *fixture) waits(s *pawl.Session, name string) {
 	w.Helper()

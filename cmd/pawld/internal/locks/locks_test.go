@@ -10,30 +10,28 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/inmemory"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/observe"
 )
 
 // fixture is an etcd in memory, in a bubble, and pawlds on it.
 type fixture struct {
-	*testing.T
+	*inmemory.Fixture
 	f *etcdfake.Cluster
 }
 
 func inBubble(t *testing.T, f func(w *fixture)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		w := &fixture{t, etcdfake.New(etcdfake.Options{Members: 3})}
-		t.Cleanup(func() { time.Sleep(16 * time.Second) }) // for what a takeover keeps that long
-		t.Cleanup(w.f.Close)
-		f(w)
+	inmemory.InBubble(t, etcdfake.Options{Members: 3}, func(kit *inmemory.Fixture) {
+		kit.Cleanup(func() { time.Sleep(16 * time.Second) }) // for what a takeover keeps that long
+		f(&fixture{kit, kit.Cluster})
 	})
 }
 
@@ -50,17 +48,12 @@ func (w *fixture) daemon() *daemon { w.Helper(); return w.daemonWith(0) }
 func (w *fixture) daemonWith(lockDelay time.Duration) *daemon {
 	w.Helper()
 	d := &daemon{w: w}
-	var err error
-	d.client, err = pawl.Dial(w.Context(), pawl.Config{
-		Endpoints: w.f.Endpoints(), DialOptions: []grpc.DialOption{w.f.DialOption()}, Lazy: true,
-		Observer: observe.Func(func(ctx context.Context, ev observe.Event) { d.Observe(ctx, ev) }),
-	})
-	require.NoError(w, err)
+	d.client = w.Dial(pawl.Config{Lazy: true, Observer: observe.Func(func(ctx context.Context, ev observe.Event) { d.Observe(ctx, ev) })})
 	d.Service = New(d.client, Config{
 		Owner: "pawld", Logger: slog.New(slog.DiscardHandler), LockDelay: lockDelay,
 		Table: table.Config{DefaultTTL: h, MinTTL: 3 * time.Second, MaxTTL: 15 * time.Second, Sessions: 2000, Locks: 5000, Keep: time.Minute},
 	})
-	w.Cleanup(func() { d.Drain(); d.stop(); _ = d.client.Close() })
+	w.Cleanup(func() { d.Drain(); d.stop() })
 	return d
 }
 
