@@ -533,9 +533,10 @@ func TestAMemberKeyThatIsOnNoLeaseIsPutOnItAgain(t *testing.T) {
 
 // What it could not write meanwhile, and tries seldom, does not keep it from saying that it leaves.
 func TestAWorkerThatLeavesAfterAFullDiskHandsOver(t *testing.T) {
-	inBubble(t, 4, func(w *fixture) {
-		w.began(2, shard.Options{})
-		for i, x := range w.all {
+	for i := range 2 {
+		inBubble(t, 4, func(w *fixture) {
+			w.began(2, shard.Options{})
+			x := w.all[i]
 			own := x.owned()
 			w.f.SetNoSpace(true)
 			x.set(func() { x.fails = func(int) error { return errors.New("no") } })
@@ -551,8 +552,8 @@ func TestAWorkerThatLeavesAfterAFullDiskHandsOver(t *testing.T) {
 			w.pass(2 * time.Minute)
 			w.shared()
 			assert.Less(w, w.gap(own[1]), 100*time.Millisecond)
-		}
-	})
+		})
+	}
 }
 
 // Also what is overwritten before the worker knows that it has it.
