@@ -121,25 +121,20 @@ func (r *runner) enter(ctx context.Context, value []byte) (m *member, err error)
 		}
 	}()
 	key, wish := r.keys.Member(r.n, s.ID()), r.keys.Wish(s.ID())
-	below, above := r.keys.MembersBut(r.n)
+	none, look := r.noOthers()
 	resp, err := r.host.Cluster.Txn(ctx, cluster.Request{Op: "join the shards' workers", Repeat: cluster.Always}, &pb.TxnRequest{
-		Compare: []*pb.Compare{s.Same(), txn.NoneBetween(below[0], below[1]), txn.NoneBetween(above[0], above[1]), txn.ModIs(key, 0), txn.ModIs(wish, 0)},
+		Compare: append(none, s.Same(), txn.ModIs(key, 0), txn.ModIs(wish, 0)),
 		Success: []*pb.RequestOp{txn.Put(key, value, s.ID()), txn.Put(wish, nil, s.ID())},
-		Failure: []*pb.RequestOp{txn.Between(below[0], below[1], 1), txn.Between(above[0], above[1], 1), txn.Get(key)},
+		Failure: append([]*pb.RequestOp{txn.Get(key)}, look...),
 	})
 	if err != nil {
 		return nil, err
 	}
 	mod := resp.Header.Revision
-	if own := txn.KV(resp, 2); !resp.Succeeded && own != nil { // an earlier copy of the request has put it
+	if own := txn.KV(resp, 0); !resp.Succeeded && own != nil { // an earlier copy of the request has put it
 		mod = own.CreateRevision
 	} else if !resp.Succeeded {
-		for i := range 2 {
-			if other := txn.KV(resp, i); other != nil {
-				return nil, r.inTheWay(string(other.Key))
-			}
-		}
-		return nil, cmp.Or(s.Examine(ctx), errRefused)
+		return nil, cmp.Or(r.inTheWay(resp), s.Examine(ctx), errRefused)
 	}
 	ctx, cancel := context.WithCancel(r.values)
 	return &member{
@@ -151,12 +146,28 @@ func (r *runner) enter(ctx context.Context, value []byte) (m *member, err error)
 
 var errRefused = errors.New("the worker's keys could not be put, for no reason that shows")
 
-// inTheWay is why the worker cannot join while key is there.
-func (r *runner) inTheWay(key string) error {
-	if k := r.keys.Parse(key); k.Kind == keys.ShardsMember {
-		return fmt.Errorf("%w: %d instead of %d", ErrCount, k.N, r.n)
+// noOthers compares that no member shares out another number of shards; look reads one that does.
+func (r *runner) noOthers() (none []*pb.Compare, look []*pb.RequestOp) {
+	for _, others := range r.keys.MembersBut(r.n) {
+		none = append(none, txn.NoneBetween(others[0], others[1]))
+		look = append(look, txn.Between(others[0], others[1], 1))
 	}
-	return fmt.Errorf("%q is no worker's key: delete it", key)
+	return none, look
+}
+
+// inTheWay is why the worker cannot be a member, if what noOthers reads shows it after a first read
+// in resp; nil: nothing is in the way.
+func (r *runner) inTheWay(resp *pb.TxnResponse) error {
+	for i := 1; i < len(resp.Responses); i++ {
+		if other := txn.KV(resp, i); other == nil {
+			continue
+		} else if k := r.keys.Parse(string(other.Key)); k.Kind == keys.ShardsMember {
+			return fmt.Errorf("%w: %d instead of %d", ErrCount, k.N, r.n)
+		} else {
+			return fmt.Errorf("%q is no worker's key: delete it", other.Key)
+		}
+	}
+	return nil
 }
 
 // begin follows what concerns the member.
@@ -277,12 +288,17 @@ func (m *member) write(now time.Time) {
 	}
 	m.writing, m.writeAt = true, time.Time{}
 	mod := m.mod
+	t := &pb.TxnRequest{
+		Compare: []*pb.Compare{m.s.Same(), txn.ModIs(m.key, mod)},
+		Success: []*pb.RequestOp{txn.Put(m.key, []byte(value), m.s.ID())},
+		Failure: []*pb.RequestOp{txn.Get(m.key)},
+	}
+	if mod == 0 { // somebody deleted it: others may have joined since (rule SH2)
+		none, look := m.noOthers()
+		t.Compare, t.Failure = append(t.Compare, none...), append(t.Failure, look...)
+	}
 	m.job(func() func() {
-		resp, err := m.host.Cluster.Txn(m.ctx, cluster.Request{Op: "write the member key"}, &pb.TxnRequest{
-			Compare: []*pb.Compare{m.s.Same(), txn.ModIs(m.key, mod)},
-			Success: []*pb.RequestOp{txn.Put(m.key, []byte(value), m.s.ID())},
-			Failure: []*pb.RequestOp{txn.Get(m.key)},
-		})
+		resp, err := m.host.Cluster.Txn(m.ctx, cluster.Request{Op: "write the member key"}, t)
 		return func() { m.written(value, mod, resp, err) }
 	})
 }
@@ -301,6 +317,9 @@ func (m *member) written(value string, mod int64, resp *pb.TxnResponse, err erro
 		m.wrote, m.mod = value, resp.Header.Revision
 	default:
 		m.found(txn.KV(resp, 0), mod)
+		if err := m.inTheWay(resp); m.fatal(err) != nil {
+			m.fail(err)
+		}
 	}
 }
 

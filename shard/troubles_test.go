@@ -531,6 +531,31 @@ func TestAMemberKeyThatIsOnNoLeaseIsPutOnItAgain(t *testing.T) {
 	})
 }
 
+// A worker whose member key somebody deleted, so that others could join with another number of
+// shards, does not put it beside theirs, and ends.
+func TestADeletedMemberKeyIsNotPutBesideOthersOfAnotherNumber(t *testing.T) {
+	inBubble(t, 4, func(w *fixture) {
+		w.began(1, shard.Options{})
+		x := w.all[0]
+		key, other := w.keys.Member(4, x.lease()), w.keys.Member(5, 77)
+		refused := w.f.Inject(etcdfake.Rule{Op: "write the member key", Lose: true}) // until others have joined
+		w.f.Delete(key)
+		w.pass(time.Millisecond)
+		w.f.Put(other, "{}", 0)
+		refused.Lift()
+		w.pass(time.Minute)
+		x.gone = true
+		select {
+		case <-x.done:
+			assert.ErrorIs(w, x.err, shard.ErrCount)
+		default:
+			assert.Fail(w, "it goes on")
+		}
+		assert.Nil(w, w.f.Get(key))
+		assert.NotNil(w, w.f.Get(other))
+	})
+}
+
 // What it could not write meanwhile, and tries seldom, does not keep it from saying that it leaves.
 func TestAWorkerThatLeavesAfterAFullDiskHandsOver(t *testing.T) {
 	for i := range 2 {

@@ -91,10 +91,10 @@ func (s Shards) Members() (from, to []byte) {
 
 // MembersBut are the two ranges of the member keys of workers that share out another number of
 // shards than n.
-func (s Shards) MembersBut(n int) (below, above [2][]byte) {
+func (s Shards) MembersBut(n int) [2][2][]byte {
 	own := s.Prefix + "m/" + strconv.Itoa(n)
 	from, to := s.Members()
-	return [2][]byte{from, []byte(own + "/")}, [2][]byte{[]byte(own + "0"), to}
+	return [2][2][]byte{{from, []byte(own + "/")}, {[]byte(own + "0"), to}}
 }
 
 // A ShardsKind is what a key of [Shards] is.

@@ -61,7 +61,8 @@ func TestTheRangesOfShardsHoldOneKindEach(t *testing.T) {
 		assert.Equal(t, k.Kind == ShardsQueue, in(key, from, to), key)
 		from, to = s.Members()
 		assert.Equal(t, k.Kind == ShardsMember, in(key, from, to), key)
-		below, above := s.MembersBut(64)
+		others := s.MembersBut(64)
+		below, above := others[0], others[1]
 		other := in(key, below[0], below[1]) || in(key, above[0], above[1])
 		assert.Equal(t, k.Kind == ShardsMember && k.N != 64, other, key)
 	}
