@@ -211,3 +211,34 @@ func TestAPlannerThatIsStuckResigns(t *testing.T) {
 		assert.Len(w, w.f.Keys(w.keys.Planner().Prefix), 3, "when it turns again it is a candidate again")
 	})
 }
+
+// What a run has left, it has left once.
+func TestARunThatEndsReportsOnceThatItHasLeft(t *testing.T) {
+	for name, end := range map[string]func(x *worker){
+		"its client is closed": func(x *worker) { _ = x.c.Close() },
+		"its session ends as it leaves": func(x *worker) {
+			lease := x.lease()
+			x.cancel()
+			x.w.f.Revoke(lease)
+		},
+		"leaves": func(x *worker) { x.cancel() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 2, func(w *fixture) {
+				r := &recorder{}
+				x := w.start(shard.Options{}, observedBy(r))
+				w.pass(3 * time.Second)
+				end(x)
+				<-x.done
+				x.gone = true
+				left := 0
+				for _, ev := range r.take() {
+					if c, counted := ev.(observe.ShardsCounted); counted && c.Left {
+						left++
+					}
+				}
+				assert.Equal(w, 1, left)
+			})
+		})
+	}
+}

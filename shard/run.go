@@ -294,8 +294,10 @@ const partWait = time.Second
 func (r *runner) part() {
 	if r.m != nil {
 		m := r.m
-		m.end()
-		m.report(observe.ShardsCounted{Left: true})
+		if !m.ended { // otherwise that is said
+			m.end()
+			m.report(observe.ShardsCounted{Left: true})
+		}
 		m.done()
 		inside.SessionOf(m.session).CloseInBackground()
 		ctx, cancel := context.WithTimeout(context.Background(), partWait)
