@@ -2,6 +2,7 @@ package shard_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -241,4 +242,32 @@ func TestARunThatEndsReportsOnceThatItHasLeft(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What a hold was kept after says nothing of its end.
+func TestAShardThatWasKeptEndsForAReasonOfItsOwn(t *testing.T) {
+	inBubble(t, 1, func(w *fixture) {
+		r := &recorder{}
+		x := w.start(shard.Options{}, observedBy(r), func(x *worker) { x.slow, x.saves = 3*time.Second, errors.New("not saved") })
+		w.pass(3 * time.Second)
+		lease, foreign := x.lease(), w.keys.Queue(0).Prefix+"foreign"
+		w.f.Inject(etcdfake.Rule{Op: "write a wish", Lose: true})
+		w.f.Put(foreign, "", 0)
+		w.f.Put(w.keys.Wish(lease), "", lease)
+		w.pass(time.Second)
+		require.Len(w, x.kinds(shard.Moving), 1)
+		w.f.Delete(foreign)
+		w.pass(4 * time.Second)
+		require.Equal(w, []int{0}, x.owned())
+		w.f.Delete(x.has[0].Key())
+		w.pass(time.Second)
+		var ended []observe.ShardEnded
+		for _, ev := range r.take() {
+			if e, ok := ev.(observe.ShardEnded); ok {
+				ended = append(ended, e)
+			}
+		}
+		require.Len(w, ended, 1)
+		assert.Zero(w, ended[0].Took)
+	})
 }

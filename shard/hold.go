@@ -151,7 +151,8 @@ func (h *hold) begin() {
 		return
 	}
 	ctx, cancel := context.WithCancelCause(h.h.Context())
-	h.move, h.running, h.moved = cancel, true, time.Time{}
+	h.move, h.running = cancel, true
+	h.moved, h.took, h.why = time.Time{}, 0, "" // of a work that ran before this one
 	m.works++
 	m.runner.works++
 	m.runner.call(func() error { return m.work(ctx, h.h) }, func(err error) {
