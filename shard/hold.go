@@ -105,6 +105,7 @@ func (m *member) acquire(ctx context.Context, i int, ifFree bool) {
 				m.refused(i, nil)
 			default:
 				m.refused(i, err)
+				m.heedFatal(err)
 			}
 		}
 	})

@@ -57,6 +57,7 @@ func (m *member) plan() {
 			// No work rests on it.
 			a, err := queue.Acquire(ctx, m.s, q, queue.Request{Value: shards.EncodePlanned(0), Work: &session.Deferral{}})
 			if err != nil {
+				m.post(func() { m.heedFatal(err) })
 				pace.Sleep(ctx)
 				continue
 			}

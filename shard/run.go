@@ -286,6 +286,13 @@ func (r *runner) fatal(err error) error {
 	return nil
 }
 
+// heedFatal ends Run if err, of an acquisition, is one after which it does not continue.
+func (r *runner) heedFatal(err error) {
+	if fatal := r.fatal(err); fatal != nil && !r.leaving {
+		r.fail(fatal)
+	}
+}
+
 // partWait is how long Run waits for the end of its session; after that closing continues in
 // the background.
 const partWait = time.Second
