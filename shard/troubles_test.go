@@ -806,3 +806,19 @@ func TestAJoinThatIsRefusedForNoReasonIsTriedAgain(t *testing.T) {
 		w.shared()
 	})
 }
+
+// An owner that ignores ErrMoved holds up the shard that it has, and no other.
+func TestAHandoverThatDoesNotEndHoldsNoOtherUp(t *testing.T) {
+	for i := range 2 {
+		inBubble(t, 6, func(w *fixture) {
+			w.began(2, shard.Options{})
+			w.all[i].set(func() { w.all[i].ignores = true })
+			z := w.start(shard.Options{Moves: 1})
+			w.pass(2 * ttl)
+			assert.Len(w, z.owned(), 1, "%d", i)
+			w.all[i].set(func() { w.all[i].ignores = false; close(w.all[i].freed) })
+			w.pass(time.Second)
+			w.shared()
+		})
+	}
+}
