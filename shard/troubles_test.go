@@ -345,8 +345,10 @@ func TestARunWithAnotherNumberOfShardsIsRefusedEachTime(t *testing.T) {
 	inBubble(t, 6, func(w *fixture) {
 		w.began(2, shard.Options{})
 		rev := w.f.Revision()
+		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+		defer cancel()
 		for _, n := range []int{5, 7, 60} {
-			err := shard.Run(w.Context(), w.client(w.all[0].net.dial(w.f)), "jobs", n, shard.Options{}, w.all[0].work)
+			err := shard.Run(ctx, w.client(w.all[0].net.dial(w.f)), "jobs", n, shard.Options{}, w.all[0].work)
 			assert.ErrorIs(w, err, shard.ErrCount)
 			assert.ErrorContains(w, err, "6 instead of")
 		}

@@ -770,7 +770,7 @@ var mutants = []mutant{
 	{"what has no owner is taken up to the share only", "SH6", []edit{{"internal/shards/worker.go",
 		"ttl, Settle: settle, Moves: moves, Growth: 1,", "ttl, Settle: settle, Moves: moves, Growth: 0,"}}, []string{shardModel}},
 	{"a worker of another number of shards is let in", "SH7", []edit{{"shard/member.go",
-		"s.Same(), txn.NoneBetween(below[0], below[1]), txn.NoneBetween(above[0], above[1]), ", "s.Same(), "}}, []string{inShard}},
+		"append(none, s.Same(), txn.ModIs(key, 0)", "append(none[:0], s.Same(), txn.ModIs(key, 0)"}}, []string{inShard}},
 	{"work is called while an earlier one runs", "SH2", []edit{{"internal/shards/worker.go",
 		"	if runs {\n		w.tasks[i].phase = stuck\n	} else {\n		w.tasks[i] = nil\n	}\n", "	w.tasks[i] = nil\n"},
 		{"internal/shards/worker.go", "	t := w.tasks[i]\n	early = ", "	t := w.tasks[i]\n	if t == nil {\n		return false\n	}\n	early = "}}, []string{inShard, shardModel}},
