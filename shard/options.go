@@ -40,7 +40,8 @@ type Options struct {
 	// Session is the options of each session; Resume is refused.
 	Session lease.Options
 	// Notify is called with every change, in order, from Run's goroutine. It should return
-	// quickly, because Run waits for it. nil: no call.
+	// quickly, because Run waits for it. If it panics, the session is closed, so that every shard
+	// is lost, and the panic continues. nil: no call.
 	Notify func(Event)
 }
 
