@@ -210,6 +210,9 @@ func (h *hold) lose() {
 	delete(m.holds, h.shard)
 	delete(m.runner.holds, h.shard)
 	m.w.Lost(h.shard, h.running)
+	if h.running {
+		h.move(h.h.Err()) // which nothing else does for a work that has released the shard and goes on
+	}
 	if err := h.h.Err(); !errors.Is(err, lock.ErrReleased) {
 		h.isLost(err)
 	} else { // work released it, or its release is under way

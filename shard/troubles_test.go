@@ -824,3 +824,26 @@ func TestAHandoverThatDoesNotEndHoldsNoOtherUp(t *testing.T) {
 		})
 	}
 }
+
+// Also work that has released its shard learns of the end of the session.
+func TestWorkThatReleasedItsShardEndsWithTheSession(t *testing.T) {
+	inBubble(t, 1, func(w *fixture) {
+		x := w.start(shard.Options{})
+		w.pass(3 * time.Second)
+		h := x.has[0]
+		require.NoError(w, h.Release(w.Context()))
+		w.f.Revoke(h.Session().ID())
+		w.pass(10 * time.Second)
+		w.shared()
+		assert.NotEqual(w, h, x.has[0])
+		assert.Len(w, x.kinds(shard.Acquired), 2)
+		x.cancel()
+		w.pass(3 * time.Second)
+		select {
+		case <-x.done:
+		default:
+			assert.Fail(w, "Run waits for it")
+			x.set(func() { x.breaks = map[int]error{0: lock.ErrLost} })
+		}
+	})
+}
