@@ -271,3 +271,34 @@ func TestAShardThatWasKeptEndsForAReasonOfItsOwn(t *testing.T) {
 		assert.Zero(w, ended[0].Took)
 	})
 }
+
+// It leaves all the same, before that and afterwards, and Run returns when the loop turns again.
+func TestAPlannerThatIsStuckLeaves(t *testing.T) {
+	for _, after := range []time.Duration{time.Second, 2 * ttl} {
+		inBubble(t, 6, func(w *fixture) {
+			stuck := make(chan struct{})
+			var hangs atomic.Bool
+			r := &recorder{hang: func(ev observe.Event) <-chan struct{} {
+				if _, ok := ev.(observe.ShardsPlanned); ok && hangs.Load() {
+					return stuck
+				}
+				return nil
+			}}
+			x := w.start(shard.Options{}, observedBy(r))
+			w.pass(3 * time.Second)
+			hangs.Store(true)
+			w.start(shard.Options{})
+			w.pass(2*time.Second + after)
+			x.cancel()
+			w.pass(ttl + ttl/4 + 3*time.Second)
+			assert.Equal(w, []int{0, 6}, w.loads())
+			for i := range w.n {
+				assert.Less(w, w.gap(i), 100*time.Millisecond)
+			}
+			close(stuck)
+			w.pass(time.Second)
+			assert.Error(w, x.leave())
+			w.shared()
+		})
+	}
+}

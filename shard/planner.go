@@ -38,6 +38,7 @@ type term struct {
 	answers   []func()
 	turned    time.Time // the last turn of the loop
 	abandoned bool
+	resigned  bool // although the loop does not turn; only Run's goroutine uses it
 }
 
 const (
@@ -112,8 +113,12 @@ func (m *member) superviseTerm(now time.Time) {
 			ctx, cancel := context.WithTimeout(m.ctx, releaseWait)
 			defer cancel()
 			_ = t.a.Release(ctx, lock.ErrReleased)
-			return func() {}
+			return func() { t.resigned = true }
 		})
+	}
+	if m.leaving && t.resigned { // do not wait for the loop
+		t.resigned = false
+		m.depart()
 	}
 }
 
