@@ -302,3 +302,34 @@ func TestAPlannerThatIsStuckLeaves(t *testing.T) {
 		})
 	}
 }
+
+// An observer that holds up the loop that plans does not keep the worker from a new session.
+func TestAPlannerThatIsStuckWorksOnANewSession(t *testing.T) {
+	inBubble(t, 4, func(w *fixture) {
+		stuck := make(chan struct{})
+		var hangs atomic.Bool
+		r := &recorder{hang: func(ev observe.Event) <-chan struct{} {
+			if _, ok := ev.(observe.ShardsPlanned); ok && hangs.Load() {
+				return stuck
+			}
+			return nil
+		}}
+		x := w.start(shard.Options{}, observedBy(r))
+		w.pass(3 * time.Second)
+		hangs.Store(true)
+		w.start(shard.Options{})
+		w.pass(3 * time.Second)
+		hangs.Store(false)
+		w.f.Revoke(x.lease())
+		w.pass(ttl)
+		w.shared()
+		hangs.Store(true)
+		x.cancel()
+		w.pass(3 * time.Second)
+		assert.Equal(w, []int{0, 4}, w.loads())
+		close(stuck)
+		assert.Error(w, x.leave())
+		w.pass(time.Second)
+		assert.Len(w, w.f.Leases(), 1)
+	})
+}

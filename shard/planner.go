@@ -52,7 +52,7 @@ func (m *member) plan() {
 	m.planning = true
 	ctx, cancel := context.WithCancel(m.ctx)
 	m.stopPlanning = cancel
-	m.job(func() func() {
+	m.runner.job(func() func() { // no job of the member's: an observer that does not return holds up no new session
 		for pace := (backoff.Backoff{First: minPause, Most: maxPause}); ctx.Err() == nil; {
 			q := queue.Queue{Queue: m.keys.Planner(), Election: true}
 			// No work rests on it.
@@ -67,7 +67,7 @@ func (m *member) plan() {
 		}
 		return func() {
 			m.planning = false
-			if m.leaving {
+			if m.leaving && (m.runner.m == nil || m.runner.m == m) {
 				m.depart()
 			}
 		}
