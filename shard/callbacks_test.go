@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/shard"
@@ -61,6 +62,46 @@ func TestAfterAPanicOfNotifyNothingStays(t *testing.T) {
 					w.pass(2 * ttl)
 					w.shared()
 					assert.Len(w, w.f.Leases(), 1)
+				})
+			})
+		}
+	}
+}
+
+// Notify and work may close the client, and Notify may end Run's context, and observe.
+func TestCallbacksMayEndWhatTheyAreCalledBy(t *testing.T) {
+	for where, ends := range map[string]func(c *pawl.Client, cancel func()) error{
+		"closed":   func(c *pawl.Client, _ func()) error { _ = c.Close(); return lease.ErrClosed },
+		"canceled": func(_ *pawl.Client, cancel func()) error { cancel(); return context.Canceled },
+	} {
+		for _, k := range []shard.Kind{0, shard.Joined, shard.Acquired, shard.Released} {
+			t.Run(where+" "+k.String(), func(t *testing.T) {
+				inBubble(t, 3, func(w *fixture) {
+					c := w.client(w.f.Dial)
+					ctx, cancel := context.WithCancel(context.Background())
+					defer cancel()
+					var want error
+					began := time.Now()
+					err := shard.Run(ctx, c, "jobs", 3, shard.Options{Notify: func(ev shard.Event) {
+						if ev.Kind == k && want == nil {
+							for table, err := range shard.Observe(ctx, c, "jobs") {
+								assert.NoError(w, err)
+								assert.Len(w, table.Members, 1)
+								break
+							}
+							want = ends(c, cancel)
+						}
+					}}, func(ctx context.Context, h *shard.Held) error {
+						switch {
+						case h.Shard() != 1:
+							<-ctx.Done()
+						case k == 0:
+							want = ends(c, cancel)
+						}
+						return nil
+					})
+					assert.ErrorIs(w, err, want)
+					assert.Less(w, time.Since(began), 10*time.Second)
 				})
 			})
 		}

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/shards"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/txn"
@@ -845,5 +846,43 @@ func TestWorkThatReleasedItsShardEndsWithTheSession(t *testing.T) {
 			assert.Fail(w, "Run waits for it")
 			x.set(func() { x.breaks = map[int]error{0: lock.ErrLost} })
 		}
+	})
+}
+
+// Run ends where another cluster answers, or the same with an older state.
+func TestRunEndsWhereTheClusterHasChanged(t *testing.T) {
+	inBubble(t, 3, func(w *fixture) {
+		before := w.f.Snapshot()
+		x := w.start(shard.Options{})
+		w.pass(3 * time.Second)
+		w.f.Restore(before, etcdfake.RestoreOptions{})
+		w.pass(time.Minute)
+		x.gone = true
+		select {
+		case <-x.done:
+			assert.ErrorIs(w, x.err, pawl.ErrClusterChanged)
+		default:
+			assert.Fail(w, "it goes on")
+		}
+	})
+}
+
+// What is taken from work stays for the lock-delay too.
+func TestAShardIsTakenAfterTheLockDelay(t *testing.T) {
+	inBubble(t, 4, func(w *fixture) {
+		o := shard.Options{Overrun: 5 * time.Second, Session: lease.Options{TTL: ttl, LockDelay: 7 * time.Second}}
+		x := w.start(o)
+		w.pass(3 * time.Second)
+		x.set(func() { x.ignores = true })
+		y := w.start(o)
+		w.pass(9 * time.Second)
+		assert.Len(w, x.kinds(shard.Lost), 2)
+		w.pass(4 * time.Second)
+		assert.Empty(w, y.owned())
+		w.pass(6 * time.Second)
+		assert.Len(w, y.owned(), 2)
+		x.set(func() { x.ignores = false; close(x.freed) })
+		w.pass(30 * time.Second)
+		w.shared()
 	})
 }
