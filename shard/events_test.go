@@ -2,6 +2,7 @@ package shard_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -209,5 +210,126 @@ func TestAPlannerThatIsStuckResigns(t *testing.T) {
 		w.pass(time.Minute)
 		assert.Equal(w, []int{0, 3, 3}, w.loads())
 		assert.Len(w, w.f.Keys(w.keys.Planner().Prefix), 3, "when it turns again it is a candidate again")
+	})
+}
+
+// What a run has left, it has left once.
+func TestARunThatEndsReportsOnceThatItHasLeft(t *testing.T) {
+	for name, end := range map[string]func(x *worker){
+		"its client is closed": func(x *worker) { _ = x.c.Close() },
+		"its session ends as it leaves": func(x *worker) {
+			lease := x.lease()
+			x.cancel()
+			x.w.f.Revoke(lease)
+		},
+		"leaves": func(x *worker) { x.cancel() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 2, func(w *fixture) {
+				r := &recorder{}
+				x := w.start(shard.Options{}, observedBy(r))
+				w.pass(3 * time.Second)
+				end(x)
+				<-x.done
+				x.gone = true
+				left := 0
+				for _, ev := range r.take() {
+					if c, counted := ev.(observe.ShardsCounted); counted && c.Left {
+						left++
+					}
+				}
+				assert.Equal(w, 1, left)
+			})
+		})
+	}
+}
+
+// What a hold was kept after says nothing of its end.
+func TestAShardThatWasKeptEndsForAReasonOfItsOwn(t *testing.T) {
+	inBubble(t, 1, func(w *fixture) {
+		r := &recorder{}
+		x := w.start(shard.Options{}, observedBy(r), func(x *worker) { x.slow, x.saves = 3*time.Second, errors.New("not saved") })
+		w.pass(3 * time.Second)
+		lease, foreign := x.lease(), w.keys.Queue(0).Prefix+"foreign"
+		w.f.Inject(etcdfake.Rule{Op: "write a wish", Lose: true})
+		w.f.Put(foreign, "", 0)
+		w.f.Put(w.keys.Wish(lease), "", lease)
+		w.pass(time.Second)
+		require.Len(w, x.kinds(shard.Moving), 1)
+		w.f.Delete(foreign)
+		w.pass(4 * time.Second)
+		require.Equal(w, []int{0}, x.owned())
+		w.f.Delete(x.has[0].Key())
+		w.pass(time.Second)
+		var ended []observe.ShardEnded
+		for _, ev := range r.take() {
+			if e, ok := ev.(observe.ShardEnded); ok {
+				ended = append(ended, e)
+			}
+		}
+		require.Len(w, ended, 1)
+		assert.Zero(w, ended[0].Took)
+	})
+}
+
+// It leaves all the same, before that and afterwards, and Run returns when the loop turns again.
+func TestAPlannerThatIsStuckLeaves(t *testing.T) {
+	for _, after := range []time.Duration{time.Second, 2 * ttl} {
+		inBubble(t, 6, func(w *fixture) {
+			stuck := make(chan struct{})
+			var hangs atomic.Bool
+			r := &recorder{hang: func(ev observe.Event) <-chan struct{} {
+				if _, ok := ev.(observe.ShardsPlanned); ok && hangs.Load() {
+					return stuck
+				}
+				return nil
+			}}
+			x := w.start(shard.Options{}, observedBy(r))
+			w.pass(3 * time.Second)
+			hangs.Store(true)
+			w.start(shard.Options{})
+			w.pass(2*time.Second + after)
+			x.cancel()
+			w.pass(ttl + ttl/4 + 3*time.Second)
+			assert.Equal(w, []int{0, 6}, w.loads())
+			for i := range w.n {
+				assert.Less(w, w.gap(i), 100*time.Millisecond)
+			}
+			close(stuck)
+			w.pass(time.Second)
+			assert.Error(w, x.leave())
+			w.shared()
+		})
+	}
+}
+
+// An observer that holds up the loop that plans does not keep the worker from a new session.
+func TestAPlannerThatIsStuckWorksOnANewSession(t *testing.T) {
+	inBubble(t, 4, func(w *fixture) {
+		stuck := make(chan struct{})
+		var hangs atomic.Bool
+		r := &recorder{hang: func(ev observe.Event) <-chan struct{} {
+			if _, ok := ev.(observe.ShardsPlanned); ok && hangs.Load() {
+				return stuck
+			}
+			return nil
+		}}
+		x := w.start(shard.Options{}, observedBy(r))
+		w.pass(3 * time.Second)
+		hangs.Store(true)
+		w.start(shard.Options{})
+		w.pass(3 * time.Second)
+		hangs.Store(false)
+		w.f.Revoke(x.lease())
+		w.pass(ttl)
+		w.shared()
+		hangs.Store(true)
+		x.cancel()
+		w.pass(3 * time.Second)
+		assert.Equal(w, []int{0, 4}, w.loads())
+		close(stuck)
+		assert.Error(w, x.leave())
+		w.pass(time.Second)
+		assert.Len(w, w.f.Leases(), 1)
 	})
 }

@@ -34,6 +34,8 @@ type fixture struct {
 	keys keys.Shards
 	all  []*worker
 
+	operator bool // deletes keys of shards: a holder may write before it learns of that
+
 	mu      sync.Mutex
 	moves   []int           // how often work began, by shard
 	highest []fencing.Token // the storage's registers
@@ -199,7 +201,7 @@ func (x *worker) work(ctx context.Context, h *shard.Held) error {
 // hold the shard, one is wrong.
 func (x *worker) write(h *shard.Held) {
 	w, i := x.w, h.Shard()
-	believes := h.Err() == nil
+	believes := h.Err() == nil && !w.operator
 	w.mu.Lock()
 	all := w.all
 	w.mu.Unlock()

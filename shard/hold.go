@@ -105,6 +105,7 @@ func (m *member) acquire(ctx context.Context, i int, ifFree bool) {
 				m.refused(i, nil)
 			default:
 				m.refused(i, err)
+				m.heedFatal(err)
 			}
 		}
 	})
@@ -151,7 +152,8 @@ func (h *hold) begin() {
 		return
 	}
 	ctx, cancel := context.WithCancelCause(h.h.Context())
-	h.move, h.running, h.moved = cancel, true, time.Time{}
+	h.move, h.running = cancel, true
+	h.moved, h.took, h.why = time.Time{}, 0, "" // of a work that ran before this one
 	m.works++
 	m.runner.works++
 	m.runner.call(func() error { return m.work(ctx, h.h) }, func(err error) {
@@ -208,6 +210,9 @@ func (h *hold) lose() {
 	delete(m.holds, h.shard)
 	delete(m.runner.holds, h.shard)
 	m.w.Lost(h.shard, h.running)
+	if h.running {
+		h.move(h.h.Err()) // which nothing else does for a work that has released the shard and goes on
+	}
 	if err := h.h.Err(); !errors.Is(err, lock.ErrReleased) {
 		h.isLost(err)
 	} else { // work released it, or its release is under way

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/named"
 	"github.com/pawl-locks/pawl/lease"
@@ -229,4 +230,24 @@ func TestPrepareIsCalledBeforeTheShardMoves(t *testing.T) {
 		assert.Len(w, y.owned(), 2)
 		w.shared()
 	})
+}
+
+// Beside a worker that has the shards, and alone.
+func TestRunEndsWhereTokensAreNotAboveTheFloor(t *testing.T) {
+	for _, alone := range []bool{true, false} {
+		inBubble(t, 2, func(w *fixture) {
+			if !alone {
+				w.began(1, shard.Options{})
+			}
+			c := w.Dial(pawl.Config{TokenFloor: fencing.Token(1 << 40)}, grpc.WithContextDialer(w.f.Dial))
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			err := shard.Run(ctx, c, "jobs", 2, shard.Options{Session: lease.Options{TTL: ttl}}, func(context.Context, *shard.Held) error { return nil })
+			assert.ErrorIs(w, err, pawl.ErrTokenFloor)
+			w.pass(5 * time.Second)
+			if !alone {
+				w.shared()
+			}
+		})
+	}
 }

@@ -160,7 +160,7 @@ func (o *observer) apply(e shards.Event) bool {
 		return false
 	}
 	o.view.Apply(e)
-	return true
+	return !e.Deleted || len(o.view.ByAge()) > 0
 }
 
 // table is the view, for others.

@@ -160,3 +160,22 @@ func TestObserveEndsWithAnErrorOnce(t *testing.T) {
 		}
 	})
 }
+
+// Also one that has followed the workers until the last one left.
+func TestObserveShowsNoShardsWhileThereIsNoWorker(t *testing.T) {
+	inBubble(t, 6, func(w *fixture) {
+		w.began(2, shard.Options{})
+		o := w.observe()
+		w.pass(time.Second)
+		assert.Len(w, o.last().Shards, 6)
+		for _, x := range w.all {
+			x.cancel()
+		}
+		for _, x := range w.all {
+			require.Error(w, x.leave())
+		}
+		w.pass(time.Second)
+		assert.Empty(w, o.last().Members)
+		assert.Empty(w, o.last().Shards)
+	})
+}

@@ -34,12 +34,14 @@ type Options struct {
 	// work writes from then on has to be refused by its token. 0: work is waited for, for ever.
 	Overrun time.Duration
 	// Moves bounds how many shards this worker gains at once, and how many it gives up at once.
-	// 0: no bound.
+	// A shard that it has waited for for a TTL, because its owner has not given it up, does not
+	// count. 0: no bound.
 	Moves int
 	// Session is the options of each session; Resume is refused.
 	Session lease.Options
 	// Notify is called with every change, in order, from Run's goroutine. It should return
-	// quickly, because Run waits for it. nil: no call.
+	// quickly, because Run waits for it. If it panics, the session is closed, so that every shard
+	// is lost, and the panic continues. nil: no call.
 	Notify func(Event)
 }
 

@@ -38,6 +38,7 @@ type term struct {
 	answers   []func()
 	turned    time.Time // the last turn of the loop
 	abandoned bool
+	resigned  bool // although the loop does not turn; only Run's goroutine uses it
 }
 
 const (
@@ -51,12 +52,13 @@ func (m *member) plan() {
 	m.planning = true
 	ctx, cancel := context.WithCancel(m.ctx)
 	m.stopPlanning = cancel
-	m.job(func() func() {
+	m.runner.job(func() func() { // no job of the member's: an observer that does not return holds up no new session
 		for pace := (backoff.Backoff{First: minPause, Most: maxPause}); ctx.Err() == nil; {
 			q := queue.Queue{Queue: m.keys.Planner(), Election: true}
 			// No work rests on it.
 			a, err := queue.Acquire(ctx, m.s, q, queue.Request{Value: shards.EncodePlanned(0), Work: &session.Deferral{}})
 			if err != nil {
+				m.post(func() { m.heedFatal(err) })
 				pace.Sleep(ctx)
 				continue
 			}
@@ -65,7 +67,7 @@ func (m *member) plan() {
 		}
 		return func() {
 			m.planning = false
-			if m.leaving {
+			if m.leaving && (m.runner.m == nil || m.runner.m == m) {
 				m.depart()
 			}
 		}
@@ -111,8 +113,12 @@ func (m *member) superviseTerm(now time.Time) {
 			ctx, cancel := context.WithTimeout(m.ctx, releaseWait)
 			defer cancel()
 			_ = t.a.Release(ctx, lock.ErrReleased)
-			return func() {}
+			return func() { t.resigned = true }
 		})
+	}
+	if m.leaving && t.resigned { // do not wait for the loop
+		t.resigned = false
+		m.depart()
 	}
 }
 

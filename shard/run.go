@@ -90,6 +90,7 @@ type runner struct {
 
 	mu   sync.Mutex
 	mail []func()
+	todo []func()      // taken from mail; only the loop uses it
 	news chan struct{} // holds one element when there is mail
 }
 
@@ -163,6 +164,12 @@ func (r *runner) notify(ev Event) {
 
 // run is the loop.
 func (r *runner) run(ctx context.Context) error {
+	ended := false
+	defer func() {
+		if !ended {
+			r.abandon()
+		}
+	}()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	stop := ctx.Done()
@@ -182,6 +189,7 @@ func (r *runner) run(ctx context.Context) error {
 		}
 	}
 	r.part()
+	ended = true
 	if r.result != nil {
 		return r.result
 	}
@@ -191,11 +199,13 @@ func (r *runner) run(ctx context.Context) error {
 // process does what was posted.
 func (r *runner) process() {
 	r.mu.Lock()
-	mail := r.mail
+	r.todo = append(r.todo, r.mail...)
 	r.mail = nil
 	r.mu.Unlock()
-	for _, do := range mail {
-		do()
+	for len(r.todo) > 0 {
+		do := r.todo[0]
+		r.todo = r.todo[1:]
+		do() // if it panics, abandon goes on with the next
 	}
 }
 
@@ -286,6 +296,13 @@ func (r *runner) fatal(err error) error {
 	return nil
 }
 
+// heedFatal ends Run if err, of an acquisition, is one after which it does not continue.
+func (r *runner) heedFatal(err error) {
+	if fatal := r.fatal(err); fatal != nil && !r.leaving {
+		r.fail(fatal)
+	}
+}
+
 // partWait is how long Run waits for the end of its session; after that closing continues in
 // the background.
 const partWait = time.Second
@@ -294,8 +311,10 @@ const partWait = time.Second
 func (r *runner) part() {
 	if r.m != nil {
 		m := r.m
-		m.end()
-		m.report(observe.ShardsCounted{Left: true})
+		if !m.ended { // otherwise that is said
+			m.end()
+			m.report(observe.ShardsCounted{Left: true})
+		}
 		m.done()
 		inside.SessionOf(m.session).CloseInBackground()
 		ctx, cancel := context.WithTimeout(context.Background(), partWait)
@@ -306,4 +325,27 @@ func (r *runner) part() {
 		<-r.news
 		r.process()
 	}
+}
+
+// abandon is in place of part when Notify has panicked, or has ended Run's goroutine: nobody would
+// look after what the worker has, so its session is closed. A goroutine does what is posted until
+// nothing runs any more.
+func (r *runner) abandon() {
+	r.opts.Notify, r.leaving = nil, true
+	if r.joining != nil {
+		r.joining()
+	}
+	m := r.m
+	if m != nil {
+		m.s.CloseInBackground()
+		m.lost()
+	}
+	go func() { // ends with the last job
+		for r.process(); r.jobs > 0; r.process() {
+			<-r.news
+		}
+		if m != nil {
+			m.done()
+		}
+	}()
 }

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/shards"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/txn"
@@ -345,8 +346,10 @@ func TestARunWithAnotherNumberOfShardsIsRefusedEachTime(t *testing.T) {
 	inBubble(t, 6, func(w *fixture) {
 		w.began(2, shard.Options{})
 		rev := w.f.Revision()
+		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+		defer cancel()
 		for _, n := range []int{5, 7, 60} {
-			err := shard.Run(w.Context(), w.client(w.all[0].net.dial(w.f)), "jobs", n, shard.Options{}, w.all[0].work)
+			err := shard.Run(ctx, w.client(w.all[0].net.dial(w.f)), "jobs", n, shard.Options{}, w.all[0].work)
 			assert.ErrorIs(w, err, shard.ErrCount)
 			assert.ErrorContains(w, err, "6 instead of")
 		}
@@ -803,6 +806,83 @@ func TestAJoinThatIsRefusedForNoReasonIsTriedAgain(t *testing.T) {
 		x := w.start(shard.Options{})
 		w.pass(10 * time.Second)
 		assert.Len(w, x.kinds(shard.Retrying), 1)
+		w.shared()
+	})
+}
+
+// An owner that ignores ErrMoved holds up the shard that it has, and no other.
+func TestAHandoverThatDoesNotEndHoldsNoOtherUp(t *testing.T) {
+	for i := range 2 {
+		inBubble(t, 6, func(w *fixture) {
+			w.began(2, shard.Options{})
+			w.all[i].set(func() { w.all[i].ignores = true })
+			z := w.start(shard.Options{Moves: 1})
+			w.pass(2 * ttl)
+			assert.Len(w, z.owned(), 1, "%d", i)
+			w.all[i].set(func() { w.all[i].ignores = false; close(w.all[i].freed) })
+			w.pass(time.Second)
+			w.shared()
+		})
+	}
+}
+
+// Also work that has released its shard learns of the end of the session.
+func TestWorkThatReleasedItsShardEndsWithTheSession(t *testing.T) {
+	inBubble(t, 1, func(w *fixture) {
+		x := w.start(shard.Options{})
+		w.pass(3 * time.Second)
+		h := x.has[0]
+		require.NoError(w, h.Release(w.Context()))
+		w.f.Revoke(h.Session().ID())
+		w.pass(10 * time.Second)
+		w.shared()
+		assert.NotEqual(w, h, x.has[0])
+		assert.Len(w, x.kinds(shard.Acquired), 2)
+		x.cancel()
+		w.pass(3 * time.Second)
+		select {
+		case <-x.done:
+		default:
+			assert.Fail(w, "Run waits for it")
+			x.set(func() { x.breaks = map[int]error{0: lock.ErrLost} })
+		}
+	})
+}
+
+// Run ends where another cluster answers, or the same with an older state.
+func TestRunEndsWhereTheClusterHasChanged(t *testing.T) {
+	inBubble(t, 3, func(w *fixture) {
+		before := w.f.Snapshot()
+		x := w.start(shard.Options{})
+		w.pass(3 * time.Second)
+		w.f.Restore(before, etcdfake.RestoreOptions{})
+		w.pass(time.Minute)
+		x.gone = true
+		select {
+		case <-x.done:
+			assert.ErrorIs(w, x.err, pawl.ErrClusterChanged)
+		default:
+			assert.Fail(w, "it goes on")
+		}
+	})
+}
+
+// What is taken from work stays for the lock-delay too.
+func TestAShardIsTakenAfterTheLockDelay(t *testing.T) {
+	inBubble(t, 4, func(w *fixture) {
+		o := shard.Options{Overrun: 5 * time.Second, Session: lease.Options{TTL: ttl, LockDelay: 7 * time.Second}}
+		x := w.start(o)
+		w.pass(3 * time.Second)
+		x.set(func() { x.ignores = true })
+		y := w.start(o)
+		w.pass(9 * time.Second)
+		assert.Len(w, x.kinds(shard.Lost), 2)
+		w.pass(4 * time.Second)
+		assert.Empty(w, y.owned())
+		w.pass(6 * time.Second)
+		assert.Len(w, y.owned(), 2)
+		x.set(func() { x.ignores = false; close(x.freed) })
+		w.pass(30 * time.Second)
 		w.shared()
 	})
 }

@@ -45,6 +45,7 @@ type task struct {
 	forced    bool // moving: it is released whether somebody waits or not
 	waits     bool // held: somebody waits behind it
 	since     time.Time
+	behind    time.Time // queued: since when it has waited behind others, as Next saw it
 }
 
 // bar keeps a worker from a shard for a while that grows from one time to the next.
@@ -256,16 +257,21 @@ func (w *Worker) Next(now time.Time) []Action {
 	gaining, losing := 0, 0
 	waiting := 0 // of gaining, behind others: for how long is up to them
 	for i, t := range w.tasks {
-		if t != nil && t.phase == queued && !t.preparing && !t.try {
-			waiting++
+		behind := t != nil && t.phase == queued && !t.preparing && !t.try
+		if behind && t.behind.IsZero() {
+			t.behind = now
 		}
 		switch {
 		case t == nil:
 		case t.phase == queued && (w.leaving || w.drained || !t.try && !w.wish.Has(i)):
 			t.phase = quitting
 			w.act(Quit, i)
+		case behind && now.Sub(t.behind) >= w.TTL: // its owner may never give it up, and no other is to wait for that
 		case t.phase == queued || t.phase == quitting:
 			gaining++
+			if behind {
+				waiting++
+			}
 		case t.phase == moving || t.phase == looking:
 			losing++
 		}
