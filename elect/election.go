@@ -58,8 +58,8 @@ func (e *Election) Name() string {
 // never ends it waits as long as the session lasts. A client that has no valid session gets one
 // first, as Client.Session does; if that fails, so does Campaign. After any error the
 // candidate's queue key is deleted in the background. The value is copied; observers see it
-// while the term lasts. A value that begins with {"pawl":"lock", as the values of locks' keys
-// do, is refused.
+// while the term lasts. A value that begins with pawl: or {"pawl":"lock", as the values of locks'
+// keys do, is refused.
 func (e *Election) Campaign(ctx context.Context, value []byte) (*Term, error) {
 	return e.campaign(ctx, "campaign", value, false)
 }
@@ -96,7 +96,7 @@ func (e *Election) owner(s *session.Session) []byte {
 // for a lock's, which no Election can resume.
 func checkValue(value []byte) error {
 	if keys.OfLock(value) {
-		return fmt.Errorf("the value begins with %s, as the keys of locks do", value[:bytes.IndexByte(value, ',')+1])
+		return fmt.Errorf("the value begins with %s, as the keys of locks do", keys.MarkOf(value))
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/session"
@@ -43,6 +44,21 @@ func TestAcquireAndReleaseCostTwoRequests(t *testing.T) {
 		assert.Equal(w, map[string]int{"Txn": 200}, n.Received)
 		n = w.counted(func() { time.Sleep(2 * session.ArmDelay) })
 		assert.Empty(w, n.Received, "nothing is armed for what has ended")
+	})
+}
+
+// What an uncontended lock of a short name sends, in bytes of its two requests.
+func TestAcquireAndReleaseSendFewBytes(t *testing.T) {
+	inBubble(t, func(w *fixture) {
+		s := w.session()
+		w.release(w.acquire(s))
+		sum := 0
+		w.f.Inject(etcdfake.Rule{Method: "Txn", Match: func(q etcdfake.Request) bool {
+			sum += proto.Size(q.Message)
+			return false
+		}})
+		w.release(w.acquire(s))
+		assert.LessOrEqual(w, sum, 320)
 	})
 }
 

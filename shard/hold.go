@@ -12,6 +12,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/queue"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/shards"
@@ -96,7 +97,7 @@ func (m *member) acquire(ctx context.Context, i int, ifFree bool) {
 	m.job(func() func() {
 		q := queue.Queue{Queue: m.keys.Queue(i)}
 		works := &session.Deferral{}
-		a, err := queue.Acquire(ctx, m.s, q, queue.Request{Value: m.s.Label(), Handoffs: true, Try: ifFree, Work: works})
+		a, err := queue.Acquire(ctx, m.s, q, queue.Request{Value: keys.Plain(time.Now(), false), Handoffs: true, Try: ifFree, Work: works})
 		return func() {
 			switch {
 			case err == nil:

@@ -27,7 +27,7 @@ type answer struct {
 }
 
 // queriesOf returns what apply needs to know about the events of one revision: of a
-// new candidate's key, who the candidate is; of a key deleted without a handoff,
+// new key whose value does not say whose it is, who that is; of a key deleted without a handoff,
 // whether its session had ended.
 func queriesOf(events []watcher.Event) (queries []query) {
 	handed, taken := handoffsOf(events), takesOf(events)
@@ -38,7 +38,7 @@ func queriesOf(events []watcher.Event) (queries []query) {
 		case ev.Deleted && !handed[ev.Key]:
 			queries = append(queries, query{lease: k.Lease, n: k.N, rev: ev.ModRevision, ended: true})
 		case !ev.Deleted && ev.CreateRevision == ev.ModRevision:
-			if !keys.OfLock(ev.Value) {
+			if !keys.OfLock(ev.Value) || keys.IsPlain(ev.Value) {
 				queries = append(queries, query{lease: k.Lease, n: k.N, rev: ev.ModRevision})
 			}
 		}

@@ -111,18 +111,32 @@ func (p *Position) read(value []byte) {
 	p.identify(value)
 }
 
-// identify sets the owner from a lock's value or a session's. A value that cannot be
-// parsed changes nothing.
+// identify sets the owner, and when the key was put, from a lock's value or a session's. A value
+// that cannot be parsed changes nothing, nor does what a value leaves out.
 func (p *Position) identify(value []byte) {
-	if id := keys.ParseIdentity(value); id != (keys.Identity{}) {
-		p.Owner, p.Host, p.PID, p.Since = id.Owner, id.Host, id.PID, id.Since
+	id := keys.ParseIdentity(value)
+	if !id.Since.IsZero() {
+		p.Since = id.Since
+	}
+	if id.Owner != "" || id.Host != "" || id.PID != 0 {
+		p.Owner, p.Host, p.PID = id.Owner, id.Host, id.PID
 	}
 }
 
-// candidate sets the owner of a candidate: its own, or else its session's.
-func (p *Position) candidate(a answer) {
+// isNamed reports whether the key's own value says whose it is.
+func (p *Position) isNamed() bool {
+	return !p.Election && (p.Owner != "" || p.Host != "" || p.PID != 0)
+}
+
+// belongs sets the owner of a key whose value does not say it: a candidate's own, or else that of
+// the session.
+func (p *Position) belongs(a answer) {
+	put := p.Since
 	p.identify(a.value)
 	p.identify(a.owner)
+	if !put.IsZero() {
+		p.Since = put
+	}
 }
 
 // A NamedQueue is a name and its queue.

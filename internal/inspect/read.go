@@ -186,7 +186,7 @@ func (r *reader) keepFormed(ctx context.Context, s *state, keys []string) error 
 			return fmt.Errorf("key %q is listed at revision %d, and not there", keys[i], s.rev)
 		}
 		p := newPosition(keys[i], kv.Value, kv.CreateRevision, kv.ModRevision, kv.Lease)
-		if id, n := sequenceOf(p.Key); p.Election && id != 0 {
+		if id, n := sequenceOf(p.Key); !p.isNamed() && id != 0 {
 			queries = append(queries, query{lease: id, n: n, rev: s.rev})
 		}
 		positions = append(positions, p)
@@ -197,8 +197,8 @@ func (r *reader) keepFormed(ctx context.Context, s *state, keys []string) error 
 	}
 	for _, p := range positions {
 		id, n := sequenceOf(p.Key)
-		if a := answers[query{lease: id, n: n, rev: s.rev}]; p.Election {
-			p.candidate(a)
+		if a := answers[query{lease: id, n: n, rev: s.rev}]; !p.isNamed() {
+			p.belongs(a)
 		}
 		s.add(p)
 	}

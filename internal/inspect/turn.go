@@ -156,8 +156,8 @@ func (t *turn) enter(ev watcher.Event) {
 	p := newPosition(ev.Key, ev.Value, ev.CreateRevision, ev.ModRevision, ev.Lease)
 	p.Observed = t.now
 	id, n := sequenceOf(p.Key)
-	if a := t.answers[query{lease: id, n: n, rev: t.rev}]; p.Election {
-		p.candidate(a)
+	if a := t.answers[query{lease: id, n: n, rev: t.rev}]; !p.isNamed() {
+		p.belongs(a)
 	}
 	t.come(p)
 }

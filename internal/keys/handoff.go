@@ -9,10 +9,10 @@ import (
 // A Handoff is what the release of one queue key puts on its successor's: the key that was
 // released, and the list of successors. It is written below the successor's own value:
 //
-//	{"pawl":"lock","owner":…,"since":"…:12Z"}  the key's own value, as it was
+//	pawl:2026-01-02T03:04:12Z                  the key's own value, as it was
 //	granted 7f3a-12 4711                       by which key, with which create revision
-//	5b01-3 4713 71 31Z"}                       the successors, in order: a name, its create revision,
-//	81c4-1 4720 16 "worker-2",…                how much of the value before its own begins alike, the rest
+//	5b01-3 4713 22 31Z                         the successors, in order: a name, its create revision,
+//	81c4-1 4720 0 {"pawl":"lock","owner":…     how much of the value before its own begins alike, the rest
 //
 // Names are without the queue's prefix.
 type Handoff struct {
@@ -54,7 +54,7 @@ var (
 )
 
 // NewSuccessors encodes all, which are consecutive in a queue, up to the first that cannot
-// receive a handoff: a key in another form, or a value without LockMark. Only the first line of
+// receive a handoff: a key in another form, or a value without its mark. Only the first line of
 // each value is kept.
 func NewSuccessors(all iter.Seq[Successor]) (s Successors) {
 	var before []byte
@@ -76,7 +76,7 @@ func NewSuccessors(all iter.Seq[Successor]) (s Successors) {
 
 // receives reports whether the successor, with this value, can receive a handoff.
 func (s Successor) receives(value []byte) bool {
-	return s.Create > 0 && bytes.HasPrefix(value, lockMark) && isQueueKey(s.Name)
+	return s.Create > 0 && receives(value) && isQueueKey(s.Name)
 }
 
 // isQueueKey reports whether name is an exclusive queue key's, directly in its queue: keys of
@@ -128,7 +128,7 @@ func (s Successor) HandedOff(by string, create int64, rest Successors) []byte {
 // ParseHandoff reads the handoff in a queue key's value. ok is false if there is none.
 func ParseHandoff(value []byte) (h Handoff, ok bool) {
 	own, rest, ok := bytes.Cut(value, handoffMark)
-	if !ok || !bytes.HasPrefix(own, lockMark) {
+	if !ok || !receives(own) {
 		return Handoff{}, false
 	}
 	line, list, _ := bytes.Cut(rest, newline)

@@ -40,24 +40,57 @@ func SessionNonce(value []byte) string {
 }
 
 // ParseIdentity reads the identity in a value that Value, SessionValue, Lock or EtcdLock wrote,
-// with or without a handoff. It leaves out what it cannot read.
+// with or without a handoff; of a value that Plain wrote it is Since alone. It leaves out what it
+// cannot read.
 func ParseIdentity(value []byte) (id Identity) {
 	line, _, _ := bytes.Cut(value, newline)
+	if IsPlain(line) {
+		id.Since, _ = time.Parse(time.RFC3339, string(line[len(MarkOf(line)):]))
+		return id
+	}
 	if json.Unmarshal(line, &id) != nil {
 		return Identity{}
 	}
 	return id
 }
 
-// LockMark is the beginning of the value of each lock's queue key, and of no other value in a
-// queue: it distinguishes a lock's key from a candidate's under the same name, and from a key
-// in etcd's layout. Only keys with it receive handoffs.
+// LockMark is the beginning of the value of a lock's queue key that names its owner, and plainMark
+// that of one whose session's key does; no other value in a queue begins so. They distinguish a
+// lock's key from a candidate's under the same name, and from a key in etcd's layout. Only keys with
+// them receive handoffs.
 const LockMark = `{"pawl":"lock",`
 
 // etcdMark is LockMark for a key in etcd's layout.
 const etcdMark = `{"layout":"etcd",`
 
-var lockMark = []byte(LockMark)
+const (
+	plainMark     = "pawl:"
+	etcdPlainMark = "pawl/etcd:"
+)
+
+// Plain is the value of the queue key of a lock without an owner of its own that is put at since,
+// which it has to the second: who holds it is in the session's key, to which the key's name leads.
+func Plain(since time.Time, etcdLayout bool) []byte {
+	mark := plainMark
+	if etcdLayout {
+		mark = etcdPlainMark
+	}
+	b := make([]byte, len(mark), len(mark)+len("2006-01-02T15:04:05Z"))
+	copy(b, mark)
+	return since.UTC().AppendFormat(b, time.RFC3339)
+}
+
+// IsPlain reports whether the value is of a lock's queue key, and does not name its owner.
+func IsPlain(value []byte) bool {
+	mark := MarkOf(value)
+	return mark == plainMark || mark == etcdPlainMark
+}
+
+// receives reports whether a key with this value may receive a handoff.
+func receives(value []byte) bool {
+	mark := MarkOf(value)
+	return mark == plainMark || mark == LockMark
+}
 
 // A Label makes the values of one session's lock keys: all but the time is encoded once.
 type Label []byte
@@ -144,8 +177,16 @@ func (l Label) EtcdLock(since time.Time) []byte {
 }
 
 // OfLock reports whether a queue key with this value is a lock's, in either layout.
-func OfLock(value []byte) bool {
-	return bytes.HasPrefix(value, lockMark) || bytes.HasPrefix(value, []byte(etcdMark)) || bytes.HasPrefix(value, []byte(multiMark))
+func OfLock(value []byte) bool { return MarkOf(value) != "" }
+
+// MarkOf is what the value of a lock's queue key begins with; "": it is another value.
+func MarkOf(value []byte) string {
+	for _, mark := range []string{plainMark, LockMark, etcdPlainMark, etcdMark, multiMark} {
+		if len(value) >= len(mark) && string(value[:len(mark)]) == mark {
+			return mark
+		}
+	}
+	return ""
 }
 
 func marshal(v any) []byte {

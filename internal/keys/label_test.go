@@ -19,6 +19,27 @@ func TestFormsOfValuesAreFixed(t *testing.T) {
 	assert.Equal(t, `{"owner":"ann \"x\"","host":"h1","pid":7,"since":"2026-01-02T03:04:05.000000006Z"}`, string(ann.Value()))
 }
 
+func TestAPlainValueHasTheTimeAlone(t *testing.T) {
+	for etcdLayout, want := range map[bool]string{false: "pawl:2026-01-02T03:04:05Z", true: "pawl/etcd:2026-01-02T03:04:05Z"} {
+		value := Plain(ann.Since, etcdLayout)
+		assert.Equal(t, want, string(value))
+		assert.True(t, OfLock(value))
+		assert.True(t, IsPlain(value))
+		assert.Equal(t, Identity{Since: ann.Since.Truncate(time.Second)}, ParseIdentity(value))
+		assert.Equal(t, !etcdLayout, Successor{Name: []byte("7f-1"), Create: 4}.receives(value))
+		handed := Successor{Name: []byte("2-1"), Create: 5, Value: value}.HandedOff("1-1", 3, Successors{})
+		assert.Equal(t, ann.Since.Truncate(time.Second), ParseIdentity(handed).Since)
+		_, ok := ParseHandoff(handed)
+		assert.Equal(t, !etcdLayout, ok)
+		_, set := SizeOfSet(value)
+		assert.False(t, set)
+	}
+	for _, value := range []string{"", "pawl", "paw:", "pawl/etcd", `{"pawl":"lock",`, " pawl:"} {
+		assert.False(t, IsPlain([]byte(value)), value)
+	}
+	assert.Zero(t, ParseIdentity([]byte("pawl:yesterday")))
+}
+
 // The value of a set's keys says its names, as many as fit, and is no lock's that can be
 // handed off to.
 func TestTheValueOfASetSaysItsNames(t *testing.T) {

@@ -20,7 +20,7 @@ type Request struct {
 	Try   bool   // fail with ErrBusy instead of waiting, and then write nothing
 
 	// Handoffs lets the acquisition receive a handoff from its predecessor and give one to its
-	// successor. If it is set, and only then, Value begins with keys.LockMark and has one line.
+	// successor. If it is set, and only then, Value is that of a key that receives handoffs, one line.
 	Handoffs bool
 
 	Limits Limits // how long the lock may be held

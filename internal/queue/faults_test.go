@@ -237,7 +237,7 @@ func TestAKeyOverwrittenBeforeItsEnqueueIsSettledIsLost(t *testing.T) {
 			s := w.session()
 			w.f.Inject(isEnqueue.rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
 			w.f.Inject(isSettle.rule(etcdfake.Rule{Delay: 300 * time.Millisecond, Times: 1}))
-			a := w.acquiring(w.Context(), s, Request{Value: s.Label(), Handoffs: handoffs})
+			a := w.acquiring(w.Context(), s, Request{Value: s.LabelOf("", false, "", nil), Handoffs: handoffs})
 			time.Sleep(100 * time.Millisecond)
 			kv := w.f.Get(w.keys()[0])
 			w.f.Put(string(kv.Key), "x", kv.Lease)

@@ -23,7 +23,7 @@ import (
 )
 
 // takingHandoffs is a lock's request.
-func takingHandoffs(s *session.Session) Request { return Request{Value: s.Label(), Handoffs: true} }
+func takingHandoffs(s *session.Session) Request { return Request{Value: s.LabelOf("", false, "", nil), Handoffs: true} }
 
 // inTurn is a holder and n that wait behind it, each on a session of its own, as
 // locks do.
@@ -114,7 +114,7 @@ func TestAHandoffThatComesBeforeThePredecessorIsFollowedCounts(t *testing.T) {
 		s := w.session()
 		a := &Acquisition{s: s, queue: w.queue(), parent: w.Context(), state: state.Begin(state.Options{Handoffs: true})}
 		require.NoError(w, a.begins())
-		value, name := string(s.Label()), a.queue.Prefix+"7f3a-1"
+		value, name := string(s.LabelOf("", false, "", nil)), a.queue.Prefix+"7f3a-1"
 		predecessor := state.Key{Name: name, Create: w.f.Put(name, value, 0)}
 		own := state.Key{Name: a.Key(), Create: w.f.Put(a.Key(), value, s.ID())}
 		a.mu.Lock() // as apply does, but nothing is carried out

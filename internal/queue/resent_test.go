@@ -112,7 +112,7 @@ func TestAReleaseThatAnInterceptorSentTwiceSaysNil(t *testing.T) {
 func TestAnInterceptorThatSendsEverythingTwiceChangesNothing(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		a, b := w.through(twice), w.through(twice)
-		lock := func(s *session.Session) Request { return Request{Value: s.Label(), Handoffs: true} }
+		lock := func(s *session.Session) Request { return Request{Value: s.LabelOf("", false, "", nil), Handoffs: true} }
 		first, err := Acquire(w.Context(), a, w.queue(), lock(a))
 		require.NoError(w, err)
 		var waiters []*acquireCall

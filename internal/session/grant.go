@@ -181,18 +181,16 @@ func randomID() int64 {
 	}
 }
 
-// Label is the value of a lock's key that is put now: JSON that names the holder, for people to
-// read.
-func (s *Session) Label() []byte { return s.label.Lock(time.Now()) }
-
-// LabelOf is Label for the keys of an acquisition of one name or more, in either layout; owner "":
-// the session's.
+// LabelOf is the value of the keys of an acquisition of one name or more that are put now, in either
+// layout; owner "": the session's.
 func (s *Session) LabelOf(owner string, etcdLayout bool, name string, more []string) []byte {
 	label, now := s.label, time.Now()
 	if owner != "" {
 		label = keys.NewLabel(identity(owner))
 	}
 	switch {
+	case owner == "" && len(more) == 0:
+		return keys.Plain(now, etcdLayout)
 	case len(more) > 0 && etcdLayout:
 		return label.EtcdMulti(now, append([]string{name}, more...))
 	case len(more) > 0:

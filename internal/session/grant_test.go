@@ -58,8 +58,8 @@ func TestTheSessionKeySaysWhoseItIs(t *testing.T) {
 		assert.WithinDuration(t, time.Now(), v.Since, time.Second)
 		assert.NotEmpty(t, keys.SessionNonce(kv.Value))
 
-		require.NoError(t, json.Unmarshal(s.Label(), &v))
-		assert.Equal(t, `me "and" you`, v.Owner)
+		assert.Equal(t, `me "and" you`, keys.ParseIdentity(s.LabelOf("", false, "a", []string{"b"})).Owner)
+		assert.True(t, keys.IsPlain(s.LabelOf("", false, "a", nil)), "the session's key says it")
 	})
 }
 

@@ -46,6 +46,14 @@ func busyPoints() (all []point) {
 	return all
 }
 
+// busyCurve is a waiter that came 10 ms before, on one member, for each number of writes.
+func busyCurve() (all []point) {
+	for _, writes := range []int{0, 200, 2_000} {
+		all = append(all, point{busyName(1, writes, 10*time.Millisecond), handovers(10 * time.Millisecond)})
+	}
+	return all
+}
+
 // writers is how many at a time write.
 const writers = 20
 

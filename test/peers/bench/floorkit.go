@@ -67,11 +67,8 @@ func (c *floorClient) txn(ctx context.Context, t *pb.TxnRequest) (*pb.TxnRespons
 
 var leaderOnly = metadata.Pairs("hasleader", "true")
 
-// The keys' values say that this process holds them.
-var (
-	holder = thisProcess()
-	label  = keys.NewLabel(holder)
-)
+// The sessions' keys say that this process has them.
+var holder = thisProcess()
 
 func thisProcess() keys.Identity {
 	host, _ := os.Hostname()
@@ -145,7 +142,7 @@ func (l floorLocker) enqueue() (floorHeld, *pb.TxnRequest) {
 	h := floorHeld{s: s, key: []byte(keys.QueueKey{Lease: s.lease, N: n}.In(l.prefix))}
 	t := txn.New()
 	t.Compare = append(t.Compare, txn.CreateIs(h.key, 0), txn.CreateIs(keys.CancelKey(s.key, n), 0), txn.ModIs(s.key, s.mod))
-	t.Success = append(t.Success, txn.Put(h.key, label.Lock(time.Now()), s.lease))
+	t.Success = append(t.Success, txn.Put(h.key, keys.Plain(time.Now(), false), s.lease))
 	return h, t
 }
 

@@ -67,7 +67,7 @@ func (r *results) page() string {
 		{"A queue of waiters, locks held for no time", chainText, r.table("waiters", charts()[1].points, chainColumns) + r.image("handoff.svg")},
 		{"A queue of waiters, locks held for 5 ms", "", r.table("waiters", charts()[2].points, chainColumns) + r.image("handoff-5ms.svg")},
 		{"A queue of waiters in several processes", apartText, r.table("queue", apartPoints(), apartColumns)},
-		{"A handover while others write", busyText, r.table("operation", busyPoints(), busyColumns)},
+		{"A handover while others write", busyText, r.table("operation", busyPoints(), busyColumns) + r.image("busy.svg")},
 		{"Shards of one name", shardsText, r.table("operation", shardPoints(), shardColumns)},
 		{"TryAcquire, and a new session", tryText, r.table("operation", []point{{"try-held", 1}, {"try-free", 1}, {"sessions", 200}}, operationColumns)},
 		{"Locks held", heldText, r.table("locks", charts()[3].points, standingColumns) + r.image("memory.svg")},

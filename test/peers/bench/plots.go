@@ -23,6 +23,7 @@ type chart struct {
 	view              func(figures) float64
 	scale             float64 // of the view, to the unit of y
 	logY              bool
+	at                []float64 // where the points are on the x axis; nil: at their sizes
 }
 
 // point is where a chart's figures of one size come from.
@@ -42,17 +43,19 @@ func charts() []chart {
 	held := []point{{"held", 1_000}, {"held", 10_000}, {"held-many", 100_000}}
 	return []chart{
 		{"throughput.svg", "Uncontended: acquisitions and releases", "workers", "a second",
-			workers, figures.throughput, 1, false},
-		{"handoff.svg", "Release to acquire, at the median; locks held for no time", "waiters", "ms", handoff(0), figures.p50, 1e3, true},
-		{"handoff-5ms.svg", "Release to acquire, at the median; locks held for 5 ms", "waiters", "ms", handoff(5 * time.Millisecond), figures.p50, 1e3, true},
+			workers, figures.throughput, 1, false, nil},
+		{"handoff.svg", "Release to acquire, at the median; locks held for no time", "waiters", "ms", handoff(0), figures.p50, 1e3, true, nil},
+		{"handoff-5ms.svg", "Release to acquire, at the median; locks held for 5 ms", "waiters", "ms", handoff(5 * time.Millisecond), figures.p50, 1e3, true, nil},
 		{"memory.svg", "Memory of the client for all locks held", "locks held", "MiB", held,
-			func(f figures) float64 { return f.Heap * float64(f.N) }, 1. / (1 << 20), true},
+			func(f figures) float64 { return f.Heap * float64(f.N) }, 1. / (1 << 20), true, nil},
 		{"renewals.svg", "Client CPU for keeping a session for one TTL", "sessions", "µs",
-			[]point{{"renewals", 100}, {"renewals", 500}, {"renewals", 1_000}, {"renewals-many", 2_000}, {"renewals-many", 10_000}}, figures.cpu, 1e6, true},
+			[]point{{"renewals", 100}, {"renewals", 500}, {"renewals", 1_000}, {"renewals-many", 2_000}, {"renewals-many", 10_000}}, figures.cpu, 1e6, true, nil},
 		{"throughput-2ms.svg", "Uncontended, with round trips of 2 ms", "workers", "a second",
-			delayedPoints(delays[0]), figures.throughput, 1, false},
+			delayedPoints(delays[0]), figures.throughput, 1, false, nil},
 		{"throughput-10ms.svg", "Uncontended, with round trips of 10 ms", "workers", "a second",
-			delayedPoints(delays[1]), figures.throughput, 1, false},
+			delayedPoints(delays[1]), figures.throughput, 1, false, nil},
+		{"busy.svg", "Release to acquire at p90; the waiter came 10 ms before", "unrelated writes a second, and one", "ms",
+			busyCurve(), figures.p90, 1e3, true, []float64{1, 201, 2_001}},
 	}
 }
 
@@ -146,12 +149,16 @@ type curve struct {
 }
 
 func (r *results) curve(c chart, kit string) (all curve) {
-	for _, pt := range c.points {
+	for i, pt := range c.points {
+		x := float64(pt.n)
+		if c.at != nil {
+			x = c.at[i]
+		}
 		s := r.spread(pt.scenario, kit, pt.n, c.view)
 		if math.IsNaN(s.median) || c.logY && s.least <= 0 {
 			continue
 		}
-		all.XYs = append(all.XYs, plotter.XY{X: float64(pt.n), Y: s.median * c.scale})
+		all.XYs = append(all.XYs, plotter.XY{X: x, Y: s.median * c.scale})
 		all.YErrors = append(all.YErrors, struct{ Low, High float64 }{(s.median - s.least) * c.scale, (s.most - s.median) * c.scale})
 	}
 	return all

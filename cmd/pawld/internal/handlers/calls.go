@@ -192,7 +192,7 @@ func (c *calls) Leader(ctx context.Context, r *connect.Request[pb.LeaderRequest]
 		if err != nil {
 			break // the time to park has passed, or pawld stops: this is the answer still
 		}
-		if last = leaderOf(l); m.AfterRevision == 0 || last.Revision != m.AfterRevision {
+		if last = c.leader(ctx, m.Name, l); m.AfterRevision == 0 || last.Revision != m.AfterRevision {
 			break
 		}
 		late.Reset(max(millis(m.WaitMs)-clock.Now().Sub(arrival), 0))
@@ -200,13 +200,13 @@ func (c *calls) Leader(ctx context.Context, r *connect.Request[pb.LeaderRequest]
 	return connect.NewResponse(last), nil
 }
 
-func leaderOf(l elect.Leader) *pb.LeaderResponse {
+func (c *calls) leader(ctx context.Context, name string, l elect.Leader) *pb.LeaderResponse {
 	if l.Token == 0 {
 		return &pb.LeaderResponse{Revision: nobody}
 	}
 	out := &pb.LeaderResponse{Token: int64(l.Token), Revision: l.ModRevision}
 	if keys.OfLock(l.Value) {
-		out.Owner = keys.ParseIdentity(l.Value).Owner
+		out.Owner = c.holder(ctx, locks.Want{Names: []string{name}, Modes: []locks.Mode{locks.Exclusive}})
 	} else {
 		out.Value = l.Value
 	}

@@ -1,7 +1,6 @@
 package handlers
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -121,7 +120,7 @@ func checkValue(value []byte) error {
 	case len(value) > maxValue:
 		return invalid("value has %d bytes, want at most %d", len(value), maxValue)
 	case keys.OfLock(value):
-		return invalid("value begins with %s, as the keys of locks do", value[:bytes.IndexByte(value, ',')+1])
+		return invalid("value begins with %s, as the keys of locks do", keys.MarkOf(value))
 	}
 	return nil
 }
