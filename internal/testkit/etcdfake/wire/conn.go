@@ -21,8 +21,17 @@ func NewConn(up, down *Link, member string) (client, server *Conn) {
 	return client, server
 }
 
-func (c *Conn) Read(b []byte) (int, error)  { return c.in.read(b) }
-func (c *Conn) Write(b []byte) (int, error) { return c.out.write(b) }
+func (c *Conn) Read(b []byte) (int, error) { return c.in.read(b) }
+
+// Write writes. That the other side has closed is an error only once that can arrive here: a
+// writer that knew earlier than the reader would send into a connection that counts as open.
+func (c *Conn) Write(b []byte) (int, error) {
+	n, err := c.out.write(b)
+	if held, _ := c.in.link.state(); err != nil && held && !c.in.isBroken() {
+		return len(b), nil
+	}
+	return n, err
+}
 
 // Close ends both directions. The other side still reads what is on its way.
 func (c *Conn) Close() error {

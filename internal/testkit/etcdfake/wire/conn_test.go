@@ -51,6 +51,28 @@ func TestHeldBytesArriveWhenTheLinkIsLetGo(t *testing.T) {
 	})
 }
 
+func TestACloseIsNoticedWhenItArrives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server, _, down := pair()
+		down.Hold(true)
+		require.NoError(t, server.Close())
+		n, err := client.Write([]byte("lost"))
+		assert.NoError(t, err)
+		assert.Equal(t, 4, n)
+		go func() { time.Sleep(time.Hour); down.Hold(false) }()
+		start := time.Now()
+		_, err = client.Read(make([]byte, 1))
+		assert.Equal(t, io.EOF, err)
+		assert.Equal(t, time.Hour, time.Since(start))
+		_, err = client.Write([]byte("refused"))
+		assert.Error(t, err)
+		down.Hold(true)
+		require.NoError(t, client.Close())
+		_, err = client.Write([]byte("refused"))
+		assert.Error(t, err, "it has closed itself")
+	})
+}
+
 func TestResetIsSeenByBothEnds(t *testing.T) {
 	client, server, _, _ := pair()
 	_, err := client.Write([]byte("lost"))

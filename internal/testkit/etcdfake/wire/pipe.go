@@ -58,6 +58,12 @@ func (p *pipe) end(err error, broken bool) {
 	}
 }
 
+func (p *pipe) isBroken() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.broken
+}
+
 func (p *pipe) setDeadline(t time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
