@@ -404,6 +404,12 @@ func (m *member) counted(resp *pb.TxnResponse, offered shards.Set) {
 	if n > m.n {
 		m.readWaiters(offered)
 	}
+	m.mu.Lock()
+	t := m.term
+	m.mu.Unlock()
+	if t != nil {
+		t.later(func() { t.counted(txn.Count(resp, 4)) })
+	}
 	counted := observe.ShardsCounted{Unowned: max(m.n-n, 0), Unplanned: m.unplanned(resp)}
 	if !m.w.Counted(n) {
 		m.report(counted)

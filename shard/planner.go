@@ -26,6 +26,10 @@ type term struct {
 	p   *shards.Planner
 	end context.CancelFunc // ends the loop
 
+	beside int // member keys that p does not know, or that are gone, as the first count after the read showed
+	counts int // since the read
+	odd    int // how many of the last counts showed another number
+
 	source    *notify.Source
 	news      chan struct{} // holds one element when there is something to do
 	sent      map[int64]time.Time
@@ -135,6 +139,7 @@ func (t *term) run(ctx context.Context) (again bool) {
 		return ctx.Err() == nil && t.a.Err() == nil
 	}
 	t.p = shards.NewPlanner(view, m.name, m.s.TTL(), settle, time.Now())
+	t.counts, t.odd = 0, 0
 	t.sent = map[int64]time.Time{}
 	ctx, cancel := context.WithCancel(ctx)
 	keys := listwatch.Keys{Key: m.keys.Prefix, End: string(txn.PrefixEnd(m.keys.Prefix))}
@@ -152,7 +157,7 @@ func (t *term) run(ctx context.Context) (again bool) {
 		t.process()
 		now := time.Now()
 		gap, err := t.apply(now, tail)
-		if gap || err != nil || ctx.Err() != nil {
+		if gap || err != nil || t.odd >= oddCounts || ctx.Err() != nil {
 			return ctx.Err() == nil
 		}
 		if planned, waited := t.p.Tick(now); planned {
@@ -166,6 +171,24 @@ func (t *term) run(ctx context.Context) (again bool) {
 		case <-timer.C:
 		case <-ctx.Done():
 		}
+	}
+}
+
+// oddCounts is how many counts in a row have to show members that the watch did not, or that are
+// gone, until everything is read again.
+const oddCounts = 2
+
+// counted compares what the watch has shown with a count of the member keys: a watch that lost an
+// event would leave a member without shards for ever.
+func (t *term) counted(n int) {
+	beside := n - t.p.Members()
+	if t.counts++; t.counts == 1 {
+		t.beside = beside // foreign ones, for example
+	}
+	if beside == t.beside {
+		t.odd = 0
+	} else {
+		t.odd++
 	}
 }
 

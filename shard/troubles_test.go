@@ -650,6 +650,39 @@ func TestALateDeletionOfAMemberKeyIsRefused(t *testing.T) {
 	})
 }
 
+// A member that the planner's watch does not show, although it goes on, is counted.
+func TestAMemberThatAWatchLostGetsItsShards(t *testing.T) {
+	for name, change := range map[string]func(w *fixture){
+		"joined": func(w *fixture) { w.start(shard.Options{}) },
+		"died":   func(w *fixture) { w.another(w.planner()).kill(); w.pass(ttl + time.Second) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 6, func(w *fixture) {
+				w.began(3, shard.Options{})
+				for _, key := range []string{"77", "78"} { // of others, which are no members
+					w.f.Put(w.keys.Prefix+"m/6/"+key, "no member", 0)
+				}
+				w.pass(5 * ttl)
+				var heal []func()
+				for i := range w.f.Members() {
+					heal = append(heal, w.f.Member(i).EditWatches(etcdfake.Silence))
+				}
+				change(w)
+				w.pass(time.Second)
+				for _, f := range heal {
+					f()
+				}
+				w.pass(4 * ttl)
+				w.shared()
+				reads := w.counter()
+				w.pass(10 * ttl)
+				ops, _ := reads.take()
+				assert.LessOrEqual(w, ops[lists], 10, "it is read again once, and each worker lists now and then")
+			})
+		})
+	}
+}
+
 func TestAfterACompactionThePlannerReadsAgain(t *testing.T) {
 	inBubble(t, 12, func(w *fixture) {
 		w.began(3, shard.Options{})

@@ -238,6 +238,16 @@ func (p *Planner) lost(w Write) (n int) {
 	return n
 }
 
+// Members is how many members there are, as far as is known.
+func (p *Planner) Members() (n int) {
+	for _, m := range p.View.Members {
+		if m.There {
+			n++
+		}
+	}
+	return n
+}
+
 // Wrote records that w was put at revision rev; rev 0: it was refused, because the key has
 // changed, and what it is now is to be planned with. w may be of an earlier plan: then the wish of
 // the last one is still to be put, and if that one was content with what was there before w, it is
