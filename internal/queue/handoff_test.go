@@ -23,7 +23,9 @@ import (
 )
 
 // takingHandoffs is a lock's request.
-func takingHandoffs(s *session.Session) Request { return Request{Value: s.LabelOf("", false, "", nil), Handoffs: true} }
+func takingHandoffs(s *session.Session) Request {
+	return Request{Value: s.LabelOf("", false, "", nil), Handoffs: true}
+}
 
 // inTurn is a holder and n that wait behind it, each on a session of its own, as
 // locks do.
