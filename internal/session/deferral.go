@@ -35,18 +35,18 @@ func (d *Deferral) done() {
 }
 
 // Await waits until no work is left; false: ctx ended first.
-func (d *Deferral) Await(ctx context.Context) bool {
-	for {
-		pending := d.pending()
-		if pending == nil {
-			return true
-		}
+func (d *Deferral) Await(ctx context.Context) bool { return awaitWork(ctx, d.pending) }
+
+// awaitWork waits until pending returns nil; false: ctx ended first.
+func awaitWork(ctx context.Context, pending func() <-chan struct{}) bool {
+	for work := pending(); work != nil; work = pending() {
 		select {
-		case <-pending:
+		case <-work:
 		case <-ctx.Done():
 			return false
 		}
 	}
+	return true
 }
 
 // pending returns a channel that is closed when no work is left, or nil if none is left now.
@@ -66,20 +66,13 @@ func (s *Session) DeferRevocation() (done func()) { return s.deferral.Begin() }
 // AwaitDeferred waits until neither the session's Deferral nor its client's defers the
 // revocation. It returns false if ctx ends first.
 func (s *Session) AwaitDeferred(ctx context.Context) bool {
-	for {
-		pending := s.deferral.pending()
-		if pending == nil && s.host.Deferral != nil {
-			pending = s.host.Deferral.pending()
+	return awaitWork(ctx, func() <-chan struct{} {
+		work := s.deferral.pending()
+		if work == nil && s.host.Deferral != nil {
+			work = s.host.Deferral.pending()
 		}
-		if pending == nil {
-			return true
-		}
-		select {
-		case <-pending:
-		case <-ctx.Done():
-			return false
-		}
-	}
+		return work
+	})
 }
 
 // Abandon ends the session, and all its dependents, with cause. It is marked first, and no

@@ -58,7 +58,7 @@ func TestAClusterFromOutsideOfTheBubbleIsRefused(t *testing.T) {
 	})
 }
 
-// fatal keeps what a test is told before it is ended.
+// fatal keeps the text with which a test is ended.
 type fatal struct {
 	testing.TB
 	said string
