@@ -44,7 +44,7 @@ func start(t *testing.T) *bench {
 	c, err := pawl.Dial(ctx, pawl.Config{Endpoints: s.Endpoints()})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
-	v3, err := clientv3.New(clientv3.Config{Endpoints: s.Endpoints(), Logger: zap.NewNop(), DialTimeout: 5 * time.Second})
+	v3, err := clientv3.New(clientv3.Config{Endpoints: s.Endpoints(), Logger: zap.NewNop(), DialTimeout: lane.Hang})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = v3.Close() })
 	return &bench{t, ctx, c, v3}

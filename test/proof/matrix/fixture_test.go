@@ -99,7 +99,7 @@ func newWorld(t *testing.T, c *etcdtest.Cluster, f fault, name string) *fixture 
 
 // outside is a client past the proxies.
 func outside(t *testing.T, c *etcdtest.Cluster, auth bool) *clientv3.Client {
-	cfg := clientv3.Config{Endpoints: direct(c), TLS: c.TLS("root"), Logger: zap.NewNop(), DialTimeout: 10 * time.Second}
+	cfg := clientv3.Config{Endpoints: direct(c), TLS: c.TLS("root"), Logger: zap.NewNop(), DialTimeout: lane.Hang}
 	if auth {
 		cfg.Username, cfg.Password = "root", password
 	}

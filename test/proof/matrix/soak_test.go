@@ -194,7 +194,7 @@ func (s *soak) round(t *testing.T) {
 			t.Logf("round %d was: %s for %v", s.sum.Rounds, f.name, f.lasts)
 		}
 	}()
-	oracle, err := clientv3.New(clientv3.Config{Endpoints: direct(s.c), Logger: zap.NewNop(), DialTimeout: 10 * time.Second})
+	oracle, err := clientv3.New(clientv3.Config{Endpoints: direct(s.c), Logger: zap.NewNop(), DialTimeout: lane.Hang})
 	require.NoError(t, err)
 	defer func() { _ = oracle.Close() }()
 	w.oracle = oracle

@@ -7,6 +7,9 @@
 //	go run ./test/proof/mutants -sample 5    five of them, others each day; -day says of which
 //	go run ./test/proof/mutants -o FILE      the table also to its section of FILE
 //
+// The published table says which test caught a fault the last time. That test alone runs first, and
+// only a fault that it lets pass is shown to the tests of whole packages.
+//
 // Nothing in the checkout is changed: the compiler is given other text for the
 // files in question (go build -overlay), and the tests of a client in another
 // language run in a copy of its folder. A fault that no test notices makes the
@@ -63,11 +66,17 @@ func main() {
 		}
 		return
 	}
+	caught, err := published(root)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1)
+	}
+	lab := lab{root: root, timeout: *timeout, caught: caught, sound: map[string]error{}}
 	failed := false
 	table := "| fault | rule | caught by |\n|---|---|---|\n"
 	fmt.Print(table)
 	for _, m := range chosen {
-		by, err := run(root, m, *timeout)
+		by, err := lab.run(m)
 		if err != nil {
 			failed, by = true, "**"+err.Error()+"**"
 		}
@@ -84,6 +93,19 @@ func main() {
 	if failed {
 		os.Exit(1)
 	}
+}
+
+// published reads from the table of the project's page which test caught a fault the last time.
+func published(root string) (map[string]catcher, error) {
+	text, err := os.ReadFile(filepath.Join(root, "docs", "results", "reliability.md"))
+	if err != nil {
+		return nil, err
+	}
+	caught := map[string]catcher{}
+	for _, row := range regexp.MustCompile("(?m)^\\| (.+) \\| \\S+ \\| `(.+)`: `(Test[^`/]*).*` \\|$").FindAllStringSubmatch(string(text), -1) {
+		caught[row[1]] = catcher{pkg: "./" + row[2], test: row[3]}
+	}
+	return caught, nil
 }
 
 // publish puts the table into its section of a page.
@@ -140,14 +162,25 @@ func projectRoot() (string, error) {
 // errSurvived is a mutant that no test has noticed.
 var errSurvived = errors.New("not caught")
 
+// A lab plants faults in the checkout at root.
+type lab struct {
+	root    string
+	timeout time.Duration      // for the tests of one package
+	caught  map[string]catcher // by the name of a fault: the last time
+	sound   map[string]error   // by the name of a test: what it says without a fault
+}
+
+// A catcher is a test that notices a fault.
+type catcher struct{ pkg, test string }
+
 // run plants a fault, and reports by which test it was caught.
-func run(root string, m mutant, timeout time.Duration) (by string, err error) {
+func (l lab) run(m mutant) (by string, err error) {
 	dir, err := os.MkdirTemp("", "mutant")
 	if err != nil {
 		return "", err
 	}
 	defer os.RemoveAll(dir)
-	planted, err := plant(root, dir, m.edits)
+	planted, err := plant(l.root, dir, m.edits)
 	if err != nil {
 		return "", err
 	}
@@ -155,20 +188,23 @@ func run(root string, m mutant, timeout time.Duration) (by string, err error) {
 	if err != nil {
 		return "", err
 	}
+	if last := l.caught[m.name]; slices.Contains(m.catch, last.pkg) {
+		by, err := l.fail(goTests(l.root, overlay, last.pkg, l.timeout, "-run", "^"+last.test+"$"))
+		if by != "" || err != nil {
+			return by, err
+		}
+	}
 	for _, pkg := range m.catch {
-		tests := goTests(root, overlay, pkg, timeout)
+		tests := goTests(l.root, overlay, pkg, l.timeout)
 		if others[pkg] != nil {
-			tests, err = planted.testsOf(root, dir, pkg, timeout)
+			tests, err = planted.testsOf(l.root, dir, pkg, l.timeout)
 		}
 		if err != nil {
 			return "", err
 		}
-		name, err := tests.fail()
-		if err != nil {
-			return "", err
-		}
-		if name != "" {
-			return name, nil
+		by, err := l.fail(tests)
+		if by != "" || err != nil {
+			return by, err
 		}
 	}
 	return "", errSurvived
@@ -220,8 +256,8 @@ type suite struct {
 	timeout time.Duration
 }
 
-// goTests are the tests of a package of Go.
-func goTests(root, overlay, pkg string, timeout time.Duration) suite {
+// goTests are the tests of a package of Go, or those of them that the arguments choose.
+func goTests(root, overlay, pkg string, timeout time.Duration, which ...string) suite {
 	run := func(ctx context.Context, args ...string) ([]byte, error) {
 		args = append([]string{"test", "-vet=off", "-count=1", "-timeout", timeout.String()}, args...)
 		cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
@@ -229,8 +265,10 @@ func goTests(root, overlay, pkg string, timeout time.Duration) suite {
 		return cmd.CombinedOutput()
 	}
 	return suite{
-		name:    strings.TrimPrefix(pkg, "./"),
-		run:     func(ctx context.Context) ([]byte, error) { return run(ctx, "-overlay", overlay, "-failfast") },
+		name: strings.TrimPrefix(pkg, "./"),
+		run: func(ctx context.Context) ([]byte, error) {
+			return run(ctx, append(which, "-overlay", overlay, "-failfast")...)
+		},
 		sound:   func(ctx context.Context, test string) ([]byte, error) { return run(ctx, "-run", "^"+test+"$") },
 		timeout: 2*timeout + 20*time.Minute, // builds included
 	}
@@ -281,8 +319,8 @@ func (f files) testsOf(root, dir, folder string, timeout time.Duration) (suite, 
 	}, nil
 }
 
-// fail runs the tests, and returns the first that fails; "": none.
-func (s suite) fail() (failed string, err error) {
+// fail runs the tests, and says which of them fails first; "": none.
+func (l lab) fail(s suite) (by string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
 	defer cancel()
 	text, err := s.run(ctx)
@@ -298,8 +336,15 @@ func (s suite) fail() (failed string, err error) {
 	}
 	// The test must be at fault because of the mutant, and not of the machine.
 	top, _, _ := strings.Cut(name, "/")
-	if text, err := s.sound(ctx, top); err != nil {
-		return "", fmt.Errorf("%s fails without the fault too: %s", top, text)
+	if _, ok := l.sound[s.name+top]; !ok {
+		text, err := s.sound(ctx, top)
+		if err != nil {
+			err = fmt.Errorf("%s fails without the fault too: %s", top, text)
+		}
+		l.sound[s.name+top] = err
+	}
+	if err := l.sound[s.name+top]; err != nil {
+		return "", err
 	}
 	if len(name) > 100 {
 		name = top

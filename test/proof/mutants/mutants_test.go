@@ -39,6 +39,10 @@ func TestThePageHasARowForEveryFault(t *testing.T) {
 		assert.True(t, strings.Contains(table, "\n"+row), "make mutants writes the row %q", row)
 	}
 	assert.Equal(t, len(mutants)+2, strings.Count(table, "\n|"), "and for nothing else")
+	caught, err := published(root)
+	require.NoError(t, err)
+	assert.Equal(t, catcher{inSession, "TestARenewalIsNotConfirmedBy"}, caught["no margin"])
+	assert.NotContains(t, caught, "fault")
 }
 
 func TestAPlaceThatIsGoneIsSaid(t *testing.T) {

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 
 // quick are options for tests that lose many terms.
 func quick(log *[]elect.Event) elect.RunOptions {
-	o := elect.RunOptions{MinBackoff: 10 * time.Millisecond, MaxBackoff: time.Second, Session: lease.Options{TTL: 6 * time.Second}}
+	o := elect.RunOptions{MinBackoff: 10 * time.Millisecond, MaxBackoff: time.Second, Session: lease.Options{TTL: time.Minute}}
 	if log != nil {
 		o.Notify = func(ev elect.Event) { *log = append(*log, ev) }
 	}
