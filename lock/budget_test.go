@@ -15,7 +15,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 )
@@ -281,7 +281,7 @@ func TestPermitsAndSetsHeldCostNoGoroutine(t *testing.T) {
 }
 
 // Nor for each waiter beyond its caller, in any mode.
-func TestAThousandWaitersCostNoGoroutineBeyondTheirCallers(t *testing.T) {
+func TestManyWaitersCostNoGoroutineBeyondTheirCallers(t *testing.T) {
 	for name, mode := range map[string]struct {
 		watches int // of each, at most
 		acquire func(ctx context.Context, s *pawl.Session) error
@@ -304,10 +304,7 @@ func TestAThousandWaitersCostNoGoroutineBeyondTheirCallers(t *testing.T) {
 				}
 				s := w.session()
 				ctx, cancel := context.WithCancel(w.Context())
-				waiters := 1000
-				if racedetector.On {
-					waiters = 250 // in the same time as without it
-				}
+				waiters := lane.Of(250, 1000)
 				ends := make(chan error, waiters+1)
 				wait := func() {
 					go func() { ends <- mode.acquire(ctx, s) }()

@@ -19,6 +19,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/lease"
 )
 
@@ -459,7 +460,7 @@ func TestAReleaseWhoseHandoffIsRefusedIsTriedWithoutIt(t *testing.T) {
 // A waiter that gives up in the instant of its handoff leaves nothing behind.
 func TestGivingUpInTheInstantOfAHandoffLeavesTheQueueFree(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
-		for range 50 {
+		for range lane.Of(15, 50) {
 			holder, waiting := w.inTurn(1)
 			ctx, cancel := context.WithCancel(w.Context())
 			s := w.session()

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -17,12 +16,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
 )
 
-func TestMain(m *testing.M) {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(400) // next to nothing of a scenario stays: so much less to collect
-	}
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // number reads a number from the environment.
 func number(t *testing.T, variable string, otherwise uint64) uint64 {
