@@ -2,7 +2,8 @@
 // bubbles, and compares what they learned with what the server did. They acquire one to three
 // names, one by one or several at once, shared or exclusive, or permits of semaphores with
 // different limits; now and then one uses a semaphore as a lock, or the other way round. In a quarter of the
-// scenarios workers of shards join, leave and die beside them.
+// scenarios workers of shards join, leave and die beside them, and in half of those on the cluster
+// in memory somebody else writes before each request.
 //
 // A scenario is a number, its seed: it decides how many clients there are, how
 // long their sessions live, and which faults strike when. The same seed gives the same faults

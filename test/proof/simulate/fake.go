@@ -30,7 +30,19 @@ func OnFake(_ *testing.T, w *scenario) server {
 			w.truth.put(ch.Key, ch.CreateRevision, ch.Version == 1, operator)
 		}
 	})
-	return &fake{c, w}
+	f := &fake{c, w}
+	f.crowd()
+	return f
+}
+
+// unrelated is a key that has to do with nothing.
+const unrelated = "unrelated"
+
+// crowd has the store move between every two requests of a busy scenario.
+func (f *fake) crowd() {
+	if f.w.plan.Busy {
+		f.c.Inject(etcdfake.Rule{Match: func(etcdfake.Request) bool { f.c.Put(unrelated, "", 0); return false }})
+	}
 }
 
 func (f *fake) endpoints() []string           { return f.c.Endpoints() }
@@ -39,6 +51,7 @@ func (f *fake) close()                        { f.c.Close() }
 
 func (f *fake) calm() {
 	f.c.LiftAll()
+	f.crowd()
 	f.c.Heal()
 	f.c.SetNoSpace(false)
 	f.c.SetClockRate(1)
@@ -49,7 +62,7 @@ func (f *fake) calm() {
 
 func (f *fake) left() (left []string) {
 	for _, key := range f.c.Keys("") {
-		if key != "data" {
+		if key != "data" && key != unrelated {
 			left = append(left, key)
 		}
 	}
