@@ -57,7 +57,7 @@ func runOne(t *testing.T, plan Plan, start func(*testing.T, *scenario) server) {
 }
 
 func TestRandomFaultsOnTheClusterInMemory(t *testing.T) {
-	run(t, lane.Of[uint64](72, 9000), 9, fakeKinds, OnFake)
+	run(t, lane.Of[uint64](48, 9000), 9, fakeKinds, OnFake)
 }
 
 // run runs the one scenario that PAWL_SEED asks for; or so many tenths of as many as
