@@ -272,19 +272,22 @@ func TestAShardThatWasKeptEndsForAReasonOfItsOwn(t *testing.T) {
 	})
 }
 
+// hangingAtPlans holds up a planner that has planned, while hangs says so, until stuck is closed.
+func hangingAtPlans(hangs *atomic.Bool, stuck <-chan struct{}) *recorder {
+	return &recorder{hang: func(ev observe.Event) <-chan struct{} {
+		if _, ok := ev.(observe.ShardsPlanned); ok && hangs.Load() {
+			return stuck
+		}
+		return nil
+	}}
+}
+
 // It leaves all the same, before that and afterwards, and Run returns when the loop turns again.
 func TestAPlannerThatIsStuckLeaves(t *testing.T) {
 	for _, after := range []time.Duration{time.Second, 2 * ttl} {
 		inBubble(t, 6, func(w *fixture) {
-			stuck := make(chan struct{})
-			var hangs atomic.Bool
-			r := &recorder{hang: func(ev observe.Event) <-chan struct{} {
-				if _, ok := ev.(observe.ShardsPlanned); ok && hangs.Load() {
-					return stuck
-				}
-				return nil
-			}}
-			x := w.start(shard.Options{}, observedBy(r))
+			hangs, stuck := new(atomic.Bool), make(chan struct{})
+			x := w.start(shard.Options{}, observedBy(hangingAtPlans(hangs, stuck)))
 			w.pass(3 * time.Second)
 			hangs.Store(true)
 			w.start(shard.Options{})
@@ -306,15 +309,8 @@ func TestAPlannerThatIsStuckLeaves(t *testing.T) {
 // An observer that holds up the loop that plans does not keep the worker from a new session.
 func TestAPlannerThatIsStuckWorksOnANewSession(t *testing.T) {
 	inBubble(t, 4, func(w *fixture) {
-		stuck := make(chan struct{})
-		var hangs atomic.Bool
-		r := &recorder{hang: func(ev observe.Event) <-chan struct{} {
-			if _, ok := ev.(observe.ShardsPlanned); ok && hangs.Load() {
-				return stuck
-			}
-			return nil
-		}}
-		x := w.start(shard.Options{}, observedBy(r))
+		hangs, stuck := new(atomic.Bool), make(chan struct{})
+		x := w.start(shard.Options{}, observedBy(hangingAtPlans(hangs, stuck)))
 		w.pass(3 * time.Second)
 		hangs.Store(true)
 		w.start(shard.Options{})

@@ -1,0 +1,364 @@
+package shard_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/pawl-locks/pawl/internal/shards"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/txn"
+	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/lock"
+	"github.com/pawl-locks/pawl/shard"
+)
+
+// Only who waits changes, and it converges.
+func TestAbsurdWishesDoNoHarm(t *testing.T) {
+	inBubble(t, 12, func(w *fixture) {
+		w.began(3, shard.Options{})
+		all := shards.SetOf(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11).Encode()
+		for _, wish := range [][]byte{all, nil, []byte("rubbish"), []byte("=0-99999")} {
+			for _, x := range w.all {
+				w.f.Put(w.keys.Wish(x.lease()), string(wish), x.lease())
+			}
+			w.pass(5 * time.Second)
+			w.shared()
+		}
+	})
+}
+
+func TestAWishThatIsLostOrLateIsMadeGood(t *testing.T) {
+	for name, rule := range map[string]etcdfake.Rule{
+		"lost":            {Lose: true, Times: 3},
+		"answer lost":     {Hang: true, Times: 3},
+		"refused":         {Forge: nil, Err: status.Error(codes.Unavailable, "etcdserver: request timed out"), Times: 3},
+		"applied again":   {Again: 30 * time.Second, Times: 3},
+		"applied late":    {Late: 20 * time.Second, Err: status.Error(codes.Unavailable, "etcdserver: request timed out"), Times: 3},
+		"arrives later":   {Delay: 2 * time.Second, Times: 3},
+		"answered later ": {HoldAnswer: 2 * time.Second, Times: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 12, func(w *fixture) {
+				w.began(3, shard.Options{})
+				rule.Op = "write a wish"
+				fault := w.f.Inject(rule)
+				w.start(shard.Options{})
+				w.pass(45 * time.Second)
+				assert.Positive(w, fault.Hits())
+				w.shared()
+				assert.Equal(w, 15, w.total(), "no more moves than without")
+			})
+		})
+	}
+}
+
+func TestWhatAnOperatorDeletesIsPutAgain(t *testing.T) {
+	inBubble(t, 6, func(w *fixture) {
+		w.began(2, shard.Options{})
+		for _, x := range w.all {
+			own := x.owned()[0]
+			for _, key := range []string{
+				x.has[own].Key(), w.keys.Member(6, x.lease()), w.keys.Wish(x.lease()), w.f.Keys(w.keys.Planner().Prefix)[0],
+			} {
+				require.True(w, w.f.Delete(key), key)
+				w.pass(5 * time.Second)
+				w.shared()
+				assert.NotNil(w, w.f.Get(w.keys.Member(6, x.lease())))
+				assert.NotNil(w, w.f.Get(w.keys.Wish(x.lease())))
+				assert.Len(w, w.f.Keys(w.keys.Planner().Prefix), 2)
+			}
+			lost := x.kinds(shard.Lost)
+			require.Len(w, lost, 1)
+			assert.Equal(w, own, lost[0].Shard)
+			assert.ErrorIs(w, lost[0].Err, lock.ErrKeyDeleted)
+		}
+	})
+}
+
+// What an operator overwrites keeps nobody up, on the worker's lease and on none; when all have
+// left, nothing is left.
+func TestWhatAnOperatorOverwritesIsMadeGood(t *testing.T) {
+	for what, lease := range map[string]func(x *worker) int64{"its lease": (*worker).lease, "no lease": func(*worker) int64 { return 0 }} {
+		t.Run(what, func(t *testing.T) {
+			inBubble(t, 6, func(w *fixture) {
+				w.began(2, shard.Options{})
+				for _, x := range w.all {
+					own := x.owned()[0]
+					for _, key := range []string{
+						x.has[own].Key(), w.keys.Member(6, x.lease()), w.keys.Wish(x.lease()), w.f.Keys(w.keys.Planner().Prefix)[0], w.f.Keys(w.keys.Planner().Prefix)[1],
+					} {
+						w.f.Put(key, "somebody else's", lease(x))
+						w.pass(2 * ttl)
+						w.shared()
+						assert.Len(w, w.f.Keys(w.keys.Planner().Prefix), 2)
+						_ = w.planner()
+					}
+					lost := x.kinds(shard.Lost)
+					require.Len(w, lost, 1)
+					assert.ErrorIs(w, lost[0].Err, lock.ErrKeyOverwritten)
+				}
+				w.start(shard.Options{})
+				w.pass(5 * time.Second)
+				w.shared() // they still follow a planner
+				for _, x := range w.all {
+					x.cancel()
+				}
+				for _, x := range w.all {
+					require.Error(w, x.leave())
+				}
+				w.pass(time.Second)
+				assert.Empty(w, w.f.Keys(w.keys.Prefix))
+				assert.Empty(w, w.f.Leases())
+			})
+		})
+	}
+}
+
+// What is refused because the session has ended is not sent again and again until it knows.
+func TestAWriteThatIsRefusedIsNotRepeatedAtOnce(t *testing.T) {
+	inBubble(t, 2, func(w *fixture) {
+		prepare := func(ctx context.Context, _ int) error { <-ctx.Done(); return nil }
+		x := w.start(shard.Options{Prepare: prepare, Session: lease.Options{TTL: 2 * ttl}})
+		w.pass(1200 * time.Millisecond)
+		fault := w.f.Inject(etcdfake.Rule{Op: "write the member key", HoldAnswer: time.Millisecond, Match: func(etcdfake.Request) bool {
+			if leases := w.f.Leases(); len(leases) == 1 {
+				w.f.Revoke(leases[0].ID)
+			}
+			return true
+		}})
+		w.f.Inject(etcdfake.Rule{Method: "Watch", Opening: true, Err: status.Error(codes.Unavailable, "no")})
+		for i := range w.f.Members() {
+			w.f.Member(i).EndStreams("Watch", status.Error(codes.Unavailable, "gone"))
+		}
+		for len(x.kinds(shard.Retrying)) == 0 {
+			w.pass(100 * time.Millisecond)
+		}
+		assert.Positive(w, fault.Hits())
+		assert.Less(w, fault.Hits(), 10)
+	})
+}
+
+// A member key that says the same on no lease would outlive its worker, and get shards for ever.
+func TestAMemberKeyThatIsOnNoLeaseIsPutOnItAgain(t *testing.T) {
+	inBubble(t, 4, func(w *fixture) {
+		w.began(2, shard.Options{})
+		x := w.all[0]
+		key, lease := w.keys.Member(4, x.lease()), x.lease()
+		w.f.Put(key, string(w.f.Get(key).Value), 0)
+		w.pass(2 * ttl)
+		assert.Equal(w, lease, w.f.Get(key).Lease)
+		require.Error(w, x.leave())
+		w.pass(time.Second)
+		assert.Nil(w, w.f.Get(key))
+	})
+}
+
+// A worker whose member key somebody deleted, so that others could join with another number of
+// shards, does not put it beside theirs, and ends.
+func TestADeletedMemberKeyIsNotPutBesideOthersOfAnotherNumber(t *testing.T) {
+	inBubble(t, 4, func(w *fixture) {
+		w.began(1, shard.Options{})
+		x := w.all[0]
+		key, other := w.keys.Member(4, x.lease()), w.keys.Member(5, 77)
+		refused := w.f.Inject(etcdfake.Rule{Op: "write the member key", Lose: true}) // until others have joined
+		w.f.Delete(key)
+		w.pass(time.Millisecond)
+		w.f.Put(other, "{}", 0)
+		refused.Lift()
+		w.pass(time.Minute)
+		x.gone = true
+		select {
+		case <-x.done:
+			assert.ErrorIs(w, x.err, shard.ErrCount)
+		default:
+			assert.Fail(w, "it goes on")
+		}
+		assert.Nil(w, w.f.Get(key))
+		assert.NotNil(w, w.f.Get(other))
+	})
+}
+
+// What it could not write meanwhile, and tries seldom, does not keep it from saying that it leaves.
+func TestAWorkerThatLeavesAfterAFullDiskHandsOver(t *testing.T) {
+	for i := range 2 {
+		inBubble(t, 4, func(w *fixture) {
+			w.began(2, shard.Options{})
+			x := w.all[i]
+			own := x.owned()
+			w.f.SetNoSpace(true)
+			x.set(func() { x.fails = func(int) error { return errors.New("no") } })
+			w.f.Delete(x.has[own[0]].Key())
+			w.pass(2 * time.Minute)
+			x.set(func() { x.fails = nil })
+			w.f.SetNoSpace(false)
+			w.pass(100 * time.Millisecond)
+			w.start(shard.Options{})
+			began := time.Now()
+			require.Error(w, x.leave())
+			assert.Less(w, time.Since(began), 3*time.Second, "%d", i)
+			w.pass(2 * time.Minute)
+			w.shared()
+			assert.Less(w, w.gap(own[1]), 100*time.Millisecond)
+		})
+	}
+}
+
+// Also what is overwritten before the worker knows that it has it.
+func TestWhatIsOverwrittenAsItIsAcquiredIsMadeGood(t *testing.T) {
+	inBubble(t, 2, func(w *fixture) {
+		overwritten := false
+		w.start(shard.Options{Notify: func(ev shard.Event) {
+			if ev.Kind == shard.Acquired && !overwritten {
+				overwritten = true
+				time.Sleep(time.Second)
+				w.f.Put(w.f.Keys(w.keys.Queue(1 - ev.Shard).Prefix)[0], "somebody else's", 0)
+				time.Sleep(time.Second)
+			}
+		}})
+		w.pass(10 * time.Second)
+		w.shared()
+	})
+}
+
+func TestOnAFullDiskShardsStayAndAReleaseWorks(t *testing.T) {
+	inBubble(t, 6, func(w *fixture) {
+		w.began(3, shard.Options{})
+		before := w.total()
+		w.f.SetNoSpace(true)
+		w.pass(20 * time.Second)
+		assert.Equal(w, before, w.total())
+		w.shared()
+		leaves := w.another(w.planner())
+		require.Error(w, leaves.leave())
+		w.pass(40 * time.Second)
+		w.f.SetNoSpace(false)
+		w.pass(2 * time.Minute)
+		w.shared()
+	})
+}
+
+// A worker that leaves while the disk is full deletes its member key; a copy of that which arrives
+// when the disk has space, and the key is there again, is refused.
+func TestALateDeletionOfAMemberKeyIsRefused(t *testing.T) {
+	inBubble(t, 6, func(w *fixture) {
+		w.began(2, shard.Options{})
+		x := w.another(w.planner())
+		x.set(func() { x.ignores = true }) // so that it stays a while
+		key := w.keys.Member(6, x.lease())
+		late := w.f.Inject(etcdfake.Rule{Op: "delete the member key", Late: 8 * time.Second,
+			Err: rpctypes.ErrGRPCPermissionDenied})
+		w.f.SetNoSpace(true)
+		x.cancel()
+		w.pass(time.Second / 2)
+		require.Positive(w, late.Hits())
+		late.Lift()
+		w.f.SetNoSpace(false)
+		w.pass(5 * time.Second)
+		again := w.f.Get(key)
+		require.NotNil(w, again)
+		says, err := shards.DecodeMember(6, again.Value)
+		require.NoError(w, err)
+		require.True(w, says.Leaving, "it was written with the disk's space")
+		w.pass(5 * time.Second)
+		assert.Equal(w, again, w.f.Get(key), "it is the same still")
+		x.set(func() { x.ignores = false; close(x.freed) })
+		<-x.done
+		x.gone = true
+		w.pass(time.Second)
+		w.shared()
+	})
+}
+
+// A member that the planner's watch does not show, although it goes on, is counted.
+func TestAMemberThatAWatchLostGetsItsShards(t *testing.T) {
+	for name, change := range map[string]func(w *fixture){
+		"joined": func(w *fixture) { w.start(shard.Options{}) },
+		"died":   func(w *fixture) { w.another(w.planner()).kill(); w.pass(ttl + time.Second) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 6, func(w *fixture) {
+				w.began(3, shard.Options{})
+				for _, key := range []string{"77", "78"} { // of others, which are no members
+					w.f.Put(w.keys.Prefix+"m/6/"+key, "no member", 0)
+				}
+				w.pass(5 * ttl)
+				var heal []func()
+				for i := range w.f.Members() {
+					heal = append(heal, w.f.Member(i).EditWatches(etcdfake.Silence))
+				}
+				change(w)
+				w.pass(time.Second)
+				for _, f := range heal {
+					f()
+				}
+				w.pass(4 * ttl)
+				w.shared()
+				reads := w.counter()
+				w.pass(10 * ttl)
+				ops, _ := reads.take()
+				assert.LessOrEqual(w, ops[lists], 10, "it is read again once, and each worker lists now and then")
+			})
+		})
+	}
+}
+
+func TestAfterACompactionThePlannerReadsAgain(t *testing.T) {
+	inBubble(t, 12, func(w *fixture) {
+		w.began(3, shard.Options{})
+		for i := range w.f.Members() {
+			w.f.Member(i).EndStreams("Watch", status.Error(codes.Unavailable, "gone"))
+		}
+		fault := w.f.Inject(etcdfake.Rule{Method: "Watch", Opening: true, Err: status.Error(codes.Unavailable, "no")})
+		w.another(w.planner()).kill()
+		w.pass(ttl + time.Second)
+		w.f.Compact(w.f.Revision())
+		fault.Lift()
+		w.pass(10 * time.Second)
+		w.shared()
+		w.start(shard.Options{})
+		w.pass(5 * time.Second)
+		w.shared()
+	})
+}
+
+// A key among the members' that no worker wrote keeps others from joining, and is named.
+func TestAForeignKeyAmongTheMembersIsNamed(t *testing.T) {
+	inBubble(t, 2, func(w *fixture) {
+		foreign := w.keys.Prefix + "m/what"
+		w.f.Put(foreign, "", 0)
+		x := w.start(shard.Options{})
+		w.pass(5 * time.Second)
+		require.NotEmpty(w, x.kinds(shard.Retrying))
+		assert.ErrorContains(w, x.kinds(shard.Retrying)[0].Err, foreign)
+		require.True(w, w.f.Delete(foreign))
+		w.pass(40 * time.Second)
+		w.shared()
+	})
+}
+
+// A refusal that nothing explains is no reason to crash.
+func TestAJoinThatIsRefusedForNoReasonIsTriedAgain(t *testing.T) {
+	inBubble(t, 2, func(w *fixture) {
+		first := true
+		w.f.Inject(etcdfake.Rule{Op: "join the shards' workers", Match: func(q etcdfake.Request) bool {
+			if r := q.Message.(*pb.TxnRequest); first {
+				r.Compare = append(r.Compare, txn.CreateIs("none", 1))
+			}
+			first = false
+			return false
+		}})
+		x := w.start(shard.Options{})
+		w.pass(10 * time.Second)
+		assert.Len(w, x.kinds(shard.Retrying), 1)
+		w.shared()
+	})
+}
