@@ -14,7 +14,8 @@ import (
 // applies the put of that key. All ways in which an acquisition learns it are here:
 //
 //	created     the answer to the put of the key: the enqueue, or the take of a semaphore's slot
-//	putAt       a read of the key, after the put's answer was lost (settle.go)
+//	putAt       a read of the key, after the enqueue's answer was lost (settle.go)
+//	TakeFound   the same of a slot's key, after the take's (foundTake, semaphore.go)
 //	keyOfToken  the token that another process learned, which a query then compares (resume.go)
 
 // tokenOf is the token of the acquisition whose own key is own; 0: the key is not known to

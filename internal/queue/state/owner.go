@@ -8,17 +8,18 @@ import "github.com/pawl-locks/pawl/internal/keys"
 //  1. The enqueue's own transaction read the queue after its put, and found nothing in the
 //     way of its own key (Enqueued, with Whole set). Package queue reads the answer in
 //     enqueued (enqueue.go).
-//  2. A query found its own key's create revision and the session key's modification
-//     revision as we know them, and read no key in its way that was created earlier, at a
-//     revision not below its own key's (Answered, without a predecessor). Package queue
+//  2. A query, answered at a revision not below its own key's, found its own key's create
+//     revision and the session key's modification revision as we know them, and no key in
+//     its way that was created earlier (Answered, without a predecessor). Package queue
 //     reads the answer in before (query.go). The transaction that settles an enqueue is
 //     such a query if it reads all of that; its answer is read in settledFirst (internal/queue/settle.go).
 //  3. The predecessor's release put a handoff on its own key, in the transaction that
 //     deleted the predecessor, and found its own key there. The predecessor was the
 //     holder until then, so nothing created earlier is left (handedOff). The watch's event
-//     is read in ownChanged (watching.go).
+//     is read in ownChanged (watching.go), or a read of the key in takeIn (rewrite.go).
 //  4. A take put the key of a free slot, and in the same transaction found its own key in
-//     the turnstile and deleted it (rule SM1; took). Its answer is read in take (semaphore.go).
+//     the turnstile and deleted it (rule SM1; took). Its answer is read in take, or, if that
+//     was lost, the slot's key in foundTake (both semaphore.go).
 //  5. The process that took the session over made a query as in 2 about a key that its
 //     predecessor held (rule N6; Resumed). Its answer is read in resumed (resume.go).
 //
