@@ -407,7 +407,8 @@ func TestLeaderReturnsWhenThereIsAnother(t *testing.T) {
 	l := p.hold(1, 1, "n")
 	out := receive(t, next)
 	assert.Equal(t, l["token"], out["token"])
-	assert.Equal(t, fmt.Sprintf("uid:%d", os.Getuid()), out["owner"])
+	owner := fmt.Sprintf("uid:%d", os.Getuid())
+	eventually(t, func() bool { return p.call("Leader", object{"name": "n"})["owner"] == owner }, "it is left out if etcd is slow")
 }
 
 // Promises are kept: after a SIGINT pawld waits for the last belief to end, and then releases.

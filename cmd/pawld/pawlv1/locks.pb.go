@@ -1003,7 +1003,7 @@ type LeaderResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Token         int64                  `protobuf:"varint,1,opt,name=token,proto3" json:"token,omitempty"`       // 0: nobody leads
 	Value         []byte                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`        // of an election
-	Owner         string                 `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`        // of a lock
+	Owner         string                 `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`        // of a lock; left out if etcd does not say it within a second
 	Revision      int64                  `protobuf:"varint,4,opt,name=revision,proto3" json:"revision,omitempty"` // for after_revision
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
