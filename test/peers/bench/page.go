@@ -67,6 +67,7 @@ func (r *results) page() string {
 		{"A queue of waiters, locks held for no time", chainText, r.table("waiters", charts()[1].points, chainColumns) + r.image("handoff.svg")},
 		{"A queue of waiters, locks held for 5 ms", "", r.table("waiters", charts()[2].points, chainColumns) + r.image("handoff-5ms.svg")},
 		{"A queue of waiters in several processes", apartText, r.table("queue", apartPoints(), apartColumns)},
+		{"On three members", threeText, strings.TrimLeft(r.table("workers", onThreePoints(workers), threeColumns)+"\n"+r.table("queue", onThreePoints(chained), chainColumns[:4]), "\n")},
 		{"A handover while others write", busyText, r.table("operation", busyPoints(), busyColumns) + r.image("busy.svg")},
 		{"Shards of one name", shardsText, r.table("operation", shardPoints(), shardColumns)},
 		{"TryAcquire, and a new session", tryText, r.table("operation", []point{{"try-held", 1}, {"try-free", 1}, {"sessions", 200}}, operationColumns)},
@@ -104,7 +105,8 @@ var (
 		{"client CPU, µs", figures.cpu, 1e6}, {"server CPU, µs", figures.serverCPU, 1e6}, {"allocations", figures.allocs, 1},
 		{"bytes to the server", figures.bytesIn, 1}, {"bytes from it", figures.bytesOut, 1}, {"client heap per waiter, KiB", figures.heap, 1. / 1024},
 		{"server heap per waiter, KiB", figures.serverHeap, 1. / 1024}}
-	apartColumns = chainColumns[:8] // memory is that of many processes
+	apartColumns = chainColumns[:8]                                        // memory is that of many processes
+	threeColumns = append(operationColumns[:5:5], operationColumns[6:]...) // the server's CPU is that of three
 	busyColumns  = []column{{"release to acquire p50, ms", figures.p50, 1e3}, {"p90, ms", figures.p90, 1e3}, {"p99, ms", figures.p99, 1e3}}
 	shardColumns = []column{{"without an owner p50, ms", figures.p50, 1e3}, {"p99, ms", figures.p99, 1e3}, {"requests", figures.requests, 1},
 		{"until all is even, and 1 s, s", figures.wall, 1}, {"client CPU, ms", figures.cpu, 1e3}, {"server CPU, ms", figures.serverCPU, 1e3}}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -59,6 +60,7 @@ func scenarios(short bool) []scenario {
 	list = append(list, faulty()...)
 	list = append(list, chains(short)...)
 	list = append(list, aparts()...)
+	list = append(list, onThree(list)...)
 	list = append(list, busyScenarios()...)
 	list = append(list, shardScenarios()...)
 	list = append(list,
@@ -82,6 +84,36 @@ func scenarios(short bool) []scenario {
 		}
 	}
 	return list
+}
+
+// chained are the queues of waiters that also run on three members, as workers does.
+var chained = []point{{chainName(1_000, 0), 1_000}, {chainName(100, 5*time.Millisecond), 100}}
+
+// onMembers is the name of a scenario on a cluster of so many members.
+func onMembers(n int, scenario string) string {
+	if n == 1 {
+		return scenario
+	}
+	return fmt.Sprintf("%s-on-%d", scenario, n)
+}
+
+// onThreePoints are points on three members.
+func onThreePoints(points []point) (all []point) {
+	for _, p := range points {
+		all = append(all, point{onMembers(3, p.scenario), p.n})
+	}
+	return all
+}
+
+// onThree are those of list that also run on three members.
+func onThree(list []scenario) (out []scenario) {
+	for _, s := range list {
+		if slices.Contains(slices.Concat(workers, chained), point{s.Name, s.Sizes[0]}) {
+			s.Name, s.Members, s.turns, s.kits = onMembers(3, s.Name), 3, 1, three
+			out = append(out, s)
+		}
+	}
+	return out
 }
 
 // delays are round trips, as on networks.

@@ -28,7 +28,7 @@ const halfOfClient, halfOfServer = 0.874, 0.591
 
 // targets are the targets for pawl, as ratios within one round.
 func targets() []target {
-	return slices.Concat(loopbackTargets(), delayedTargets(), busyTargets(), faultyTargets(), renewalTargets(), shardTargets())
+	return slices.Concat(bothTargets(1), bothTargets(3), loopbackTargets(), delayedTargets(), busyTargets(), faultyTargets(), renewalTargets(), shardTargets())
 }
 
 // delayedTargets are the targets for workers behind a network.
@@ -81,26 +81,40 @@ func shardTargets() []target {
 	}
 }
 
-func loopbackTargets() []target {
-	c100, c1000 := chainName(100, 0), chainName(1_000, 0)
-	return []target{
+// bothTargets are the targets on one member, and on as many as users have.
+func bothTargets(members int) []target {
+	all := []target{
 		{"throughput with 1 worker, pawl / clientv3", "uncontended-1", 1, ours, theirs, figures.throughput, 1, true},
 		{"throughput with 8 workers, pawl / clientv3", "uncontended-8", 8, ours, theirs, figures.throughput, 1.2, true},
 		{"throughput with 64 workers, pawl / clientv3", "uncontended-64", 64, ours, theirs, figures.throughput, 1.9, true},
 		{"throughput with 512 workers, pawl / clientv3", "uncontended-512", 512, ours, theirs, figures.throughput, 2.15, true},
 		{"median time of an acquisition and release, 64 workers, pawl / clientv3", "uncontended-64", 64, ours, theirs, figures.p50, 0.6, false},
-		{"CPU of client and server for an acquisition and release, 64 workers, pawl / clientv3", "uncontended-64", 64, ours, theirs, figures.bothCPU, 0.49, false},
-		{"CPU of client and server for an acquisition and release, 512 workers, pawl / clientv3", "uncontended-512", 512, ours, theirs, figures.bothCPU, 0.4, false},
 		{"client CPU of an acquisition and release, 64 workers, pawl / clientv3", "uncontended-64", 64, ours, theirs, figures.cpu, 0.45, false},
 		{"client CPU of an acquisition and release, 512 workers, pawl / clientv3", "uncontended-512", 512, ours, theirs, figures.cpu, 0.38, false},
+		{"drain of 1,000 waiters that hold for no time, clientv3 / pawl", chainName(1_000, 0), 1_000, theirs, ours, figures.wall, 2.2, true},
+		{"release to acquire at the median, holds of 5 ms, 100 waiters, pawl / clientv3", chainName(100, 5*time.Millisecond), 100, ours, theirs, figures.p50, 0.55, false},
+	}
+	for i := range all {
+		all[i].scenario = onMembers(members, all[i].scenario)
+		if members > 1 {
+			all[i].what += fmt.Sprintf(", members: %d", members)
+		}
+	}
+	return all
+}
+
+// loopbackTargets are the other targets on one member, without a network.
+func loopbackTargets() []target {
+	c100, c1000 := chainName(100, 0), chainName(1_000, 0)
+	return []target{
+		{"CPU of client and server for an acquisition and release, 64 workers, pawl / clientv3", "uncontended-64", 64, ours, theirs, figures.bothCPU, 0.49, false},
+		{"CPU of client and server for an acquisition and release, 512 workers, pawl / clientv3", "uncontended-512", 512, ours, theirs, figures.bothCPU, 0.4, false},
 		{"server CPU of an acquisition and release, 64 workers, floor / clientv3", "uncontended-64", 64, bare, theirs, figures.serverCPU, 1, false},
 		{"bytes to the server for an acquisition and release, 1 worker", "uncontended-1", 1, ours, "", figures.bytesIn, 420, false},
 		{"allocations of an acquisition and release, 1 worker", "uncontended-1", 1, ours, "", figures.allocs, 235, false},
 		{"allocations of an acquisition and release, 64 workers", "uncontended-64", 64, ours, "", figures.allocs, 75, false},
 		{"heap of the client for a lock that is held, bytes", "held", 10_000, ours, "", figures.heap, 1024, false},
-		{"drain of 1,000 waiters that hold for no time, clientv3 / pawl", c1000, 1_000, theirs, ours, figures.wall, 2.2, true},
 		{"drain of 100 waiters that hold for no time, clientv3 / pawl", c100, 100, theirs, ours, figures.wall, 1.3, true},
-		{"release to acquire at the median, holds of 5 ms, 100 waiters, pawl / clientv3", chainName(100, 5*time.Millisecond), 100, ours, theirs, figures.p50, 0.55, false},
 		{"client CPU of a contended acquisition, 1,000 waiters, pawl / clientv3", c1000, 1_000, ours, theirs, figures.cpu, 0.5, false},
 		{"client CPU of a contended acquisition, 100 waiters, pawl / clientv3", c100, 100, ours, theirs, figures.cpu, 0.5, false},
 		{"drain of 1,000 waiters in 20 processes, clientv3 / pawl", "apart-1000-in-20-processes", 1_000, theirs, ours, figures.wall, 1.8, true},
@@ -169,16 +183,18 @@ func missed(met, of int) string {
 	return ""
 }
 
-// targeted are the scenarios that targets compare, with those kits alone.
+// targeted are the scenarios that targets compare, with those kits and sizes alone.
 func targeted(list []scenario) (out []scenario) {
 	for _, s := range list {
 		var kits []string
+		var sizes []int
 		for _, t := range targets() {
 			if t.scenario == s.Name {
-				kits = append(kits, t.a, t.b)
+				kits, sizes = append(kits, t.a, t.b), append(sizes, t.n)
 			}
 		}
-		s.kits = slices.DeleteFunc(s.kits, func(k string) bool { return !slices.Contains(kits, k) })
+		s.Sizes = slices.DeleteFunc(slices.Clone(s.Sizes), func(n int) bool { return !slices.Contains(sizes, n) })
+		s.kits = slices.DeleteFunc(slices.Clone(s.kits), func(k string) bool { return !slices.Contains(kits, k) })
 		if len(s.kits) > 0 {
 			out = append(out, s)
 		}

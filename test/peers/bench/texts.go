@@ -69,6 +69,10 @@ share its client. So the neighbours of a waiter in the queue are usually in othe
 and all are in one process. "250 names of 4" is 1,000 waiters in 20 processes, four for each name; the locks of all names pass on at the same time.
 
 `
+	threeText = `The same, on a cluster as users have it: three members, each a process of its own, on this machine, so that they share its processors and its disk
+with each other and with the client. Every client connects to all of them.
+
+`
 	busyText = `One program holds a lock; another, in a session of its own, begins to wait for it, and so long later the first releases. Meanwhile others write so many
 keys a second that have nothing to do with the lock. etcd serves a watch that begins at a revision that has passed only at its next tick, up to 100 ms later.
 
