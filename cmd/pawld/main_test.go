@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 	if signal.Ignored(syscall.SIGHUP) { // as under nohup: processes of this one are to find the default
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
-	lane.SideBySide(16) // most wait for processes and leases
+	lane.SideBySide(lane.Of(16, 4)) // most wait for processes and leases; in the proof they compute, too
 	code := m.Run()
 	stopShared()
 	os.Exit(code)
