@@ -173,6 +173,9 @@ type lab struct {
 // A catcher is a test that notices a fault.
 type catcher struct{ pkg, test string }
 
+// oneTest is how long a single test may take. With some faults it would go on for ever.
+const oneTest = time.Minute
+
 // run plants a fault, and reports by which test it was caught.
 func (l lab) run(m mutant) (by string, err error) {
 	dir, err := os.MkdirTemp("", "mutant")
@@ -189,7 +192,7 @@ func (l lab) run(m mutant) (by string, err error) {
 		return "", err
 	}
 	if last := l.caught[m.name]; slices.Contains(m.catch, last.pkg) {
-		by, err := l.fail(goTests(l.root, overlay, last.pkg, l.timeout, "-run", "^"+last.test+"$"))
+		by, err := l.fail(goTests(l.root, overlay, last.pkg, min(l.timeout, oneTest), "-run", "^"+last.test+"$"))
 		if by != "" || err != nil {
 			return by, err
 		}
