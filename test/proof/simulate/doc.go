@@ -32,7 +32,7 @@
 //     lease and no goroutine is left.
 //
 // Some dozens run in go test, 10,000 in make proof (package lane), one in ten of them on the
-// real server, on all cores: on two, in seven minutes. PAWL_SIMULATE=n runs n of them, from
+// real server, on all cores: on two, in about twenty minutes. PAWL_SIMULATE=n runs n of them, from
 // seed PAWL_FIRST_SEED on. PAWL_SEED=n runs only that seed, and prints what strikes when; a
 // scenario that fails says that command.
 package simulate
