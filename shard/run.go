@@ -78,11 +78,10 @@ type runner struct {
 	m       *member // nil: none
 	joining context.CancelFunc
 	rejoin  backoff.Backoff
-	joinAt  time.Time // of the next try
-	tries   map[int]*try
-	holds   map[int]*hold
-	works   int // that run
-	jobs    int // goroutines that will post
+	joinAt  time.Time                  // of the next try
+	tries   map[int]context.CancelFunc // what is queued for
+	works   int                        // that run
+	jobs    int                        // goroutines that will post
 
 	source  *notify.Source
 	leaving bool
@@ -111,7 +110,7 @@ func (r *runner) check(ctx context.Context) (err error) {
 	}
 	r.source = r.host.Cluster.Notifier().NewSource()
 	r.keys, err = keys.NewShards(r.host.Namespace, r.name)
-	r.tries, r.holds = map[int]*try{}, map[int]*hold{}
+	r.tries = map[int]context.CancelFunc{}
 	return err
 }
 
