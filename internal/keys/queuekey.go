@@ -83,13 +83,11 @@ func ParseQueueKey(key string) (k QueueKey, ok bool) {
 func (k *QueueKey) cutSlot(name string) (rest string, ok bool) {
 	slot, rest, _ := strings.Cut(name, ".")
 	limit, rest, _ := strings.Cut(rest, ".")
-	l, ok := parseNumber(limit, 10)
-	s, err := strconv.Atoi(slot)
-	if !ok || err != nil || strconv.Itoa(s) != slot || s < 0 || l > MaxLimit || int64(s) >= l {
-		return "", false
+	k.Limit, ok = parseIndex(limit, MaxLimit+1)
+	if ok {
+		k.Slot, ok = parseIndex(slot, k.Limit)
 	}
-	k.Slot, k.Limit = s, int(l)
-	return rest, true
+	return rest, ok
 }
 
 // Parse is ParseQueueKey for a key of this queue. ok is false for a key outside the queue, or
@@ -158,6 +156,12 @@ func Split(key string) (prefix, name string) {
 }
 
 func parseLease(hex string) (lease int64, ok bool) { return parseNumber(hex, 16) }
+
+// parseIndex reads a number from 0 to below limit in the one way in which it is written.
+func parseIndex(digits string, limit int) (n int, ok bool) {
+	n, err := strconv.Atoi(digits)
+	return n, err == nil && n >= 0 && n < limit && strconv.Itoa(n) == digits
+}
 
 // parseNumber reads a positive number in the one way in which it is written.
 func parseNumber(digits string, base int) (n int64, ok bool) {
