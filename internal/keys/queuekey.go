@@ -66,14 +66,12 @@ func ParseQueueKey(key string) (k QueueKey, ok bool) {
 			return QueueKey{}, false
 		}
 	}
-	hex, number, ok := strings.Cut(name, "-")
+	hex, number, _ := strings.Cut(name, "-")
+	k.Lease, ok = parseLease(hex)
+	if ok {
+		k.N, ok = parseNumber(number, 10)
+	}
 	if !ok {
-		return QueueKey{}, false
-	}
-	if k.Lease, ok = parseLease(hex); !ok {
-		return QueueKey{}, false
-	}
-	if k.N, ok = parseNumber(number, 10); !ok {
 		return QueueKey{}, false
 	}
 	return k, true
@@ -109,12 +107,10 @@ func ParsePeerKey(key string) (lease int64, ok bool) {
 
 // Has reports whether key is a queue key of this queue. In etcd's layout clientv3's are too.
 func (q Queue) Has(key string) bool {
-	if _, ok := q.Parse(key); ok {
-		return true
-	}
+	_, own := q.Parse(key)
 	name, ok := strings.CutPrefix(key, q.Prefix)
 	_, peer := parseLease(name)
-	return ok && peer && q.EtcdLayout
+	return own || ok && peer && q.EtcdLayout
 }
 
 // LeaseRange is the range of all exclusive keys that the lease of own, an exclusive key, ever
