@@ -49,7 +49,7 @@ func (m *member) counted(resp *pb.TxnResponse, offered shards.Set) {
 	t := m.term
 	m.mu.Unlock()
 	if t != nil {
-		t.later(func() { t.counted(txn.Count(resp, 4)) })
+		t.post(func() { t.counted(txn.Count(resp, 4)) })
 	}
 	counted := observe.ShardsCounted{Unowned: max(m.n-n, 0), Unplanned: m.unplanned(resp)}
 	if m.w.Counted(n) {
