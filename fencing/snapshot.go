@@ -100,9 +100,8 @@ func parseSnapshot(s string) (floor pair, seen map[string]pair, err error) {
 	}
 	seen = make(map[string]pair, len(lines))
 	for i, l := range lines[2:] {
-		quoted, p, ok := parseLine(l)
-		resource, err := strconv.Unquote(quoted)
-		if _, twice := seen[resource]; twice || !ok || err != nil || Check(resource, p.highest) != nil {
+		resource, p, ok := parseResource(l)
+		if _, twice := seen[resource]; twice || !ok {
 			return bad("line %d is %q", i+3, l)
 		}
 		seen[resource] = p
@@ -121,6 +120,13 @@ func double(lines []string) {
 
 // String is the pair as a snapshot has it.
 func (p pair) String() string { return fmt.Sprintf("%d %d", int64(p.highest), int64(p.exclusive)) }
+
+// parseResource parses a resource and its pair.
+func parseResource(l string) (resource string, p pair, ok bool) {
+	quoted, p, ok := parseLine(l)
+	resource, err := strconv.Unquote(quoted)
+	return resource, p, ok && err == nil && Check(resource, p.highest) == nil
+}
 
 // parseLine parses a name and a pair.
 func parseLine(l string) (name string, p pair, ok bool) {

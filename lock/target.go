@@ -44,7 +44,7 @@ func (t *target) names() []string {
 	if t == nil || len(t.wants) == 0 {
 		return nil
 	}
-	return append([]string{t.name()}, t.more()...)
+	return append([]string{t.wants[0].Name}, t.more()...)
 }
 
 // options are those of the engine.
@@ -68,7 +68,7 @@ func (t *target) check(ctx context.Context) error {
 	if err := t.options().Check(t.wants); err != nil {
 		return err
 	}
-	if err := inside.Carry(t.sessions, t.name(), t.more()); err != nil {
+	if err := inside.Carry(t.sessions, t.wants[0].Name, t.more()); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
@@ -101,7 +101,7 @@ func (t *target) acquire(ctx context.Context, op string, try bool) (*Held, error
 		s := inside.SessionOf(session)
 		r := queue.Request{
 			Try: try, Limits: t.options().Limits,
-			Value:    s.LabelOf(t.opts.Owner, t.opts.EtcdLayout, t.name(), t.more()),
+			Value:    s.LabelOf(t.opts.Owner, t.opts.EtcdLayout, t.wants[0].Name, t.more()),
 			Handoffs: len(t.wants) == 1 && t.wants[0].Mode == observe.Exclusive && !t.opts.EtcdLayout,
 		}
 		var a *queue.Acquisition
@@ -141,7 +141,7 @@ func (t *target) queue(ctx context.Context, kind string) (Queue, error) {
 	err := t.check(ctx)
 	if err == nil {
 		var q Queue
-		if q, err = inspect.QueueOf(ctx, t.sessions, inspect.Scope{Name: t.name(), EtcdLayout: t.opts.EtcdLayout, Only: kind}); err == nil {
+		if q, err = inspect.QueueOf(ctx, t.sessions, inspect.Scope{Name: t.wants[0].Name, EtcdLayout: t.opts.EtcdLayout, Only: kind}); err == nil {
 			return q, nil
 		}
 	}

@@ -21,9 +21,6 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// A try is a shard that is queued for.
-type try struct{ cancel context.CancelFunc }
-
 // A hold is a shard that is held.
 type hold struct {
 	m     *member
@@ -45,7 +42,7 @@ type hold struct {
 // do does what the Worker has decided.
 func (r *runner) do(a shards.Action) {
 	i := a.Shard
-	h := r.holds[i]
+	h := r.m.holds[i]
 	switch a.Kind {
 	case shards.Enqueue:
 		r.m.enqueue(i, false)
@@ -54,7 +51,7 @@ func (r *runner) do(a shards.Action) {
 		r.m.enqueue(i, true)
 		return
 	case shards.Quit:
-		r.tries[i].cancel()
+		r.tries[i]()
 		return
 	}
 	if h == nil { // lost meanwhile
@@ -75,7 +72,7 @@ func (r *runner) do(a shards.Action) {
 // enqueue prepares shard i, and queues for it.
 func (m *member) enqueue(i int, ifFree bool) {
 	ctx, cancel := context.WithCancel(m.ctx)
-	m.tries[i] = &try{cancel}
+	m.tries[i] = cancel
 	if m.opts.Prepare == nil {
 		m.acquire(ctx, i, ifFree)
 		return
@@ -121,7 +118,7 @@ func (m *member) acquired(i int, a *queue.Acquisition, works *session.Deferral) 
 	}
 	m.endTry(i)
 	h := &hold{m: m, shard: i, a: a, h: newHeld(a, m.session, i), works: works}
-	m.runner.holds[i], m.holds[i] = h, h
+	m.holds[i] = h
 	m.w.Acquired(time.Now(), i)
 	m.notify(Event{Kind: Acquired, Shard: i, Token: h.h.Token()})
 	m.source.Now(m.values, observe.ShardHeld{Shard: h.which()})
@@ -139,7 +136,7 @@ func (m *member) refused(i int, err error) {
 }
 
 func (m *member) endTry(i int) {
-	m.tries[i].cancel()
+	m.tries[i]()
 	delete(m.tries, i)
 }
 
@@ -209,7 +206,6 @@ func (h *hold) lose() {
 		return
 	}
 	delete(m.holds, h.shard)
-	delete(m.runner.holds, h.shard)
 	m.w.Lost(h.shard, h.running)
 	if h.running {
 		h.move(h.h.Err()) // which nothing else does for a work that has released the shard and goes on
@@ -308,7 +304,6 @@ func (h *hold) release() {
 				return
 			}
 			delete(m.holds, h.shard)
-			delete(m.runner.holds, h.shard)
 			m.w.Released(h.shard)
 			if errors.Is(err, lock.ErrLost) {
 				h.isLost(err)

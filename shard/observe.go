@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"time"
 
@@ -104,53 +105,70 @@ func (o *observer) observe(ctx context.Context, yield func(Table) bool) error {
 		}); err != nil {
 			return err
 		}
-		if again, err := o.follow(ctx, yield); !again {
+		if err := o.follow(ctx, yield); err != errAgain {
 			return err
 		}
 	}
 }
 
-// follow yields the changes of the view from its revision on. again: it has to be read again.
-func (o *observer) follow(ctx context.Context, yield func(Table) bool) (again bool, err error) {
+// errAgain says that the view has to be read again.
+var errAgain = errors.New("read again")
+
+// follow yields the view and its changes, until the consumer breaks or an error, which may be errAgain.
+func (o *observer) follow(ctx context.Context, yield func(Table) bool) error {
 	news := make(chan struct{}, 1)
 	tail := listwatch.Open(o.host.Watches, listwatch.Keys{Key: o.keys.Prefix, End: string(txn.PrefixEnd(o.keys.Prefix))}, o.view.Rev+1, news, nil)
 	defer tail.Close()
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
 	for {
 		t := o.table(time.Now())
 		if !yield(t) {
-			return false, nil
+			return nil
 		}
-		for changed := false; !changed; {
-			if t.Unplanned > 0 {
-				timer.Reset(time.Second)
-			}
-			select {
-			case <-news:
-			case <-timer.C:
-				changed = true
-			case <-ctx.Done():
-			case <-o.host.Cluster.Ended():
-			}
-			if err := listwatch.Ended(ctx, o.host.Cluster); err != nil {
-				return false, err
-			}
-			held, gap, err := tail.Peek()
-			for _, changes := range held {
-				changed = true
-				for _, e := range changes.Events {
-					if !o.apply(event(e)) {
-						return true, nil
-					}
-				}
-				tail.Drop()
-			}
-			if err != nil || gap > 0 {
-				return err == nil, err
-			}
+		if err := o.wait(ctx, tail, news, t.Unplanned > 0); err != nil {
+			return err
 		}
 	}
+}
+
+// wait waits for a change of the view, or, if a change waits for a plan, for a second at most.
+func (o *observer) wait(ctx context.Context, tail *listwatch.Tail, news <-chan struct{}, unplanned bool) error {
+	timer := time.NewTimer(time.Second)
+	defer timer.Stop()
+	if !unplanned {
+		timer.Stop()
+	}
+	for late := false; ; {
+		select {
+		case <-news:
+		case <-timer.C:
+			late = true
+		case <-ctx.Done():
+		case <-o.host.Cluster.Ended():
+		}
+		if err := listwatch.Ended(ctx, o.host.Cluster); err != nil {
+			return err
+		}
+		if changed, err := o.take(tail); changed || late || err != nil {
+			return err
+		}
+	}
+}
+
+// take applies what tail holds, and reports whether that is anything.
+func (o *observer) take(tail *listwatch.Tail) (changed bool, err error) {
+	held, gap, err := tail.Peek()
+	for _, changes := range held {
+		for _, e := range changes.Events {
+			if !o.apply(event(e)) {
+				return true, errAgain
+			}
+		}
+		tail.Drop()
+	}
+	if err == nil && gap > 0 {
+		err = errAgain
+	}
+	return len(held) > 0, err
 }
 
 // apply processes an event; false: the number of shards may be another one now.

@@ -30,8 +30,9 @@ type term struct {
 	counts int // since the read
 	odd    int // how many of the last counts showed another number
 
+	*mail
+
 	source    *notify.Source
-	news      chan struct{} // holds one element when there is something to do
 	sent      map[int64]time.Time
 	sending   sync.WaitGroup
 	slots     chan struct{} // bounds the writes under way
@@ -39,7 +40,6 @@ type term struct {
 	saying    bool
 	sayAfter  time.Time
 	mu        sync.Mutex
-	answers   []func()
 	turned    time.Time // the last turn of the loop
 	abandoned bool
 	resigned  bool // although the loop does not turn; only Run's goroutine uses it
@@ -83,7 +83,7 @@ func (m *member) reign(ctx context.Context, a *queue.Acquisition) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(a.Context(), cancel)()
-	t := &term{m: m, a: a, end: cancel, source: m.host.Cluster.Notifier().NewSource(), news: make(chan struct{}, 1), slots: make(chan struct{}, writesAtOnce), turned: time.Now()}
+	t := &term{m: m, a: a, end: cancel, source: m.host.Cluster.Notifier().NewSource(), mail: newMail(), slots: make(chan struct{}, writesAtOnce), turned: time.Now()}
 	m.setTerm(t)
 	for t.run(ctx) {
 	}
@@ -199,24 +199,9 @@ func (t *term) turn() {
 	t.turned = time.Now()
 }
 
-// later has do called by the loop.
-func (t *term) later(do func()) {
-	t.mu.Lock()
-	t.answers = append(t.answers, do)
-	t.mu.Unlock()
-	select {
-	case t.news <- struct{}{}:
-	default:
-	}
-}
-
-// process does what later was called with.
+// process does what was posted.
 func (t *term) process() {
-	t.mu.Lock()
-	answers := t.answers
-	t.answers = nil
-	t.mu.Unlock()
-	for _, do := range answers {
+	for _, do := range t.take() {
 		do()
 	}
 }
@@ -248,11 +233,11 @@ func (t *term) write(ctx context.Context, now time.Time) {
 		t.sending.Go(func() { // ends with the request, which ctx bounds
 			rev, err := t.put(ctx, w)
 			<-t.slots
-			t.later(func() {
+			t.post(func() {
 				delete(t.sent, w.Lease)
 				if err != nil {
 					t.sent[w.Lease] = time.Now().Add(writeAgain)
-					time.AfterFunc(writeAgain, func() { t.later(func() {}) })
+					time.AfterFunc(writeAgain, func() { t.post(func() {}) })
 					return
 				}
 				t.p.Wrote(time.Now(), w, rev)
@@ -285,11 +270,11 @@ func (t *term) proclaim(ctx context.Context, now time.Time) {
 	t.saying = true
 	t.sending.Go(func() { // ends with the request, which ctx bounds
 		err := t.a.Rewrite(ctx, shards.EncodePlanned(planned))
-		t.later(func() {
+		t.post(func() {
 			t.saying = false
 			if err != nil {
 				t.sayAfter = time.Now().Add(writeAgain)
-				time.AfterFunc(writeAgain, func() { t.later(func() {}) })
+				time.AfterFunc(writeAgain, func() { t.post(func() {}) })
 				return
 			}
 			t.said = planned

@@ -42,7 +42,7 @@ const settle = time.Second
 // ErrCount, pawl.ErrClusterChanged or pawl.ErrTokenFloor, when the client is closed
 // (lease.ErrClosed), and when an argument is invalid.
 func Run(ctx context.Context, c *pawl.Client, name string, n int, opts Options, work func(ctx context.Context, h *Held) error) error {
-	r := &runner{client: c, name: name, n: n, opts: opts, work: work, news: make(chan struct{}, 1)}
+	r := &runner{client: c, name: name, n: n, opts: opts, work: work, mail: newMail()}
 	if err := r.check(ctx); err != nil {
 		return failed("run", name, ctx, err)
 	}
@@ -78,20 +78,19 @@ type runner struct {
 	m       *member // nil: none
 	joining context.CancelFunc
 	rejoin  backoff.Backoff
-	joinAt  time.Time // of the next try
-	tries   map[int]*try
-	holds   map[int]*hold
-	works   int // that run
-	jobs    int // goroutines that will post
+	joinAt  time.Time                  // of the next try
+	tries   map[int]context.CancelFunc // what is queued for
+	works   int                        // that run
+	jobs    int                        // goroutines that will post
 
 	source  *notify.Source
 	leaving bool
 	result  error // why Run ends; nil: its ctx has
 
-	mu   sync.Mutex
-	mail []func()
-	todo []func()      // taken from mail; only the loop uses it
-	news chan struct{} // holds one element when there is mail
+	*mail
+	todo []func() // taken from mail; only the loop uses it
+
+	mu sync.Mutex // guards member.term
 }
 
 func (r *runner) check(ctx context.Context) (err error) {
@@ -111,19 +110,8 @@ func (r *runner) check(ctx context.Context) (err error) {
 	}
 	r.source = r.host.Cluster.Notifier().NewSource()
 	r.keys, err = keys.NewShards(r.host.Namespace, r.name)
-	r.tries, r.holds = map[int]*try{}, map[int]*hold{}
+	r.tries = map[int]context.CancelFunc{}
 	return err
-}
-
-// post has do called in Run's goroutine.
-func (r *runner) post(do func()) {
-	r.mu.Lock()
-	r.mail = append(r.mail, do)
-	r.mu.Unlock()
-	select {
-	case r.news <- struct{}{}:
-	default:
-	}
 }
 
 // job runs job in a goroutine, and then what it returned in Run's. Run waits for it.
@@ -198,10 +186,7 @@ func (r *runner) run(ctx context.Context) error {
 
 // process does what was posted.
 func (r *runner) process() {
-	r.mu.Lock()
-	r.todo = append(r.todo, r.mail...)
-	r.mail = nil
-	r.mu.Unlock()
+	r.todo = append(r.todo, r.take()...)
 	for len(r.todo) > 0 {
 		do := r.todo[0]
 		r.todo = r.todo[1:]

@@ -66,17 +66,13 @@ func (w *waiters) stop() {
 
 // readWaiters reads who waits for shards, and follows that from there on.
 func (m *member) readWaiters(all shards.Set) {
-	var part []int
+	var followed []int
 	for i := range all.All() {
-		if m.waiters[i] == nil {
-			continue
-		}
-		if part = append(part, i); len(part) == readAtOnce {
-			m.readQueues(part)
-			part = nil
+		if m.waiters[i] != nil {
+			followed = append(followed, i)
 		}
 	}
-	if part != nil {
+	for part := range slices.Chunk(followed, readAtOnce) {
 		m.readQueues(part)
 	}
 }

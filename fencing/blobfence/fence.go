@@ -155,6 +155,11 @@ func (w *writing) try(ctx context.Context) (done bool, err error) {
 	// If an older holder's write came in between, ours was not applied, and never will be: the
 	// version that it would replace is gone.
 	w.open = w.open && at == w.over
+	return w.put(ctx, at)
+}
+
+// put replaces version at.
+func (w *writing) put(ctx context.Context, at Version) (done bool, err error) {
 	switch err = w.store.Put(ctx, w.name, w.body, w.meta, at); {
 	case err == nil:
 		w.open = false

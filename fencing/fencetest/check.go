@@ -130,25 +130,20 @@ func refuses(p, o *Op) bool {
 // wrongValue: the read r returned a value that it cannot have found.
 func (l *log) wrongValue(r *Op) *Violation {
 	w := l.wrote[r.Value]
-	if r.Value != "" {
-		switch {
-		case w == nil || w.Call > r.Return:
-			return &Violation{Rule: "a value was read that nobody had written", Op: *r, Against: w}
-		case w.Outcome == Refused || w.Outcome == NotApplied:
-			return &Violation{"a write was refused, and applied", *r, w}
-		case l.foresaw(r):
-			return &Violation{"a stale read was admitted: it saw a newer holder's write", *r, w}
-		}
+	switch {
+	case r.Value == "":
+	case w == nil || w.Call > r.Return:
+		return &Violation{Rule: "a value was read that nobody had written", Op: *r, Against: w}
+	case w.Outcome == Refused || w.Outcome == NotApplied:
+		return &Violation{"a write was refused, and applied", *r, w}
+	case l.foresaw(r):
+		return &Violation{"a stale read was admitted: it saw a newer holder's write", *r, w}
 	}
 	for _, p := range l.ops {
-		if p.Outcome != Applied || p == r || p == w || p.Value == r.Value || !before(p, r) || w != nil && !before(w, p) {
+		if !l.between(w, p, r) {
 			continue
 		}
-		if p.Call > r.Return || l.foresaw(p) { // p is stale, and blamed itself
-			continue
-		}
-		// p belongs between the write that r read and r itself, so r should have found p.
-		switch {
+		switch { // r should have found p
 		case p.Kind == Read: // so w came again, or for the first time, after p had registered
 			return &Violation{"an older holder's write was applied after a newer one had registered", *r, p}
 		case p.Return < r.Call:
@@ -157,6 +152,18 @@ func (l *log) wrongValue(r *Op) *Violation {
 		return &Violation{"an older holder's write was applied, and missed by a newer one: it read before it had registered", *r, p}
 	}
 	return nil
+}
+
+// between reports whether p belongs between w, the write that r read, and r itself. One that is stale
+// is blamed itself.
+func (l *log) between(w, p, r *Op) bool {
+	switch {
+	case p.Outcome != Applied || p == r || p == w || p.Value == r.Value:
+		return false
+	case p.Call > r.Return || l.foresaw(p):
+		return false
+	}
+	return before(p, r) && (w == nil || before(w, p))
 }
 
 // foresaw reports whether p read what was written only after it, as by a newer holder.

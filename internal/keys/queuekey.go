@@ -66,14 +66,12 @@ func ParseQueueKey(key string) (k QueueKey, ok bool) {
 			return QueueKey{}, false
 		}
 	}
-	hex, number, ok := strings.Cut(name, "-")
+	hex, number, _ := strings.Cut(name, "-")
+	k.Lease, ok = parseLease(hex)
+	if ok {
+		k.N, ok = parseNumber(number, 10)
+	}
 	if !ok {
-		return QueueKey{}, false
-	}
-	if k.Lease, ok = parseLease(hex); !ok {
-		return QueueKey{}, false
-	}
-	if k.N, ok = parseNumber(number, 10); !ok {
 		return QueueKey{}, false
 	}
 	return k, true
@@ -83,13 +81,11 @@ func ParseQueueKey(key string) (k QueueKey, ok bool) {
 func (k *QueueKey) cutSlot(name string) (rest string, ok bool) {
 	slot, rest, _ := strings.Cut(name, ".")
 	limit, rest, _ := strings.Cut(rest, ".")
-	l, ok := parseNumber(limit, 10)
-	s, err := strconv.Atoi(slot)
-	if !ok || err != nil || strconv.Itoa(s) != slot || s < 0 || l > MaxLimit || int64(s) >= l {
-		return "", false
+	k.Limit, ok = parseIndex(limit, MaxLimit+1)
+	if ok {
+		k.Slot, ok = parseIndex(slot, k.Limit)
 	}
-	k.Slot, k.Limit = s, int(l)
-	return rest, true
+	return rest, ok
 }
 
 // Parse is ParseQueueKey for a key of this queue. ok is false for a key outside the queue, or
@@ -111,12 +107,10 @@ func ParsePeerKey(key string) (lease int64, ok bool) {
 
 // Has reports whether key is a queue key of this queue. In etcd's layout clientv3's are too.
 func (q Queue) Has(key string) bool {
-	if _, ok := q.Parse(key); ok {
-		return true
-	}
+	_, own := q.Parse(key)
 	name, ok := strings.CutPrefix(key, q.Prefix)
 	_, peer := parseLease(name)
-	return ok && peer && q.EtcdLayout
+	return own || ok && peer && q.EtcdLayout
 }
 
 // LeaseRange is the range of all exclusive keys that the lease of own, an exclusive key, ever
@@ -158,6 +152,12 @@ func Split(key string) (prefix, name string) {
 }
 
 func parseLease(hex string) (lease int64, ok bool) { return parseNumber(hex, 16) }
+
+// parseIndex reads a number from 0 to below limit in the one way in which it is written.
+func parseIndex(digits string, limit int) (n int, ok bool) {
+	n, err := strconv.Atoi(digits)
+	return n, err == nil && n >= 0 && n < limit && strconv.Itoa(n) == digits
+}
 
 // parseNumber reads a positive number in the one way in which it is written.
 func parseNumber(digits string, base int) (n int64, ok bool) {

@@ -50,18 +50,16 @@ const onceRoot = "once/"
 
 // OnceKey is the key of the record of the last run under a name. It is on no lease. The
 // name is escaped in either layout.
-func OnceKey(namespace, name string) string { return SessionRoot(namespace) + onceRoot + escape(name) }
+func OnceKey(namespace, name string) string { return OnceRoot(namespace) + escape(name) }
 
 // OnceRoot is the prefix of the records of all names.
 func OnceRoot(namespace string) string { return SessionRoot(namespace) + onceRoot }
 
 // ParseOnceKey returns the name whose record key is; ok is false if key is no record's.
 func ParseOnceKey(namespace, key string) (name string, ok bool) {
-	escaped, ok := strings.CutPrefix(key, OnceRoot(namespace))
-	if !ok {
-		return "", false
-	}
-	return unescape(escaped)
+	escaped, of := strings.CutPrefix(key, OnceRoot(namespace))
+	name, ok = unescape(escaped)
+	return name, of && ok
 }
 
 // OfOnce reports whether key is the record of a run.

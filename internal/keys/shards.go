@@ -122,7 +122,7 @@ func (s Shards) Parse(key string) (k ShardsKey) {
 	if !ok {
 		return ShardsKey{}
 	}
-	of, name, _ := strings.Cut(rest, "/")
+	of, name, below := strings.Cut(rest, "/")
 	switch of {
 	case "m":
 		count, hex, _ := strings.Cut(name, "/")
@@ -139,8 +139,7 @@ func (s Shards) Parse(key string) (k ShardsKey) {
 		q, _ := s.Planner().Parse(key)
 		return ShardsKey{Kind: ShardsPlanner, Lease: q.Lease}
 	default:
-		i, err := strconv.Atoi(of)
-		if err == nil && i >= 0 && i < MaxShards && strconv.Itoa(i) == of && len(rest) > len(of) {
+		if i, ok := parseIndex(of, MaxShards); ok && below {
 			q, _ := s.Queue(i).Parse(key)
 			return ShardsKey{Kind: ShardsQueue, Shard: i, Lease: q.Lease}
 		}

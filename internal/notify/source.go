@@ -33,14 +33,14 @@ const maxPending = 256
 // Now delivers ev before it returns or, where another goroutine delivers already,
 // leaves ev to that goroutine. The caller holds no mutex.
 func (s *Source) Now(ctx context.Context, ev observe.Event) {
-	if s != nil && s.put(notification{ctx, ev, false}) {
+	if s.put(notification{ctx, ev, false}) {
 		s.deliver()
 	}
 }
 
 // Later leaves ev to the worker, and does not wait for its delivery.
 func (s *Source) Later(ctx context.Context, ev observe.Event) {
-	if s != nil && s.put(notification{ctx, ev, false}) {
+	if s.put(notification{ctx, ev, false}) {
 		s.notifier.enqueue(s)
 	}
 }
@@ -48,29 +48,24 @@ func (s *Source) Later(ctx context.Context, ev observe.Event) {
 // Last is Later for the final event: of what other goroutines add from now on nothing is delivered. What they
 // saw may have been true before the end, and is reported too late.
 func (s *Source) Last(ctx context.Context, ev observe.Event) {
-	if s != nil && s.put(notification{ctx, ev, true}) {
+	if s.put(notification{ctx, ev, true}) {
 		s.notifier.enqueue(s)
 	}
 }
 
 // put adds an event, and reports whether the caller has to deliver it or to leave it
 // to the worker. It logs without the mutex, because a log handler is a user's code too.
-func (s *Source) put(e notification) bool {
-	begin, overflows := s.add(e)
-	if overflows {
-		s.notifier.log.Error("observer does not keep up: events are dropped", "waiting", maxPending)
+func (s *Source) put(e notification) (begin bool) {
+	if s == nil {
+		return false
 	}
-	return begin
-}
-
-// add adds an event. overflows reports that it is the first one to replace another.
-func (s *Source) add(e notification) (begin, overflows bool) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.ended {
-		return false, false
+		s.mu.Unlock()
+		return false
 	}
 	s.ended = e.last
+	overflows := false // for the first time
 	if len(s.queue) < maxPending {
 		s.queue = append(s.queue, e)
 	} else {
@@ -78,30 +73,25 @@ func (s *Source) add(e notification) (begin, overflows bool) {
 		overflows, s.full = !s.full, true
 	}
 	begin, s.busy = !s.busy, true
-	return begin, overflows
-}
-
-// next takes the next event. It returns false when there is none, and then nobody
-// delivers any more.
-func (s *Source) next() (e notification, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.queue) == 0 {
-		s.queue, s.busy = nil, false
-		return notification{}, false
+	s.mu.Unlock()
+	if overflows {
+		s.notifier.log.Error("observer does not keep up: events are dropped", "waiting", maxPending)
 	}
-	e = s.queue[0]
-	s.queue = s.queue[1:]
-	return e, true
+	return begin
 }
 
-// deliver calls the Observer until the queue is empty.
+// deliver calls the Observer until the queue is empty. Then nobody delivers any more.
 func (s *Source) deliver() {
 	for {
-		e, ok := s.next()
-		if !ok {
+		s.mu.Lock()
+		if len(s.queue) == 0 {
+			s.queue, s.busy = nil, false
+			s.mu.Unlock()
 			return
 		}
+		e := s.queue[0]
+		s.queue = s.queue[1:]
+		s.mu.Unlock()
 		s.call(e)
 	}
 }

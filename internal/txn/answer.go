@@ -73,11 +73,6 @@ func (a Answers) Count() (n int) {
 	return n
 }
 
-// PutRevision is the revision at which the i-th operation put its key; 0: it put none.
-func (a Answers) PutRevision(i int) int64 {
-	return a.at(i).GetResponsePut().GetHeader().GetRevision()
-}
-
 // Deleted is the key that the i-th operation deleted, as DeletePrevious returns it; nil: there
 // was none.
 func (a Answers) Deleted(i int) *mvccpb.KeyValue {
@@ -97,18 +92,20 @@ func firstOf(kvs []*mvccpb.KeyValue) *mvccpb.KeyValue {
 // The following read an answer by the number of an operation, where a transaction has few.
 
 // KVs are the keys that the i-th operation of the branch that ran returned.
-func KVs(resp *pb.TxnResponse, i int) []*mvccpb.KeyValue { return Answers(resp.GetResponses()).KVs(i) }
+func KVs(resp *pb.TxnResponse, i int) []*mvccpb.KeyValue {
+	return Answers(resp.GetResponses()).at(i).GetResponseRange().GetKvs()
+}
 
 // KV is the one key that the i-th operation of the branch that ran returned, or nil.
-func KV(resp *pb.TxnResponse, i int) *mvccpb.KeyValue { return Answers(resp.GetResponses()).KV(i) }
+func KV(resp *pb.TxnResponse, i int) *mvccpb.KeyValue { return firstOf(KVs(resp, i)) }
 
 // Count is how many keys exist in the range that the i-th operation of the branch that ran read.
 func Count(resp *pb.TxnResponse, i int) int {
-	return Answers{Answers(resp.GetResponses()).at(i)}.Count()
+	return int(Answers(resp.GetResponses()).at(i).GetResponseRange().GetCount())
 }
 
 // PutRevision is the revision at which the i-th operation of the branch that ran put its key;
 // 0: it put none.
 func PutRevision(resp *pb.TxnResponse, i int) int64 {
-	return Answers(resp.GetResponses()).PutRevision(i)
+	return Answers(resp.GetResponses()).at(i).GetResponsePut().GetHeader().GetRevision()
 }

@@ -45,7 +45,7 @@ func TestOperationsFindTheirOwnAnswers(t *testing.T) {
 
 func TestWhatIsNotInAnAnswerIsEmpty(t *testing.T) {
 	for name, a := range map[string]Answers{"no answer": nil, "an empty one": {{}}, "of another kind": {read("k")}} {
-		assert.Zero(t, a.PutRevision(0), name)
+		assert.Zero(t, PutRevision(&pb.TxnResponse{Responses: a}, 0), name)
 		assert.Nil(t, a.Deleted(0), name)
 		assert.Nil(t, a.Nested(0), name)
 		assert.Nil(t, a.KV(1), name)

@@ -25,48 +25,44 @@ func (s *stream) answer(r *pb.WatchResponse, now time.Time) error {
 		c.Worked(l.member)
 	}
 	h.mu.Lock()
-	calls, got := s.table.answer(r, s.calls[:0])
+	got := s.table.answer(r)
 	if got.answered {
 		s.pulse.answered(now, len(s.table.requests))
 	}
-	err := got.err
+	var err error
 	switch {
-	case err != nil:
-		err = &linkError{err, l.token, true}
-	case got.refused:
-		calls, err = s.refused(got.watch, got.reason, now, calls)
+	case got.err != nil:
+		err = &linkError{got.err, l.token, true}
+	case got.refused != nil:
+		err = s.refused(got.refused, got.reason, now)
 	}
-	s.calls = s.left(calls)
+	calls := s.table.takeCalls()
 	h.mu.Unlock()
-	s.call()
+	callAll(calls)
 	return err
 }
 
 // refused handles w, which the server did not create, or ended, for reason; w is in no list.
-// With w nil, only what reason says about the token counts. Caller holds Hub.mu.
-func (s *stream) refused(w *Watch, reason string, now time.Time, out []delivery) ([]delivery, error) {
-	token, isToken := s.link.token, cluster.IsTokenRefusalText(reason)
-	if w == nil {
-		if isToken && token != "" {
-			return out, &linkError{tokenRefused(reason), token, false}
-		}
-		return out, nil
-	}
-	n, isFresh := w.refused(now), s.hub.isFresh(token, now)
+// Caller holds Hub.mu.
+func (s *stream) refused(w *Watch, reason string, now time.Time) error {
+	token, n := s.link.token, w.refused(now)
+	isToken, isFresh := cluster.IsTokenRefusalText(reason), s.hub.isFresh(token, now)
 	denied := strings.HasSuffix(reason, status.Convert(rpctypes.ErrGRPCPermissionDenied).Message())
 	switch {
 	case isToken && token == "" && n > 2: // there is no token to use
-		return s.table.end(w, Update{Err: tokenRefused(reason)}, out), nil
+		s.table.end(w, Update{Err: tokenRefused(reason)})
+		return nil
 	case isToken:
 		s.table.enqueue(w)
-		return out, &linkError{tokenRefused(reason), token, false}
+		return &linkError{tokenRefused(reason), token, false}
 	case denied && isFresh && n > 1:
-		return s.table.end(w, Update{Err: rpctypes.ErrGRPCPermissionDenied}, out), nil
+		s.table.end(w, Update{Err: rpctypes.ErrGRPCPermissionDenied})
+		return nil
 	case denied && !isFresh:
 		s.hub.cluster.TokenRefused(s.link.member, token, rpctypes.ErrGRPCPermissionDenied)
 	}
 	s.table.postpone(w, now.Add(w.refusals.backoff.Next()), denied)
-	return out, nil
+	return nil
 }
 
 // tokenRefused converts a cancel reason to the status whose text it is.

@@ -23,7 +23,7 @@ func TestCancelsWaitForOneAnother(t *testing.T) {
 		gone := []*Watch{b.hub.Watch("of all", "", 1, ignore)}
 		ids := []int64{c.grant().WatchId}
 		for i := range 2 {
-			gone = append(gone, b.hub.WatchDeletion(fmt.Sprint("k", i), 1, ignore))
+			gone = append(gone, b.watchDeletion(fmt.Sprint("k", i), 1, ignore))
 			ids = append(ids, c.grant().WatchId)
 		}
 		synctest.Wait()
@@ -44,17 +44,17 @@ func TestCancelsWaitForOneAnother(t *testing.T) {
 	})
 }
 
-// watchDeletion adds a watch of deletions with a log.
-func (b *bench) watchDeletion(key string, from int64) (*Watch, *log) {
-	l := &log{t: b.t}
-	return b.hub.WatchDeletion(key, from, l.note), l
+// watchDeletion adds a watch of deletions that starts at a revision, as one from now does once it resumes.
+func (b *bench) watchDeletion(key string, from int64, fn func(Update)) *Watch {
+	return b.hub.watch(&Watch{hub: b.hub, fn: fn, span: newSpan(key, ""), next: from, deletions: true})
 }
 
 // Watches of one key have a creation each, and the end of one is not the other's.
 func TestWatchesOfOneKeyAreIndependent(t *testing.T) {
 	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
 		_, all := b.watch("k", "", 5)
-		d, deletions := b.watchDeletion("k", 7)
+		deletions := &log{t: t}
+		d := b.watchDeletion("k", 7, deletions.note)
 		c := b.accept()
 		whole, part := c.grant(), c.grant()
 		assert.Equal(t, []int64{5, 7}, []int64{whole.StartRevision, part.StartRevision})
@@ -79,7 +79,7 @@ func TestWatchesOfOneKeyAreIndependent(t *testing.T) {
 func TestAWatchAddedWhileItsStreamEndsLearnsOfTheEnd(t *testing.T) {
 	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
 		late := &log{t: t}
-		b.hub.Watch("first", "", 1, func(Update) { b.hub.WatchDeletion("k", 7, late.note) })
+		b.hub.Watch("first", "", 1, func(Update) { b.watchDeletion("k", 7, late.note) })
 		c := b.accept()
 		first := c.grant()
 		c.member.moved.Store(true)

@@ -9,8 +9,8 @@
 //
 //  1. Every event of the watched keys is delivered, starting at the given revision or at the present, in the order of
 //     revisions, once. All events of one revision come in one [Update], in the order of their keys. What a server
-//     sends twice, late, out of order or in fragments is sorted before it is delivered, and keys outside the range
-//     are dropped.
+//     sends twice, late or out of order is sorted before it is delivered, and keys outside the range are dropped. No
+//     answer comes in fragments, because etcd sends them only where they are asked for.
 //  2. A watch resumes at the revision of the last event delivered plus one. Only events move that revision: headers,
 //     progress notices and acknowledgements of creations, which may be ahead of events, never do. A watch from now
 //     ([Hub.WatchNow]) begins where a server first creates it, and is told a revision up to which it may have missed
@@ -24,7 +24,8 @@
 //     loses the stream.
 //  6. Silence is bounded. A stream is abandoned, and its watches resume on another member, if it does not open within
 //     3 s, if it does not answer a creation within 3 s after it was sent and the one before it was answered, or if it
-//     has carried nothing for 5 s and then for 3 s more although it was probed.
+//     has carried nothing for 5 s and then for 3 s more although it was probed. What the server answers to the probe
+//     does not matter.
 //  7. Every stream asks its member to end it when the member has no leader ("hasleader").
 //  8. Every creation that a server acknowledged is cancelled at that server once its watch is cancelled, by a cancel
 //     request, which waits up to 20 ms to be sent with others, or by the end of the stream. A watch that is cancelled
@@ -36,8 +37,7 @@
 // # What it does not guarantee
 //
 // The silence of a watch proves nothing: a key whose deletion was not observed may be gone. A watch that is silent,
-// late, refused again and again or not yet created does not show that ([Watch.Armed] only reports that a server once
-// acknowledged it). To learn the current state, query the cluster.
+// late, refused again and again or not yet created does not show that. To learn the current state, query the cluster.
 //
 // There is no bound on how soon an event comes. In particular, etcd brings a watch that starts at or below the current
 // revision up to date only with its next round, up to 100 ms later, after it acknowledged the creation; a watch from
@@ -52,8 +52,7 @@
 // and records a cancellation). An idle Hub has no stream and no goroutine. A live watch of one key
 // takes about 300 bytes and its key and function. Creations do not wait for one another: 500 of them are answered in a
 // few round trips. Messages to the server: one for each creation and one for its cancellation; while a stream is
-// silent, a progress request every 5 s, and if that is not answered, as in etcd while a watch on the stream starts at
-// a future revision, one creation that the server must refuse (of an empty range).
+// silent, every 5 s a creation that the server must refuse (of an empty range).
 //
 // # How it is built
 //

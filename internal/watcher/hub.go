@@ -29,7 +29,6 @@ type Hub struct {
 	mu      sync.Mutex // never held while a function is called, nor across a request or channel operation
 	closed  bool
 	streams []*stream // those that accept watches, with their tables
-	watches int       // how many are neither cancelled nor ended
 	token   string    // the newest with which a stream was opened
 	since   time.Time // when it was first observed
 	moves   uint64
@@ -79,20 +78,10 @@ func (h *Hub) WatchNow(key, end string, from int64, fn func(Update)) *Watch {
 	return h.watch(&Watch{hub: h, fn: fn, span: newSpan(key, end), next: max(from, 1), now: true})
 }
 
-// WatchDeletionsNow is WatchNow for deletions only.
+// WatchDeletionsNow is WatchNow for deletions only: puts are not delivered, and cost the server
+// no message.
 func (h *Hub) WatchDeletionsNow(key, end string, from int64, fn func(Update)) *Watch {
 	return h.watch(&Watch{hub: h, fn: fn, span: newSpan(key, end), next: max(from, 1), now: true, deletions: true})
-}
-
-// WatchDeletion is Watch of one key, for its deletions only: puts are not delivered, and cost
-// the server no message.
-func (h *Hub) WatchDeletion(key string, from int64, fn func(Update)) *Watch {
-	return h.WatchDeletions(key, "", from, fn)
-}
-
-// WatchDeletions is WatchDeletion of the keys in [key, end).
-func (h *Hub) WatchDeletions(key, end string, from int64, fn func(Update)) *Watch {
-	return h.watch(&Watch{hub: h, fn: fn, span: newSpan(key, end), next: max(from, 1), deletions: true})
 }
 
 func (h *Hub) watch(w *Watch) *Watch {
@@ -106,11 +95,10 @@ func (h *Hub) watch(w *Watch) *Watch {
 	}
 	if err != nil {
 		h.mu.Unlock()
-		w.last(Update{Err: err})
+		w.call(Update{Err: err})
 		return w
 	}
 	w.wanted = true
-	h.watches++
 	s := h.assign(w, nil)
 	h.mu.Unlock()
 	s.nudge()
@@ -128,7 +116,11 @@ type Stats struct {
 func (h *Hub) Stats() Stats {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return Stats{Watches: h.watches, Streams: len(h.streams), Moves: h.moves}
+	stats := Stats{Streams: len(h.streams), Moves: h.moves}
+	for _, s := range h.streams {
+		stats.Watches += s.table.wanted()
+	}
+	return stats
 }
 
 // assign gives w, which is in no table, to a stream with room that ok accepts, or to a new one. A
@@ -149,31 +141,6 @@ func (h *Hub) assign(w *Watch, ok func(*stream) bool) *stream {
 	w.home = s
 	s.table.add(w)
 	return s
-}
-
-// cancel gives up w, which is stopped. Its creation is cancelled a moment later, together with
-// others: a message that is sent alone costs both ends several times as much as one of many.
-func (h *Hub) cancel(w *Watch) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.leave(w) {
-		return
-	}
-	if s := w.home; s.table.leave(w) {
-		s.sweepLater()
-	} else if s.table.size == 0 {
-		s.nudge() // it may have nothing to wait for
-	}
-}
-
-// leave removes w from the count. It returns false if it was removed already. Caller holds mu.
-func (h *Hub) leave(w *Watch) bool {
-	if !w.wanted {
-		return false
-	}
-	w.wanted = false
-	h.watches--
-	return true
 }
 
 // elsewhere gives a watch of from, which was refused, to another stream, so that another member

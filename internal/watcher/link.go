@@ -93,42 +93,6 @@ func (l *link) send(r *pb.WatchRequest) {
 	l.guard.Stop()
 }
 
-func (l *link) create(c creation) {
-	r := &pb.WatchCreateRequest{Key: []byte(c.span.key), StartRevision: c.from, WatchId: c.id}
-	if c.span.end != "" {
-		r.RangeEnd = []byte(c.span.end)
-	}
-	if c.deletions {
-		r.Filters = noPuts
-	}
-	l.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: r}})
-}
-
-var noPuts = []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NOPUT}
-
-// echoKey is both ends of an echo's empty range.
-var echoKey = []byte("pawl")
-
-// echo sends a creation that etcd refuses at once and without side effects: because its range
-// is empty, or for lack of permission or of a valid token, which is useful to know.
-func (l *link) echo(id int64) {
-	l.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{
-		Key: echoKey, RangeEnd: echoKey, StartRevision: 1, WatchId: id,
-	}}})
-}
-
-func (l *link) cancelWatch(id int64) {
-	l.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{
-		CancelRequest: &pb.WatchCancelRequest{WatchId: id},
-	}})
-}
-
-func (l *link) progress() {
-	l.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{
-		ProgressRequest: &pb.WatchProgressRequest{},
-	}})
-}
-
 // drain half-closes the stream and gives the server a moment to end it, so that the server
 // records no cancellation.
 func (l *link) drain() {

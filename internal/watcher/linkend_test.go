@@ -46,7 +46,7 @@ func TestACancelThatComesWhileItsLinkEndsHoldsUpNoOther(t *testing.T) {
 	inBubble(t, benchConfig{members: 2}, func(t *testing.T, b *bench) {
 		ignore := func(Update) {}
 		_, _ = b.watch("stays", "", 1)
-		w1, w2 := b.hub.WatchDeletion("1", 1, ignore), b.hub.WatchDeletion("2", 1, ignore)
+		w1, w2 := b.watchDeletion("1", 1, ignore), b.watchDeletion("2", 1, ignore)
 		c := b.accept()
 		for range 3 {
 			c.grant()

@@ -333,6 +333,13 @@ func (l *log) end() Update {
 	return u
 }
 
+// Armed reports whether a server has acknowledged the creation of w.
+func (w *Watch) Armed() bool {
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	return w.armed
+}
+
 // watch adds a watch with a log.
 func (b *bench) watch(key, end string, from int64) (*Watch, *log) {
 	l := &log{t: b.t}

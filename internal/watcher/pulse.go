@@ -1,31 +1,35 @@
 package watcher
 
-import "time"
+import (
+	"time"
+
+	"github.com/pawl-locks/pawl/internal/backoff"
+)
 
 const (
 	openWithin   = 3 * time.Second // a stream that has a token opens, or is abandoned
-	answerWithin = 3 * time.Second // a creation or a probe is answered, or the stream is abandoned
+	answerWithin = 3 * time.Second // a creation or an echo is answered, or the stream is abandoned
 	quietFor     = 5 * time.Second // after that, a silent stream is probed
-	echoAfter    = 1 * time.Second // after a progress request that was not answered
 	idleFor      = 2 * time.Second // after that, a stream without watches is closed
 	drainFor     = 100 * time.Millisecond
 	sweepAfter   = 20 * time.Millisecond // how long a cancel that is not urgent waits to be sent with others
+
+	// steady is how long a stream must have lived for its end not to count as another failure in a
+	// row. Without it, a server that accepts streams and ends them would be queried without a pause.
+	steady = 2 * time.Second
 )
 
 // pulse decides, from times alone, whether a stream is alive. The zero pulse is that of a
 // stream whose token is being fetched, which has time limits of its own; with since set, it is
 // that of a stream which is being opened.
 //
-// There are two probes. A progress request is the cheap one, but etcd leaves it unanswered
-// while one of the stream's watches is not synced or starts above the current revision, as a
-// watch does that waits on an otherwise idle cluster. So it is followed by an echo: a creation
-// that the server must refuse.
+// A silent stream is probed with an echo: a creation that the server must refuse. (etcd leaves
+// a progress request unanswered while one of the stream's watches is not synced or starts above
+// the current revision, as a watch does that waits on an otherwise idle cluster.)
 type pulse struct {
 	open       bool
 	since      time.Time // when opening began, or the last answer came
 	unanswered time.Time // when the first unanswered creation (or echo) was sent, or the one before it was answered; zero if there is none
-	probed     time.Time // when the unanswered progress request was sent; zero if there is none
-	echoed     bool      // an echo was sent since probed
 }
 
 // act says what is due.
@@ -33,8 +37,7 @@ type act int
 
 const (
 	nothing act = iota
-	progress
-	echo
+	probe
 	abandon
 )
 
@@ -45,9 +48,7 @@ func (p *pulse) opening(now time.Time) { *p = pulse{since: now} }
 func (p *pulse) opened(now time.Time) { *p = pulse{open: true, since: now} }
 
 // alive: an answer came, of whatever kind.
-func (p *pulse) alive(now time.Time) {
-	p.since, p.probed, p.echoed = now, time.Time{}, false
-}
+func (p *pulse) alive(now time.Time) { p.since = now }
 
 // sent: a creation was sent at now.
 func (p *pulse) sent(now time.Time) {
@@ -65,31 +66,21 @@ func (p *pulse) answered(now time.Time, left int) {
 }
 
 // due returns what to do at now, and when to check again if nothing happens until then.
-func (p *pulse) due(now time.Time) (act, time.Time) {
-	var limit, probe time.Time
-	what := nothing
+func (p *pulse) due(now time.Time) (what act, at time.Time) {
 	switch {
-	case !p.open && p.since.IsZero():
+	case p.since.IsZero():
+		return nothing, at
 	case !p.open:
-		limit = p.since.Add(openWithin)
-	case !p.probed.IsZero():
-		limit = p.probed.Add(answerWithin)
-		if !p.echoed && p.unanswered.IsZero() {
-			what, probe = echo, p.probed.Add(echoAfter)
-		}
-	case p.unanswered.IsZero():
-		what, probe = progress, p.since.Add(quietFor)
+		what, at = abandon, p.since.Add(openWithin)
+	case !p.unanswered.IsZero():
+		what, at = abandon, p.unanswered.Add(answerWithin)
+	default:
+		what, at = probe, p.since.Add(quietFor)
 	}
-	if !p.unanswered.IsZero() {
-		limit = sooner(limit, p.unanswered.Add(answerWithin))
+	if now.Before(at) {
+		return nothing, at
 	}
-	switch {
-	case !limit.IsZero() && !now.Before(limit):
-		return abandon, limit
-	case what != nothing && !now.Before(probe):
-		return what, now
-	}
-	return nothing, sooner(limit, probe)
+	return what, at
 }
 
 // sooner returns the earlier time; the zero Time means never.
@@ -98,4 +89,21 @@ func sooner(a, b time.Time) time.Time {
 		return b
 	}
 	return a
+}
+
+// retry paces the reopening of one stream.
+type retry struct {
+	failed  bool // the last stream also ended before it was steady
+	backoff backoff.Backoff
+}
+
+// ended counts an end of a stream that gave answers for lived, and returns how long to wait
+// before the next one: not at all after the first.
+func (r *retry) ended(lived time.Duration) time.Duration {
+	if lived >= steady || !r.failed {
+		r.failed = true
+		r.backoff.Reset()
+		return 0
+	}
+	return r.backoff.Next()
 }

@@ -18,13 +18,10 @@ func TestWhatIsDueIsDueAtTheNanosecond(t *testing.T) {
 		at   time.Time
 	}{
 		"opening":                {pulse{since: t0}, abandon, at(openWithin)},
-		"open and quiet":         {pulse{open: true, since: t0}, progress, at(quietFor)},
+		"open and quiet":         {pulse{open: true, since: t0}, probe, at(quietFor)},
 		"a creation unanswered":  {pulse{open: true, since: at(-time.Hour), unanswered: t0}, abandon, at(answerWithin)},
 		"active, not answered":   {pulse{open: true, since: at(2 * time.Second), unanswered: t0}, abandon, at(answerWithin)},
-		"probed":                 {pulse{open: true, since: at(-quietFor), probed: t0}, echo, at(echoAfter)},
-		"probed twice":           {pulse{open: true, since: at(-quietFor), probed: t0, echoed: true}, abandon, at(answerWithin)},
-		"echo unanswered":        {pulse{open: true, since: at(-quietFor), probed: t0, unanswered: at(echoAfter), echoed: true}, abandon, at(answerWithin)},
-		"creation instead":       {pulse{open: true, since: at(-quietFor), probed: t0, unanswered: at(time.Second)}, abandon, at(answerWithin)},
+		"echo unanswered":        {pulse{open: true, since: at(-quietFor), unanswered: t0}, abandon, at(answerWithin)},
 		"echo outlived by noise": {pulse{open: true, since: at(time.Minute), unanswered: t0}, abandon, at(answerWithin)},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -37,9 +34,9 @@ func TestWhatIsDueIsDueAtTheNanosecond(t *testing.T) {
 	}
 }
 
-func TestHearingAnythingAnswersAQuestionButNotACreation(t *testing.T) {
+func TestHearingAnythingPutsAProbeOffButAnswersNoCreation(t *testing.T) {
 	t0 := time.Now()
-	p := pulse{open: true, since: t0, unanswered: t0, probed: t0, echoed: true}
+	p := pulse{open: true, since: t0, unanswered: t0}
 	p.alive(t0.Add(1))
 	assert.Equal(t, pulse{open: true, since: t0.Add(1), unanswered: t0}, p)
 	p.opened(t0)
@@ -49,7 +46,7 @@ func TestHearingAnythingAnswersAQuestionButNotACreation(t *testing.T) {
 func TestTheFirstReopeningIsAtOnceAndTheOthersWithinBounds(t *testing.T) {
 	w := backoff.Request()
 	for range 1000 {
-		r := newRetry()
+		r := retry{backoff: backoff.Request()}
 		assert.Zero(t, r.ended(0))
 		for n := range 20 {
 			d := r.ended(steady - 1)
@@ -59,25 +56,4 @@ func TestTheFirstReopeningIsAtOnceAndTheOthersWithinBounds(t *testing.T) {
 		assert.Zero(t, r.ended(steady), "it lived")
 		assert.GreaterOrEqual(t, r.ended(0), w.First/2)
 	}
-}
-
-func TestAListCanBeLeftFromTheMiddle(t *testing.T) {
-	var l list
-	ws := make([]*Watch, 5)
-	for i := range ws {
-		ws[i] = &Watch{next: int64(i)}
-		l.push(ws[i])
-	}
-	for _, i := range []int{2, 0, 4} {
-		l.remove(ws[i])
-		assert.Equal(t, links{}, ws[i].links)
-	}
-	l.push(ws[2])
-	var order []int64
-	for w := l.head; w != nil; w = l.head {
-		order = append(order, w.next)
-		l.remove(w)
-	}
-	assert.Equal(t, []int64{1, 3, 2}, order)
-	assert.Equal(t, list{}, l)
 }

@@ -46,42 +46,6 @@ func TestEventsComeInOrderOnceWhateverTheServerRepeats(t *testing.T) { // hazard
 	})
 }
 
-func TestFragmentsAreDeliveredByWholeRevisions(t *testing.T) { // hazard W10
-	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
-		_, l := b.watch("a", "c", 1)
-		c := b.accept()
-		id := c.grant().WatchId
-		part := func(more bool, evs ...*mvccpb.Event) {
-			c.send(&pb.WatchResponse{WatchId: id, Events: evs, Fragment: more})
-			synctest.Wait()
-		}
-		part(true, put("a", 2), put("a", 3))
-		assert.Equal(t, []int64{2}, l.revisions(), "3 may go on in the next fragment")
-		part(true, put("b", 3))
-		assert.Equal(t, []int64{2}, l.revisions())
-		part(false, put("b1", 3), put("a", 4))
-		assert.Equal(t, []int64{2, 3, 3, 3, 4}, l.revisions())
-		assert.Len(t, l.all()[1].Events, 4, "one update")
-	})
-}
-
-func TestFragmentsOfALostStreamAreForgottenAndResumed(t *testing.T) {
-	inBubble(t, benchConfig{members: 2}, func(t *testing.T, b *bench) {
-		_, l := b.watch("a", "c", 1)
-		c := b.accept()
-		id := c.grant().WatchId
-		c.send(&pb.WatchResponse{WatchId: id, Events: []*mvccpb.Event{put("a", 2), put("a", 3)}, Fragment: true})
-		synctest.Wait()
-		c.end <- status.Error(codes.Unavailable, "gone")
-		c = b.accept()
-		r := c.grant()
-		assert.EqualValues(t, 3, r.StartRevision)
-		c.events(r.WatchId, put("a", 3), put("b", 3))
-		synctest.Wait()
-		assert.Equal(t, []int64{2, 3, 3}, l.revisions())
-	})
-}
-
 func TestOnlyDeliveredEventsMoveTheResumption(t *testing.T) { // hazard W6
 	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
 		b.watch("a", "", 5)
@@ -128,17 +92,15 @@ func TestAStreamThatNeverAcknowledgesIsLeftAfterThreeSeconds(t *testing.T) { // 
 	})
 }
 
-func TestASilentStreamIsProbedTwiceAndThenLeft(t *testing.T) { // hazard W2
+func TestASilentStreamIsProbedAndThenLeft(t *testing.T) { // hazard W2
 	inBubble(t, benchConfig{members: 2}, func(t *testing.T, b *bench) {
 		_, l := b.watch("a", "", 5)
 		c := b.accept()
 		id := c.grant().WatchId
 		c.events(id, put("a", 6))
 		quiet := time.Now()
-		require.NotNil(t, c.request().GetProgressRequest())
-		assert.Equal(t, 5*time.Second, time.Since(quiet))
 		echo := c.create()
-		assert.Equal(t, 6*time.Second, time.Since(quiet))
+		assert.Equal(t, 5*time.Second, time.Since(quiet))
 		assert.Equal(t, echo.Key, echo.RangeEnd, "an empty range, which is refused")
 		next := b.accept()
 		assert.Equal(t, 8*time.Second, next.at.Sub(quiet))
@@ -151,40 +113,24 @@ func TestASilentStreamIsProbedTwiceAndThenLeft(t *testing.T) { // hazard W2
 	})
 }
 
-func TestAnyAnswerKeepsASilentStream(t *testing.T) {
-	for name, reply := range map[string]func(c *call) bool{ // true: answered
-		"progress": func(c *call) bool {
-			if c.request().GetProgressRequest() != nil {
-				c.send(&pb.WatchResponse{WatchId: -1})
-				return true
-			}
-			return false
+func TestAnyAnswerToAnEchoKeepsASilentStream(t *testing.T) {
+	for name, reply := range map[string]func(c *call, echo int64){
+		"refused": func(c *call, _ int64) { c.refuse("mvcc: watcher range is empty") },
+		"refused for its token": func(c *call, _ int64) { // which no watch needs until it is created again
+			c.refuse(rpctypes.ErrGRPCInvalidAuthToken.Error())
 		},
-		"echo refused": func(c *call) bool { // as etcd does while a watch starts above its revision
-			if c.request().GetCreateRequest() != nil {
-				c.refuse("mvcc: watcher range is empty")
-				return true
-			}
-			return false
-		},
-		"echo taken for a watch": func(c *call) bool {
-			if r := c.request().GetCreateRequest(); r != nil {
-				c.created(r.WatchId)
-				assert.Equal(c.t, r.WatchId, c.canceled())
-				return true
-			}
-			return false
+		"taken for a watch": func(c *call, echo int64) {
+			c.created(echo)
+			assert.Equal(c.t, echo, c.canceled())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, benchConfig{members: 2}, func(t *testing.T, b *bench) {
+			inBubble(t, benchConfig{members: 2, user: "u"}, func(t *testing.T, b *bench) {
 				_, l := b.watch("a", "", 5)
 				c := b.accept()
 				id := c.grant().WatchId
-				for n := 0; n < 100; {
-					if reply(c) {
-						n++
-					}
+				for range 100 {
+					reply(c, c.create().WatchId)
 				}
 				c.events(id, put("a", 5))
 				synctest.Wait()
@@ -560,20 +506,6 @@ func TestATokenRefusedAtACreationIsReplacedForAllOfTheStream(t *testing.T) { // 
 	}
 }
 
-func TestATokenRefusedAtAnEchoIsReplacedWhileTheStreamLives(t *testing.T) { // hazard C5
-	inBubble(t, benchConfig{user: "u"}, func(t *testing.T, b *bench) {
-		b.watch("a", "", 5)
-		c := b.accept()
-		c.grant()
-		require.NotNil(t, c.request().GetProgressRequest())
-		c.create()
-		c.refuse(rpctypes.ErrGRPCInvalidAuthToken.Error())
-		next := b.accept()
-		assert.Equal(t, "token2", next.token)
-		next.grant()
-	})
-}
-
 func TestCredentialsThatAreDemandedAndNotThereEndTheWatch(t *testing.T) { // hazard C6
 	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
 		_, l := b.watch("a", "", 5)
@@ -597,12 +529,8 @@ func TestPermissionDeniedIsBelievedUnderAFreshTokenAndEndsOnlyItsWatch(t *testin
 		go func() { // keep the stream alive while the token grows old
 			for {
 				select {
-				case r := <-c.reqs:
-					if r.GetProgressRequest() != nil {
-						c.send(&pb.WatchResponse{WatchId: -1})
-					} else {
-						c.refuse(rpctypes.ErrGRPCPermissionDenied.Error())
-					}
+				case <-c.reqs:
+					c.refuse(rpctypes.ErrGRPCPermissionDenied.Error())
 				case <-stop:
 					return
 				}

@@ -22,33 +22,52 @@ func (s *stream) do(work func(now time.Time) error) error {
 	return l.end
 }
 
+// send sends what the table has to send.
+func (s *stream) send() {
+	if s.link.grpc == nil {
+		return
+	}
+	s.hub.mu.Lock()
+	out, unanswered := s.table.send(), len(s.table.requests)
+	s.hub.mu.Unlock()
+	for _, r := range out {
+		s.link.send(r)
+	}
+	if unanswered > 0 {
+		s.pulse.sent(time.Now()) // sending may have taken a while
+	}
+}
+
 // serve is the loop while there is a link, whose reader processes the server's answers. It
 // returns errIdle, errEnded or a *linkError.
-func (s *stream) serve() error {
-	nothing := func(time.Time) error { return nil }
-	for work := nothing; ; {
-		if err := s.do(work); err != nil {
-			return err
-		}
-		select {
-		case <-s.wake:
-			work = func(time.Time) error { s.clear(); return nil }
-		case <-s.alarm.C:
-			work = func(time.Time) error { s.set = time.Time{}; return nil }
-		case <-s.link.done: // it ended with an error
-			work = nothing
-		case <-s.hub.ctx.Done():
-			work = func(time.Time) error { return errEnded }
-		case <-s.hub.cluster.Ended():
-			work = func(time.Time) error { return errEnded }
+func (s *stream) serve() (err error) {
+	for err == nil {
+		if err = s.do(func(time.Time) error { return nil }); err == nil {
+			err = s.wait(s.link.done)
 		}
 	}
+	return err
+}
+
+// wait waits until there may be something to do, at the latest until done is closed. It returns
+// errEnded or nil.
+func (s *stream) wait(done <-chan struct{}) error {
+	select {
+	case <-s.wake:
+		s.clear()
+	case <-s.alarm.C:
+	case <-done:
+	case <-s.hub.ctx.Done():
+		return errEnded
+	case <-s.hub.cluster.Ended():
+		return errEnded
+	}
+	return nil
 }
 
 // pause is the loop while there is no link, for d. It returns nil when d has passed, errIdle or errEnded.
 func (s *stream) pause(d time.Duration) error {
-	until := time.Now().Add(d)
-	for {
+	for until := time.Now().Add(d); ; {
 		now := time.Now()
 		s.hub.mu.Lock()
 		s.retryLater(now)
@@ -60,16 +79,9 @@ func (s *stream) pause(d time.Duration) error {
 		if !now.Before(until) {
 			return nil
 		}
-		s.arm(now, until)
-		select {
-		case <-s.wake:
-			s.clear()
-		case <-s.alarm.C:
-			s.set = time.Time{}
-		case <-s.hub.ctx.Done():
-			return errEnded
-		case <-s.hub.cluster.Ended():
-			return errEnded
+		s.alarm.Reset(until.Sub(now))
+		if err := s.wait(nil); err != nil {
+			return err
 		}
 	}
 }
@@ -122,29 +134,16 @@ func (s *stream) doDue(now time.Time) error {
 	switch what {
 	case abandon:
 		return &linkError{errSilent, s.link.token, true}
-	case progress:
-		s.link.progress()
-		s.pulse.probed = now
-		_, at = s.pulse.due(now)
-	case echo:
+	case probe:
 		s.hub.mu.Lock()
-		id := s.table.echo()
+		echo := s.table.echo()
 		s.hub.mu.Unlock()
-		s.link.echo(id)
+		s.link.send(echo)
 		s.pulse.sent(time.Now())
-		s.pulse.echoed = true
 		_, at = s.pulse.due(now)
 	}
-	s.arm(now, sooner(next, at))
-	return nil
-}
-
-// arm sets the alarm to fire at t or earlier. (Earlier costs a check; setting it for every
-// answer would cost more.)
-func (s *stream) arm(now, t time.Time) {
-	if t.IsZero() || !s.set.IsZero() && !t.Before(s.set) && now.Before(s.set) {
-		return
+	if next = sooner(next, at); !next.IsZero() {
+		s.alarm.Reset(next.Sub(now))
 	}
-	s.set = t
-	s.alarm.Reset(t.Sub(now))
+	return nil
 }

@@ -3,10 +3,56 @@ package watcher
 import (
 	"bytes"
 	"cmp"
+	"errors"
+	"fmt"
 	"slices"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
+
+// maxSpan bounds the length of a range's two ends together. It keeps a creation well below the
+// size that a server accepts in one message, because a longer one would end the stream, and
+// below what gRPC buffers for one stream.
+const maxSpan = 32 << 10
+
+// everything, as the end of a range, means all keys from its beginning on.
+const everything = "\x00"
+
+var (
+	errEmptySpan = errors.New("the range is empty: its end is not above its beginning")
+	errLongSpan  = fmt.Errorf("the range is longer than %d bytes", maxSpan)
+)
+
+// span is the range of watched keys: [key, end), or key alone if end is empty.
+type span struct{ key, end string }
+
+func newSpan(key, end string) span {
+	if key == "" {
+		key = "\x00" // the smallest key; etcd reads it so too
+	}
+	return span{key: key, end: end}
+}
+
+func (s span) check() error {
+	switch {
+	case len(s.key)+len(s.end) > maxSpan:
+		return errLongSpan
+	case s.end != "" && s.end != everything && s.end <= s.key:
+		return errEmptySpan
+	}
+	return nil
+}
+
+// covers reports whether key is in the span.
+func (s span) covers(key []byte) bool {
+	switch s.end {
+	case "":
+		return string(key) == s.key
+	case everything:
+		return string(key) >= s.key
+	}
+	return string(key) >= s.key && string(key) < s.end
+}
 
 // An Event is one change of one key.
 type Event struct {
@@ -19,30 +65,15 @@ type Event struct {
 	Lease          int64 // 0 if there is none, or the key was deleted
 }
 
-// advance processes the events of an answer, after those held back from the answers before,
-// whose fragments they continue. It returns what to deliver and what to hold back now: if more
-// fragments follow, the last revision, which may not be complete.
-func advance(sp span, deletions bool, next int64, held, evs []*mvccpb.Event, more bool) (out []Event, rest []*mvccpb.Event) {
-	if len(held) > 0 {
-		evs = append(held, evs...)
-	}
-	evs = inOrder(evs)
-	if more && len(evs) > 0 {
-		last := revisionOf(evs[len(evs)-1])
-		cut, _ := slices.BinarySearchFunc(evs, last, func(e *mvccpb.Event, r int64) int {
-			return cmp.Compare(revisionOf(e), r)
-		})
-		evs, rest = evs[:cut:cut], evs[cut:]
-	}
-	return sift(sp, deletions, next, evs), rest
-}
-
-// sift selects from evs, which a server sent for a creation of sp, in order, what to deliver:
-// each event once, nothing below next, nothing outside sp, and, if deletions is set, only
-// deletions.
+// sift selects from evs, which a server sent for a creation of sp, what to deliver: each event
+// once, in the order of revisions and of keys within one, nothing below next, nothing outside
+// sp, and, if deletions is set, only deletions.
 //
 // An event in a later answer that is older than what was delivered counts as a repetition.
 func sift(sp span, deletions bool, next int64, evs []*mvccpb.Event) []Event {
+	if !slices.IsSortedFunc(evs, compare) {
+		slices.SortStableFunc(evs, compare)
+	}
 	var out []Event
 	for i, e := range evs {
 		kv := e.GetKv()
@@ -78,19 +109,9 @@ func event(sp span, e *mvccpb.Event) Event {
 	return out
 }
 
-// inOrder returns evs sorted by revision, and by key within one.
-func inOrder(evs []*mvccpb.Event) []*mvccpb.Event {
-	if !slices.IsSortedFunc(evs, compare) {
-		slices.SortStableFunc(evs, compare)
-	}
-	return evs
-}
-
 func compare(a, b *mvccpb.Event) int {
-	if c := cmp.Compare(revisionOf(a), revisionOf(b)); c != 0 {
+	if c := cmp.Compare(a.GetKv().GetModRevision(), b.GetKv().GetModRevision()); c != 0 {
 		return c
 	}
 	return bytes.Compare(a.GetKv().GetKey(), b.GetKv().GetKey())
 }
-
-func revisionOf(e *mvccpb.Event) int64 { return e.GetKv().GetModRevision() }

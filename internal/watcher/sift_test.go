@@ -63,14 +63,12 @@ func naive(sp span, deletions bool, from int64, h [][]*mvccpb.Event) []Event {
 	return out
 }
 
-// replay sends a history as a bad server would, through advance, and returns what was delivered.
+// replay sends a history as a bad server would, through sift, and returns what was delivered.
 func replay(t testing.TB, c chance, sp span, deletions bool, from int64, h [][]*mvccpb.Event) []Event {
 	got := []Event{}
 	next := from
-	var held []*mvccpb.Event
-	answer := func(evs []*mvccpb.Event, more bool) {
-		var out []Event
-		out, held = advance(sp, deletions, next, held, slices.Clone(evs), more)
+	answer := func(evs []*mvccpb.Event) {
+		out := sift(sp, deletions, next, slices.Clone(evs))
 		if len(out) == 0 {
 			return
 		}
@@ -83,24 +81,17 @@ func replay(t testing.TB, c chance, sp span, deletions bool, from int64, h [][]*
 		n := 1 + c.IntN(min(5, len(h)-at))
 		begin := max(0, at-c.IntN(4)*c.IntN(4)) // repeats some
 		evs := slices.Concat(h[begin : at+n]...)
-		switch c.IntN(4) {
-		case 0: // in fragments, cut anywhere
-			for len(evs) > 1 && c.IntN(8) > 0 {
-				k := 1 + c.IntN(len(evs)-1)
-				answer(evs[:k], true)
-				evs = evs[k:]
-			}
-			answer(evs, false)
-		case 1: // revisions out of order, and everything twice
+		switch c.IntN(3) {
+		case 0: // revisions out of order, and everything twice
 			slices.Reverse(h[begin : at+n])
 			evs = slices.Concat(h[begin : at+n]...)
 			slices.Reverse(h[begin : at+n])
-			answer(append(evs, evs...), false)
-		case 2: // something old first
-			answer(slices.Concat(h[:begin]...), false)
-			answer(evs, false)
+			answer(append(evs, evs...))
+		case 1: // something old first
+			answer(slices.Concat(h[:begin]...))
+			answer(evs)
 		default:
-			answer(evs, false)
+			answer(evs)
 		}
 		at += n
 	}
@@ -115,7 +106,7 @@ func checkSift(t testing.TB, c chance) {
 	require.Equal(t, naive(sp, deletions, from, h), replay(t, c, sp, deletions, from, h))
 }
 
-func TestWhateverAServerRepeatsOrSplitsEachEventIsDeliveredOnce(t *testing.T) {
+func TestWhateverAServerRepeatsEachEventIsDeliveredOnce(t *testing.T) {
 	var seed uint64
 	defer func() {
 		if t.Failed() {
@@ -133,12 +124,9 @@ func FuzzSift(f *testing.F) {
 }
 
 func TestEventsWithoutAKeyAreDropped(t *testing.T) {
-	out, rest := advance(span{key: "a"}, false, 1, nil, []*mvccpb.Event{nil, {}, put("a", 2)}, false)
+	out := sift(span{key: "a"}, false, 1, []*mvccpb.Event{nil, {}, put("a", 2)})
 	assert.Equal(t, []Event{event(span{key: "a"}, put("a", 2))}, out)
-	assert.Empty(t, rest)
-	out, rest = advance(span{key: "a"}, false, 1, nil, nil, true)
-	assert.Empty(t, out)
-	assert.Empty(t, rest)
+	assert.Empty(t, sift(span{key: "a"}, false, 1, nil))
 }
 
 func TestALongRevisionIsSiftedInGoodTime(t *testing.T) {
@@ -146,8 +134,7 @@ func TestALongRevisionIsSiftedInGoodTime(t *testing.T) {
 	for i := range 100_000 {
 		evs = append(evs, del(fmt.Sprintf("k%06d", i), 7))
 	}
-	out, _ := advance(newSpan("k", "l"), false, 1, nil, append(evs, evs...), false)
-	assert.Len(t, out, 100_000)
+	assert.Len(t, sift(newSpan("k", "l"), false, 1, append(evs, evs...)), 100_000)
 }
 
 func TestASpanCoversItsKeys(t *testing.T) {

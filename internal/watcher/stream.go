@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/gate"
 )
@@ -28,9 +29,6 @@ type stream struct {
 	pulse   pulse
 	empty   time.Time // since when it has no watch; zero if it has one
 	alarm   *time.Timer
-	set     time.Time  // when alarm fires; zero if it is not set
-	calls   []delivery // of one answer
-	sends   sends
 }
 
 func newStream(h *Hub) *stream {
@@ -58,7 +56,7 @@ func (s *stream) run() {
 	s.alarm.Stop()
 	s.empty = time.Now()
 
-	pace := newRetry()
+	pace := retry{backoff: backoff.Request()}
 	for {
 		err := s.attend()
 		if err == nil {
@@ -76,15 +74,13 @@ func (s *stream) run() {
 
 // attend opens a link and serves it until it ends. It returns nil if another one is to be opened.
 func (s *stream) attend() error {
-	c := s.hub.cluster
-	m := c.Pick(s.avoided()...)
+	m := s.hub.cluster.Pick(s.avoided()...)
 	s.dial(m)
 	err := s.serve()
 	if errors.Is(err, errIdle) {
 		s.link.drain()
 	}
 	s.link.close()
-	s.lost()
 
 	var le *linkError
 	if !errors.As(err, &le) {
@@ -93,12 +89,12 @@ func (s *stream) attend() error {
 	if s.hub.ctx.Err() != nil || s.hub.cluster.Err() != nil {
 		return errEnded // it ended the link, not a fault
 	}
-	s.blame(m, le)
+	s.lost(m, le)
 	return nil
 }
 
-// blame grades members and tokens after a link's end.
-func (s *stream) blame(m *cluster.Member, e *linkError) {
+// lost grades members and tokens after a link's end, and requeues the table's watches.
+func (s *stream) lost(m *cluster.Member, e *linkError) {
 	h := s.hub
 	var avoid *cluster.Member
 	switch {
@@ -111,6 +107,7 @@ func (s *stream) blame(m *cluster.Member, e *linkError) {
 		avoid = m
 	}
 	h.mu.Lock()
+	s.table.lost()
 	s.avoid = avoid
 	h.moves++
 	watches := s.table.size
@@ -129,18 +126,10 @@ func (s *stream) avoided() []*cluster.Member {
 
 // lived is how long the last link gave answers.
 func (s *stream) lived() time.Duration {
-	if s.link == nil || s.link.worked.IsZero() {
+	if s.link.worked.IsZero() {
 		return 0
 	}
 	return time.Since(s.link.worked)
-}
-
-// lost requeues the table's watches because the link is gone.
-func (s *stream) lost() {
-	s.hub.mu.Lock()
-	defer s.hub.mu.Unlock()
-	s.table.lost()
-	s.sweeps = false // the loop may have been woken for it after the link had ended, and have done nothing
 }
 
 // end ends all watches, with the cluster's error or that of a closed Hub.
@@ -152,40 +141,15 @@ func (s *stream) end() {
 	}
 	h.mu.Lock()
 	h.forget(s)
-	s.calls = s.left(s.table.endAll(Update{Err: err}, s.calls[:0]))
+	s.table.endAll(Update{Err: err})
+	calls := s.table.takeCalls()
 	h.mu.Unlock()
-	s.call()
+	callAll(calls)
 }
 
-// left removes from the count the watches that calls end. Caller holds Hub.mu.
-func (s *stream) left(calls []delivery) []delivery {
+// callAll makes calls. The caller does not hold Hub.mu.
+func callAll(calls []delivery) {
 	for _, c := range calls {
-		if c.last {
-			s.hub.leave(c.w)
-		}
-	}
-	return calls
-}
-
-// call makes the calls. The caller does not hold Hub.mu.
-func (s *stream) call() {
-	for _, c := range s.calls {
-		if c.last {
-			c.w.last(c.u)
-		} else {
-			c.w.call(c.u)
-		}
-	}
-	if cap(s.calls) > kept {
-		s.calls = nil
-	}
-	clear(s.calls)
-}
-
-// sweepLater has the creations of watches that left cancelled in a moment. Caller holds Hub.mu.
-func (s *stream) sweepLater() {
-	if !s.sweeps {
-		s.sweeps = true
-		s.sweep.Reset(sweepAfter)
+		c.w.call(c.u)
 	}
 }

@@ -5,8 +5,15 @@ import (
 	"slices"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
+
+// maxUnanswered bounds the bytes of several unanswered creations on one stream. It is half of
+// what gRPC buffers; 500 creations of usual keys take two or three round trips.
+const maxUnanswered = 32 << 10
+
+// perCreation is the size of a creation without its keys.
+const perCreation = 24
 
 // table is the watches of one stream, and what is under way for each: a pure machine. The
 // server's answers, new watches, cancels and the end of the link are its input; requests to send
@@ -18,16 +25,17 @@ import (
 type table struct {
 	size int // how many watches there are
 
-	queue    list
-	requests []request                 // the unanswered creations, in the order in which they were sent
-	bytes    int                       // of requests
-	live     map[int64]*Watch          // by the ID on the current link
-	held     map[int64][]*mvccpb.Event // events of answers whose last fragment has not arrived
+	queue    []*Watch         // to be created, in this order
+	requests []request        // the unanswered creations, in the order in which they were sent
+	bytes    int              // of requests
+	live     map[int64]*Watch // by the ID on the current link
 	later    []postponed
 
 	unwanted []int64 // creations to be cancelled, once sweep says so
 	cancels  []int64 // to be sent
 	lastID   int64   // IDs are used once on a link
+
+	calls []delivery // to be made
 }
 
 // request is an unanswered creation. With watch nil it is an echo.
@@ -44,11 +52,10 @@ type postponed struct {
 	denied bool
 }
 
-// delivery is a call of a watch's function; the last one ends it.
+// delivery is a call of a watch's function.
 type delivery struct {
-	w    *Watch
-	u    Update
-	last bool
+	w *Watch
+	u Update
 }
 
 func newTable() table { return table{live: map[int64]*Watch{}} }
@@ -61,7 +68,7 @@ func (tb *table) add(w *Watch) {
 
 func (tb *table) enqueue(w *Watch) {
 	w.stage, w.id = queued, 0
-	tb.queue.push(w)
+	tb.queue = append(tb.queue, w)
 }
 
 // remove removes a watch that is in no list.
@@ -75,12 +82,12 @@ func (tb *table) remove(w *Watch) {
 func (tb *table) leave(w *Watch) (later bool) {
 	switch w.stage {
 	case queued:
-		tb.queue.remove(w)
+		tb.queue = slices.DeleteFunc(tb.queue, func(q *Watch) bool { return q == w })
 	case delayed:
 		tb.later = slices.DeleteFunc(tb.later, func(p postponed) bool { return p.watch == w })
 	case living:
 		tb.unwanted = append(tb.unwanted, w.id)
-		tb.forget(w.id)
+		delete(tb.live, w.id)
 		later = true
 	default: // requested: if the creation is acknowledged, a cancel follows
 		return false
@@ -89,39 +96,59 @@ func (tb *table) leave(w *Watch) (later bool) {
 	return later
 }
 
+// wanted is how many watches have neither been cancelled nor ended.
+func (tb *table) wanted() int {
+	n := tb.size
+	for _, a := range tb.requests {
+		if a.watch != nil && !a.watch.wanted {
+			n--
+		}
+	}
+	return n
+}
+
 // sweep cancels the creations of watches that left.
 func (tb *table) sweep() {
 	tb.cancels = append(tb.cancels, tb.unwanted...)
 	tb.unwanted = tb.unwanted[:0]
 }
 
-func (tb *table) forget(id int64) {
-	delete(tb.live, id)
-	delete(tb.held, id)
-}
-
-// create returns the creations to send now, which are then unanswered.
-func (tb *table) create(out []*Watch) []*Watch {
-	for w := tb.queue.head; w != nil; w = tb.queue.head {
-		size := w.span.size()
+// send returns the requests to send now: creations, which are then unanswered, and cancels.
+func (tb *table) send() (out []*pb.WatchRequest) {
+	n := 0
+	for _, w := range tb.queue {
+		size := len(w.span.key) + len(w.span.end) + perCreation
 		if len(tb.requests) > 0 && tb.bytes+size > maxUnanswered {
 			break
 		}
-		tb.queue.remove(w)
+		n++
 		tb.lastID++
 		w.stage, w.id = requested, tb.lastID
 		tb.requests = append(tb.requests, request{tb.lastID, w, size})
 		tb.bytes += size
-		out = append(out, w)
+		out = append(out, w.creation())
 	}
+	tb.queue = slices.Delete(tb.queue, 0, n)
+	for _, id := range tb.cancels {
+		out = append(out, &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: id}}})
+	}
+	tb.cancels = tb.cancels[:0]
 	return out
 }
 
-// echo returns the ID of a creation that the server must refuse.
-func (tb *table) echo() int64 {
+// echo returns a creation that etcd refuses at once and without side effects, because its range
+// is empty or for lack of permission or of a valid token.
+func (tb *table) echo() *pb.WatchRequest {
 	tb.lastID++
 	tb.requests = append(tb.requests, request{id: tb.lastID})
-	return tb.lastID
+	return creation(&pb.WatchCreateRequest{Key: echoKey, RangeEnd: echoKey, StartRevision: 1, WatchId: tb.lastID})
+}
+
+// echoKey is both ends of an echo's empty range.
+var echoKey = []byte("pawl")
+
+func creation(r *pb.WatchCreateRequest) *pb.WatchRequest {
+	return &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: r}}
 }
 
 // lost puts the watches of a link that ended back into the queue, in the order of their
@@ -137,7 +164,7 @@ func (tb *table) lost() {
 		}
 	}
 	clear(tb.live)
-	tb.requests, tb.bytes, tb.held, tb.unwanted, tb.cancels, tb.lastID = nil, 0, nil, nil, nil, 0
+	tb.requests, tb.bytes, tb.unwanted, tb.cancels, tb.lastID = nil, 0, nil, nil, 0
 	for _, w := range watches {
 		if w.wanted {
 			tb.enqueue(w)
@@ -148,23 +175,29 @@ func (tb *table) lost() {
 }
 
 // end ends w, which is in no list, with u.
-func (tb *table) end(w *Watch, u Update, out []delivery) []delivery {
+func (tb *table) end(w *Watch, u Update) {
 	tb.remove(w)
-	return append(out, delivery{w, u, true})
+	w.wanted = false
+	tb.calls = append(tb.calls, delivery{w, u})
 }
 
 // endAll ends all watches with u.
-func (tb *table) endAll(u Update, out []delivery) []delivery {
+func (tb *table) endAll(u Update) {
 	tb.lost()
 	for _, p := range tb.later {
 		tb.enqueue(p.watch)
 	}
-	tb.later = nil
-	for w := tb.queue.head; w != nil; w = tb.queue.head {
-		tb.queue.remove(w)
-		out = tb.end(w, u, out)
+	for _, w := range tb.queue {
+		tb.end(w, u)
 	}
-	return out
+	tb.queue, tb.later = nil, nil
+}
+
+// takeCalls returns the calls to make now.
+func (tb *table) takeCalls() []delivery {
+	calls := tb.calls
+	tb.calls = nil
+	return calls
 }
 
 // postpone has w, which is in no list, created again at until.

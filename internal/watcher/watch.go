@@ -3,6 +3,8 @@ package watcher
 import (
 	"fmt"
 	"sync/atomic"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
 // An Update is what a watch's function is called with: events, or the end of the watch, after which it
@@ -35,16 +37,15 @@ type Watch struct {
 	now       bool // it begins at the revision at which a server first creates it, see Update.Created
 
 	// Guarded by Hub.mu.
-	links
 	home     *stream
 	next     int64 // the lowest revision not delivered; only events move it
 	stage    stage
 	id       int64 // of its creation; 0 if there is none
 	refusals *refusals
 	wanted   bool // neither cancelled nor ended
+	armed    bool // a server has acknowledged its creation
 
-	armed atomic.Bool
-	state atomic.Uint32
+	stopped atomic.Bool // no further call
 }
 
 // stage says where in its table a Watch is.
@@ -58,20 +59,25 @@ const (
 	delayed         // was refused; created again later
 )
 
-// The states of a Watch's function. The caller of fn first changes quiet to calling, so that Cancel either
-// finds the call begun or prevents it.
-const (
-	quiet uint32 = iota
-	calling
-	cancelled        // or ended
-	callingCancelled // no further call
-)
+// creation is the request for w, with its id.
+func (w *Watch) creation() *pb.WatchRequest {
+	r := &pb.WatchCreateRequest{Key: []byte(w.span.key), StartRevision: w.start(), WatchId: w.id}
+	if w.span.end != "" {
+		r.RangeEnd = []byte(w.span.end)
+	}
+	if w.deletions {
+		r.Filters = noPuts
+	}
+	return creation(r)
+}
+
+var noPuts = []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NOPUT}
 
 // start is the revision from which a creation asks for events; 0: the present. Only the first
 // creation that a server acknowledges can begin at the present: what happened later is not
 // reported as missed, so a watch that resumes does so where it was.
 func (w *Watch) start() int64 {
-	if w.now && !w.armed.Load() {
+	if w.now && !w.armed {
 		return 0
 	}
 	return w.next
@@ -79,54 +85,35 @@ func (w *Watch) start() int64 {
 
 // call calls fn, unless the watch was cancelled. Only the watch's stream calls it, in its turn.
 func (w *Watch) call(u Update) {
-	if !w.state.CompareAndSwap(quiet, calling) {
-		return
-	}
-	w.fn(u)
-	if !w.state.CompareAndSwap(calling, quiet) {
-		w.state.Store(cancelled)
-	}
-}
-
-// last is call with the update that ends the watch.
-func (w *Watch) last(u Update) {
 	if u.Err != nil {
 		u.Err = fmt.Errorf("watch %q: %w", w.span.key, u.Err)
 	}
-	if w.state.CompareAndSwap(quiet, callingCancelled) {
+	if !w.stopped.Load() {
 		w.fn(u)
-		w.state.Store(cancelled)
-	}
-}
-
-// stop prevents further calls.
-func (w *Watch) stop() {
-	for {
-		switch s := w.state.Load(); s {
-		case quiet:
-			if w.state.CompareAndSwap(quiet, cancelled) {
-				return
-			}
-		case calling:
-			if w.state.CompareAndSwap(calling, callingCancelled) {
-				return
-			}
-		default:
-			return
-		}
 	}
 }
 
 // Cancel ends the watch. No call of its function starts after Cancel returned; one may be in
-// progress. If the watch was created at a server, it is cancelled there; for one that was not
-// created yet nothing is sent. Cancel never blocks. It
-// may be called from within the function, while holding locks that the function takes, and more
-// than once.
+// progress. If the watch was created at a server, it is cancelled there, a moment later and
+// together with others: a message that is sent alone costs both ends several times as much as
+// one of many. For one that was not created yet nothing is sent. Cancel never blocks. It may be
+// called from within the function, while holding locks that the function takes, and more than
+// once.
 func (w *Watch) Cancel() {
-	w.stop()
-	w.hub.cancel(w)
+	w.stopped.Store(true)
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	if !w.wanted {
+		return
+	}
+	w.wanted = false
+	switch s := w.home; {
+	case s.table.leave(w):
+		if !s.sweeps {
+			s.sweeps = true
+			s.sweep.Reset(sweepAfter)
+		}
+	case s.table.size == 0:
+		s.nudge() // it may have nothing to wait for
+	}
 }
-
-// Armed reports whether a server has ever acknowledged the creation of this watch. It does not
-// show the current state.
-func (w *Watch) Armed() bool { return w.armed.Load() }

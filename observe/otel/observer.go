@@ -87,19 +87,12 @@ func (o *Observer) Observe(ctx context.Context, ev observe.Event) {
 		o.over(ctx, anElection, ev.Acquisition, ev.Led, ev.Err, ev.Pending)
 	case observe.TermProclaimed:
 		o.proclaimed(ev)
-	case observe.JobRan:
-		o.late.Record(ctx, ev.Late.Seconds())
-		o.skipped.Add(ctx, int64(ev.Skipped))
-		o.runs.Add(ctx, 1, metric.WithAttributes(result(ev.Err)))
-	case observe.WriteFenced:
-		o.fenced.Add(ctx, 1)
-		trace.SpanFromContext(ctx).AddEvent("write fenced", trace.WithAttributes(text(ev.Err)))
 	default:
 		o.observeSession(ctx, ev)
 	}
 }
 
-// observeSession processes the events of sessions and members.
+// observeSession processes the events of sessions, members, schedules and writes.
 func (o *Observer) observeSession(ctx context.Context, ev observe.Event) {
 	switch ev := ev.(type) {
 	case observe.SessionGranted:
@@ -120,6 +113,13 @@ func (o *Observer) observeSession(ctx context.Context, ev observe.Event) {
 		o.ended(ctx, ev.Lease, ev.Err)
 	case observe.MemberSwitched:
 		o.switches.Add(ctx, 1, member(ev.From))
+	case observe.JobRan:
+		o.late.Record(ctx, ev.Late.Seconds())
+		o.skipped.Add(ctx, int64(ev.Skipped))
+		o.runs.Add(ctx, 1, metric.WithAttributes(result(ev.Err)))
+	case observe.WriteFenced:
+		o.fenced.Add(ctx, 1)
+		trace.SpanFromContext(ctx).AddEvent("write fenced", trace.WithAttributes(text(ev.Err)))
 	default:
 		o.observeShards(ctx, ev)
 	}

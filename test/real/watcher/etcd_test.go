@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"net"
 	"net/url"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -44,6 +46,7 @@ type real struct {
 	kv     pb.KVClient
 	auth   pb.AuthClient
 
+	down  atomic.Bool // dial fails
 	mu    sync.Mutex
 	conns map[net.Conn]bool // of dial; cut closes them
 }
@@ -99,6 +102,9 @@ func (r *real) hub(user string) *watcher.Hub {
 }
 
 func (r *real) dial(ctx context.Context, _ string) (net.Conn, error) {
+	if r.down.Load() {
+		return nil, errors.New("down")
+	}
 	conn, err := r.turn.Dial(ctx, r.lis)
 	if err == nil {
 		r.mu.Lock()

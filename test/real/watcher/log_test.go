@@ -36,6 +36,12 @@ func (l *log) check(u watcher.Update) {
 		l.ended = true
 		return
 	}
+	if u.Created > 0 {
+		if len(l.updates) > 0 {
+			l.t.Errorf("created after other updates: %+v", u)
+		}
+		return
+	}
 	last := int64(0)
 	for _, old := range l.updates {
 		last = max(last, old.Revision)
@@ -60,6 +66,14 @@ func (l *log) revisions() []int64 {
 		}
 	}
 	return out
+}
+
+// created is the revision at which a watch from now was created; 0: none was.
+func (l *log) created() int64 {
+	for _, u := range l.all() {
+		return u.Created
+	}
+	return 0
 }
 
 // end is the update that ended the watch.

@@ -1,0 +1,163 @@
+package shards
+
+import "time"
+
+// Next returns what to do now, each thing once.
+func (w *Worker) Next(now time.Time) []Action {
+	gaining, waiting, losing := w.underWay(now)
+	w.giveUp(now, losing)
+	gaining = w.obey(now, gaining)
+	w.try(now, gaining-waiting)
+	out := w.out
+	w.out = nil
+	return out
+}
+
+// underWay leaves the queues of what is no longer wanted, and counts what is under way: the shards
+// that are being gained, those of them that wait behind others, for how long is up to them, and the
+// shards that are being given up.
+func (w *Worker) underWay(now time.Time) (gaining, waiting, losing int) {
+	for i, t := range w.tasks {
+		switch {
+		case t == nil:
+		case t.phase == moving || t.phase == looking:
+			losing++
+		case t.phase == quitting:
+			gaining++
+		case t.phase != queued:
+		case w.unwanted(i, t):
+			t.phase = quitting
+			w.act(Quit, i)
+		case t.preparing || t.try:
+			gaining++
+		case t.waited(now) < w.TTL: // else its owner may never give it up, and no other is to wait for that
+			gaining++
+			waiting++
+		}
+	}
+	return gaining, waiting, losing
+}
+
+// unwanted reports whether shard i is not to be queued for any more.
+func (w *Worker) unwanted(i int, t *task) bool {
+	return w.leaving || w.drained || !t.try && !w.wish.Has(i)
+}
+
+// waited is for how long t has waited behind others, as Next saw it.
+func (t *task) waited(now time.Time) time.Duration {
+	if t.behind.IsZero() {
+		t.behind = now
+	}
+	return now.Sub(t.behind)
+}
+
+// giveUp ends the work of shards that go to others, beside so many that are being given up.
+func (w *Worker) giveUp(now time.Time, losing int) {
+	for i, t := range w.tasks {
+		if t == nil || t.phase != working || !w.offers(i) {
+			continue
+		}
+		forced := w.due(now)
+		if forced || t.waits && (w.Moves == 0 || losing < w.Moves) {
+			t.phase, t.forced = moving, forced
+			w.act(Move, i)
+			losing++
+		}
+	}
+}
+
+// obey queues for the shards that the worker is wished, beside so many that are being gained, and
+// returns how many are then.
+func (w *Worker) obey(now time.Time, gaining int) int {
+	for i := range w.wish.All() {
+		if w.Moves > 0 && gaining >= w.Moves {
+			break
+		}
+		if w.wants(now, i) && w.tasks[i] == nil {
+			w.tasks[i] = &task{phase: queued, preparing: true}
+			w.act(Enqueue, i)
+			gaining++
+		}
+	}
+	return gaining
+}
+
+// try takes shards that have no owner, beside so many that are being gained and wait for nobody.
+func (w *Worker) try(now time.Time, gaining int) {
+	for len(w.free) > 0 && (w.Moves == 0 || gaining < w.Moves) && !w.leaving && !w.drained {
+		i := w.free[0]
+		w.free = w.free[1:]
+		if w.tasks[i] == nil && !w.barred(now, i) {
+			w.tasks[i] = &task{phase: queued, try: true}
+			w.act(Try, i)
+			gaining++
+		}
+	}
+}
+
+// Offered are the held shards that go to whoever waits for them: those for which Waits is to be
+// reported.
+func (w *Worker) Offered() (s Set) {
+	for i, t := range w.tasks {
+		if t != nil && t.phase == working && w.offers(i) {
+			s.Add(i)
+		}
+	}
+	return s
+}
+
+// Idle reports whether nothing is held, queued for, or worked on.
+func (w *Worker) Idle() bool {
+	for _, t := range w.tasks {
+		if t != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// Held are the shards that the worker holds.
+func (w *Worker) Held() (s Set) {
+	for i, t := range w.tasks {
+		if t != nil && t.phase >= working && t.phase <= looking {
+			s.Add(i)
+		}
+	}
+	return s
+}
+
+// Wake is when Next or Member have something new at the latest, if nothing happens; zero: never.
+func (w *Worker) Wake(now time.Time) (wake time.Time) {
+	sooner := func(t time.Time) {
+		if t.After(now) && (wake.IsZero() || t.Before(wake)) {
+			wake = t
+		}
+	}
+	for _, b := range w.bars {
+		sooner(b.until)
+	}
+	if w.leaving {
+		sooner(w.leaveBy)
+	}
+	sooner(w.wished.Add(quiet))
+	return wake
+}
+
+// Member is what the member key is to say now.
+func (w *Worker) Member(now time.Time) Member {
+	m := w.Self
+	m.Leaving, m.Drained = w.leaving, w.drained
+	for i, t := range w.tasks {
+		if w.barred(now, i) || t != nil && t.phase == stuck {
+			m.Cannot.Add(i)
+		}
+	}
+	if now.Sub(w.wished) >= quiet {
+		for i := range w.wish.All() {
+			if w.wants(now, i) && (w.tasks[i] == nil || w.tasks[i].phase == queued && w.tasks[i].preparing) {
+				m.Coming.Add(i)
+			}
+		}
+	}
+	return m
+}

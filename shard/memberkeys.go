@@ -1,0 +1,156 @@
+package shard
+
+import (
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/shards"
+	"github.com/pawl-locks/pawl/internal/txn"
+	"github.com/pawl-locks/pawl/internal/watcher"
+)
+
+// watch watches the member key or the wish key.
+func (m *member) watch(key string, from int64) {
+	if m.ended {
+		return
+	}
+	m.watches[key] = m.host.Watches.Watch(key, "", from, func(u watcher.Update) { m.post(func() { m.changed(key, u) }) })
+}
+
+// changed processes changes of the member key and the wish key.
+func (m *member) changed(key string, u watcher.Update) {
+	if m.ended {
+		return
+	}
+	for _, e := range u.Events {
+		m.shown(e.Key, e.Value, e.ModRevision, e.Deleted)
+	}
+	switch {
+	case u.Compacted > 0:
+		m.watch(key, u.Compacted)
+		m.countAt = time.Now() // reads what was missed
+	case u.Err != nil: // permission may come back; until then the counts read the key
+		time.AfterFunc(m.s.TTL(), func() { m.post(func() { m.watch(key, m.mod+1) }) })
+	}
+}
+
+// shown processes what a watch or a read showed of the member key or the wish key.
+func (m *member) shown(key string, value []byte, mod int64, deleted bool) {
+	switch {
+	case key == m.wishKey && deleted:
+		m.restoreWish(0)
+	case key == m.wishKey:
+		wish, _ := shards.Decode(m.n, value) // what cannot be read says nothing
+		m.w.Wished(time.Now(), wish, mod)
+	case mod > m.mod && deleted:
+		m.wrote, m.mod = "", 0
+	case mod > m.mod && string(value) != m.wrote:
+		m.wrote, m.mod = string(value), mod // somebody else's: it is written again
+		m.heed(value)
+	}
+}
+
+// heed takes from a member key that somebody else wrote whether the member is to be drained.
+func (m *member) heed(value []byte) {
+	if told, err := shards.DecodeMember(m.n, value); err == nil {
+		m.w.Drain(told.Drained)
+	}
+}
+
+// restoreWish puts the wish key again, which is gone (mod is 0), or is not on the member's lease.
+func (m *member) restoreWish(mod int64) {
+	m.job(func() func() {
+		_, err := m.host.Cluster.Txn(m.ctx, cluster.Request{Op: "put the wish key", Repeat: cluster.Always}, &pb.TxnRequest{
+			Compare: []*pb.Compare{m.s.Same(), txn.ModIs(m.wishKey, mod)},
+			Success: []*pb.RequestOp{txn.Put(m.wishKey, nil, m.s.ID())},
+		})
+		return func() {
+			if err != nil { // the next count finds that it is missing
+				m.countAt = time.Now().Add(m.pace.Next())
+			}
+		}
+	})
+}
+
+// write writes the member key, if it does not say already what it is to say.
+func (m *member) write(now time.Time) {
+	value := string(m.w.Member(now).Encode())
+	if m.writing || m.removed || value == m.wrote || now.Before(m.writeAt) {
+		return
+	}
+	m.writing, m.writeAt = true, time.Time{}
+	mod := m.mod
+	t := &pb.TxnRequest{
+		Compare: []*pb.Compare{m.s.Same(), txn.ModIs(m.key, mod)},
+		Success: []*pb.RequestOp{txn.Put(m.key, []byte(value), m.s.ID())},
+		Failure: []*pb.RequestOp{txn.Get(m.key)},
+	}
+	if mod == 0 { // somebody deleted it: others may have joined since (rule SH2)
+		none, look := m.noOthers()
+		t.Compare, t.Failure = append(t.Compare, none...), append(t.Failure, look...)
+	}
+	m.job(func() func() {
+		resp, err := m.host.Cluster.Txn(m.ctx, cluster.Request{Op: "write the member key"}, t)
+		return func() { m.written(value, mod, resp, err) }
+	})
+}
+
+// written processes the answer to a write of the member key, if it had modification revision mod.
+func (m *member) written(value string, mod int64, resp *pb.TxnResponse, err error) {
+	m.writing, m.writeAt = false, time.Time{}
+	switch {
+	case m.ended:
+	case err != nil && cluster.IsNoSpace(err) && m.leaving:
+		m.remove()
+	case err != nil:
+		m.writeAt = time.Now().Add(m.pace.Next())
+	case resp.Succeeded:
+		m.pace.Reset()
+		m.wrote, m.mod = value, resp.Header.Revision
+	default:
+		m.found(txn.KV(resp, 0), mod)
+		if err := m.inTheWay(resp); m.fatal(err) != nil {
+			m.fail(err)
+		}
+	}
+}
+
+// found processes what a write that was refused read in place of the member key; nil: no key. The
+// write expected modification revision mod.
+func (m *member) found(kv *mvccpb.KeyValue, mod int64) {
+	m.wrote, m.mod = "", 0
+	if kv != nil {
+		m.wrote, m.mod = string(kv.Value), kv.ModRevision
+		m.heed(kv.Value)
+	}
+	if m.mod == mod { // it is as it was: the session has ended, and does not know yet
+		m.writeAt = time.Now().Add(m.pace.Next())
+	}
+}
+
+// remove deletes the member key of one that leaves, and that cannot be written because the disk
+// is full: that it leaves is then shown by its absence.
+func (m *member) remove() {
+	m.removed = true
+	mod := m.mod
+	m.job(func() func() {
+		resp, err := m.host.Cluster.Txn(m.ctx, cluster.Request{Op: "delete the member key", Repeat: cluster.Always}, &pb.TxnRequest{
+			Compare: []*pb.Compare{m.s.Same(), txn.ModIs(m.key, mod)},
+			Success: []*pb.RequestOp{txn.Delete(m.key)},
+			Failure: []*pb.RequestOp{txn.Get(m.key)},
+		})
+		return func() {
+			switch {
+			case m.ended:
+			case err != nil:
+				m.removed, m.writeAt = false, time.Now().Add(m.pace.Next())
+			case !resp.Succeeded && txn.KV(resp, 0) != nil: // it is not the one that was to be deleted
+				m.removed = false
+				m.found(txn.KV(resp, 0), mod)
+			}
+		}
+	})
+}
