@@ -236,16 +236,10 @@ func (a *Acquisition) remains(own txn.Answers) (r state.Remains) {
 func (a *Acquisition) freeInBackground() {
 	if a.pending.CompareAndSwap(false, true) {
 		a.s.Reopen(a.n)
-		a.s.RemoveInBackground(&freeing{a})
+		a.s.RemoveInBackground(func(ctx context.Context) (decided bool) {
+			_ = a.free(ctx)
+			decided, _ = a.outcome()
+			return decided
+		})
 	}
-}
-
-// freeing is a release in the background.
-type freeing struct{ a *Acquisition }
-
-// Remove implements session.Removal.
-func (r *freeing) Remove(ctx context.Context) bool {
-	_ = r.a.free(ctx)
-	decided, _ := r.a.outcome()
-	return decided
 }

@@ -50,7 +50,7 @@ func newSession(host Host, opts lease.Options) *Session {
 		owner:    opts.Owner,
 		validity: validity{margin: opts.Margin, delay: opts.LockDelay},
 		ledger:   newLedger(),
-		removals: removals{added: make(chan struct{}, 1)},
+		removals: newRemovals(),
 		done:     make(chan struct{}),
 		stopped:  make(chan struct{}),
 		woken:    make(chan struct{}, 1),

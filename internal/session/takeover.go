@@ -114,28 +114,11 @@ const tidyWait = 2 * time.Second
 // ends or tidyWait has passed. It does not wait for what has to stay for now.
 func (s *Session) tidy(ctx context.Context) {
 	s.mu.Lock()
-	var open, later []*removal
 	for n := range s.ledger.entries {
-		now := clock.Now()
-		if until := s.ledger.kept[n]; now.Before(until) {
-			later = append(later, &removal{n: n, due: until.Time(now)})
-			continue
-		}
-		open = append(open, &removal{n: n})
+		s.removeAfter(s.ledger.kept[n].Sub(clock.Now()), n)
 	}
+	idle := s.removals.idle
 	s.mu.Unlock()
-	s.awaitRemoval(ctx, open)
-	if len(later) > 0 {
-		s.remove(later...)
-	}
-}
-
-// awaitRemoval has open removed, and waits as tidy does.
-func (s *Session) awaitRemoval(ctx context.Context, open []*removal) {
-	if len(open) == 0 {
-		return
-	}
-	idle := s.remove(open...)
 	if idle == nil {
 		return
 	}
