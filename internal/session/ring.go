@@ -7,18 +7,10 @@ import "github.com/pawl-locks/pawl/internal/clock"
 type Hook struct {
 	dependent  Dependent
 	until      clock.Instant // when Limit ends the hold; zero if it does not
-	keys       int           // how many keys of its own the dependent has; 0 means one
-	more       int           // how many reads its Behind returns
+	ops        int           // as Several says; 0 means one
 	prev, next *Hook
 	in         *ring
 }
-
-// Several sets how many keys of its own the dependent has. It is called before the
-// dependent is added to the roster.
-func (h *Hook) Several(keys int) { h.keys = keys }
-
-// own is how many keys of its own the dependent has.
-func (h *Hook) own() int { return max(h.keys, 1) }
 
 // ring is a list of hooks in the order in which rounds read them.
 type ring struct {
@@ -68,11 +60,10 @@ func (r *ring) take() []Dependent {
 	return dependents
 }
 
-// keys is how many keys rounds read for all of r while they wait: their own keys, and one
-// predecessor for each.
-func (r *ring) keys() (n int) {
+// ops is how many operations rounds need for all of r while they wait, each for one predecessor.
+func (r *ring) ops() (n int) {
 	for h := r.first; h != nil; h = h.next {
-		n += h.own() + 1
+		n += max(h.ops, 1) + 1
 	}
 	return n
 }

@@ -101,17 +101,17 @@ func (r *roster) overdue(now clock.Instant, next time.Time) (expired []Dependent
 	return expired, next
 }
 
-// round chooses what a round reads, most keys at most: every waiting dependent, and as many
+// round chooses what a round reads, most operations at most: every waiting dependent, and as many
 // held ones as fit, in rotation.
 func (r *roster) round(most int) []Dependent {
 	dependents := make([]Dependent, 0, r.waiting.n+min(r.holding.n, most))
-	room := max(most-r.waiting.keys(), fewHolders)
+	room := max(most-r.waiting.ops(), fewHolders)
 	for n := r.holding.n; n > 0 && room > 0; n-- {
 		h := r.holding.first
 		h.leave()
 		r.holding.push(h)
 		dependents = append(dependents, h.dependent)
-		room -= h.own() + h.more
+		room -= max(h.ops, 1)
 	}
 	for h := r.waiting.first; h != nil; h = h.next {
 		dependents = append(dependents, h.dependent)
