@@ -38,41 +38,14 @@ const (
 	absent                     // its key does not exist and never will
 )
 
-// after is the state after ev; false: ev has no effect in state st.
-func (st state) after(ev evidence) (state, bool) {
-	switch ev {
-	case answered:
-		switch st {
-		case open:
-			return there, true
-		case undoing:
-			return leaving, true
-		}
-	case won:
-		if st == open || st == there {
-			return held, true
-		}
-	case resumed:
-		if st == left {
-			return held, true
-		}
-	case unwanted:
-		switch st {
-		case open:
-			return undoing, true
-		case there, held:
-			return leaving, true
-		}
-	case unreleased:
-		if st == held {
-			return lost, true
-		}
-	case absent:
-		if st != gone && st != left {
-			return gone, true
-		}
-	}
-	return st, false
+// moves are the states that evidence leads to. It has no effect in a state that is not listed.
+var moves = [...]map[state]state{
+	answered:   {open: there, undoing: leaving},
+	won:        {open: held, there: held},
+	resumed:    {left: held},
+	unwanted:   {open: undoing, there: leaving, held: leaving},
+	unreleased: {held: lost},
+	absent:     {open: gone, there: gone, held: gone, undoing: gone, leaving: gone, lost: gone},
 }
 
 // An entry is one acquisition's keys: one key in the queue of each of its names, or, for a
@@ -199,7 +172,7 @@ func (l *ledger) state(n int64) state {
 // effect. own are the keys of a predecessor's entry that is not in the ledger yet.
 func (l *ledger) move(n int64, ev evidence, own []string) bool {
 	before := l.state(n)
-	after, ok := before.after(ev)
+	after, ok := moves[ev][before]
 	if !ok {
 		return false
 	}

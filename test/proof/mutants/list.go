@@ -128,7 +128,7 @@ var mutants = []mutant{
 	{"a session's acquisitions do not look at one another", "A2", []edit{{"internal/queue/enqueue.go",
 		"ev.Whole = !around || a.isAlone(); ev.Whole {", "ev.Whole = true; ev.Whole {"}}, []string{inQueue}},
 	{"an acquisition that has ended is counted again", "A2", []edit{{"internal/session/ledger.go",
-		"		case there, held:\n			return leaving, true\n", "		case there, held, gone:\n			return leaving, true\n"}}, []string{inSession}},
+		"there: leaving, held: leaving}", "there: leaving, held: leaving, gone: leaving}"}}, []string{inSession}},
 	{"a resumed set forgets its other keys", "N6", []edit{{"internal/queue/state/owner.go",
 		"mod: mod, others: others, evidence: ByResuming}", "mod: mod, evidence: ByResuming}"}}, []string{lockstep}},
 	{"a takeover undoes what was left open before it renews", "N6", []edit{{"internal/session/takeover.go",
