@@ -1,6 +1,7 @@
 package session
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/clock"
@@ -22,7 +23,7 @@ func (s *Session) DetachKeeping(kept func() map[string]bool) lease.Handle {
 	if s.Err() != nil {
 		return lease.Handle{}
 	}
-	if !s.endFor(because(lease.ErrClosed, "detached")) {
+	if !s.endFor(fmt.Errorf("%w: detached", lease.ErrClosed)) {
 		return lease.Handle{}
 	}
 	<-s.stopped // so that this process renews nothing more

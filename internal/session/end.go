@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/clock"
@@ -145,11 +146,11 @@ func (s *Session) unlessEnded(f func() error) error {
 
 // Gone ends the session because the server said that its lease, or its key, is gone.
 func (s *Session) Gone(detail string) error {
-	return s.end(because(lease.ErrRevoked, "%s", detail), remove)
+	return s.end(fmt.Errorf("%w: %s", lease.ErrRevoked, detail), remove)
 }
 
 // displaced ends the session because its key was rewritten. The lease is left alone, because it
 // may be another process's now.
 func (s *Session) displaced(mod int64) error {
-	return s.end(because(lease.ErrRevoked, "session key %q was rewritten at revision %d: taken over, or overwritten", s.key, mod), leave)
+	return s.end(fmt.Errorf("%w: session key %q was rewritten at revision %d: taken over, or overwritten", lease.ErrRevoked, s.key, mod), leave)
 }

@@ -167,7 +167,7 @@ func (s *Session) start() error {
 // discard ends a session that no caller has received.
 func (s *Session) discard() {
 	close(s.stopped)
-	s.end(because(lease.ErrClosed, "never begun"), remove)
+	s.end(fmt.Errorf("%w: never begun", lease.ErrClosed), remove)
 }
 
 // randomID is a lease ID of 63 random bits, never 0.

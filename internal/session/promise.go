@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/clock"
 )
 
@@ -50,19 +51,12 @@ func (s *Session) awaitPromise(ctx context.Context) bool {
 // AwaitInstant waits until the instant until. It returns false if ctx ends first. It reads the
 // clock again after each wait, because a timer stops during a suspend.
 func AwaitInstant(ctx context.Context, until clock.Instant) bool {
-	for {
-		left := until.Sub(clock.Now())
-		if left <= 0 {
-			return true
-		}
-		t := time.NewTimer(left)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
+	for left := until.Sub(clock.Now()); left > 0; left = until.Sub(clock.Now()) {
+		if !backoff.Sleep(ctx, left) {
 			return false
 		}
 	}
+	return true
 }
 
 // Until is the first instant at which the session is no longer valid unless it is renewed; the

@@ -220,7 +220,7 @@ func TestEachEndHasOneCauseThatStays(t *testing.T) {
 	}{
 		"closed":    {lease.ErrClosed, func(_ *testing.T, _ *rig, s *Session) { _ = s.Close(context.Background()) }},
 		"detached":  {lease.ErrClosed, func(_ *testing.T, _ *rig, s *Session) { s.Detach() }},
-		"abandoned": {lease.ErrClosed, func(_ *testing.T, _ *rig, s *Session) { s.Abandon(because(lease.ErrClosed, "overrun")) }},
+		"abandoned": {lease.ErrClosed, func(_ *testing.T, _ *rig, s *Session) { s.Abandon(fmt.Errorf("%w: overrun", lease.ErrClosed)) }},
 		"expired":   {lease.ErrExpired, func(_ *testing.T, r *rig, _ *Session) { r.silence(); sleep(3 * time.Second) }},
 		"revoked":   {lease.ErrRevoked, func(_ *testing.T, r *rig, s *Session) { r.Revoke(s.ID()) }},
 		"TTL 0": {lease.ErrRevoked, func(_ *testing.T, r *rig, _ *Session) {

@@ -141,7 +141,7 @@ func (s *Session) takeKey(ctx context.Context, h detached.State, nonce string) e
 		Failure: []*pb.RequestOp{txn.Get(s.key)},
 	})
 	if cluster.IsLeaseNotFound(err) {
-		return because(lease.ErrRevoked, "lease %x", s.id)
+		return fmt.Errorf("%w: lease %x", lease.ErrRevoked, s.id)
 	}
 	if err != nil {
 		return err
@@ -149,7 +149,7 @@ func (s *Session) takeKey(ctx context.Context, h detached.State, nonce string) e
 	kv := txn.KV(resp, len(resp.Responses)-1)
 	switch {
 	case kv == nil:
-		return because(lease.ErrRevoked, "session key %q is not there", s.key)
+		return fmt.Errorf("%w: session key %q is not there", lease.ErrRevoked, s.key)
 	case keys.SessionNonce(kv.Value) != nonce:
 		return fmt.Errorf("%w: session key %q is at revision %d, the handle knows %d", lease.ErrTakenOver, s.key, kv.ModRevision, h.Mod)
 	}

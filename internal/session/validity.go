@@ -1,6 +1,7 @@
 package session
 
 import (
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -31,7 +32,7 @@ func (v *validity) window() window { return *v.force.Load() }
 
 // begin sets the first window: of a grant, or of a takeover's first renewal.
 func (v *validity) begin(sent clock.Instant, granted time.Duration) window {
-	w := window{sent: sent, granted: granted, margin: v.margin}
+	w := newWindow(sent, granted, v.margin)
 	v.force.Store(&w)
 	return w
 }
@@ -39,8 +40,8 @@ func (v *validity) begin(sent clock.Instant, granted time.Duration) window {
 // expired returns why the validity has ended at now; nil while it has not.
 func (v *validity) expired(now clock.Instant) error {
 	err := v.window().expired(now)
-	if c, ok := err.(*cause); ok {
-		c.last = v.failure
+	if err != nil && v.failure != nil {
+		err = fmt.Errorf("%w (last failure: %v)", err, v.failure)
 	}
 	return err
 }
@@ -53,7 +54,7 @@ func (v *validity) extend(sent clock.Instant, granted time.Duration, now clock.I
 	if old.expired(now) != nil {
 		return false
 	}
-	w := window{sent: sent, granted: granted, margin: v.margin}
+	w := newWindow(sent, granted, v.margin)
 	if w.after(old) || w.granted < old.granted {
 		v.force.Store(&w)
 	}

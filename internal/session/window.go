@@ -1,6 +1,7 @@
 package session
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/clock"
@@ -12,18 +13,18 @@ import (
 type window struct {
 	sent    clock.Instant // c of rule T2: before the request was written
 	granted time.Duration // the TTL in the server's answer, less what the lock-delay adds
-	margin  time.Duration // as configured; kept enforces at least a sixth of granted
+	margin  time.Duration // at least a sixth of granted
 }
 
-// kept is the margin in force: the configured one, or a sixth of granted if that is more.
-func (w window) kept() time.Duration {
+// newWindow makes a window with the configured margin, or a sixth of granted if that is more.
+func newWindow(sent clock.Instant, granted, margin time.Duration) window {
 	// Rounded up, so that the integer division never makes the margin smaller.
-	return max(w.margin, (w.granted+5)/6)
+	return window{sent, granted, max(margin, (granted+5)/6)}
 }
 
 // deadline is the first instant at which the window has expired.
 func (w window) deadline() clock.Instant {
-	return w.sent.Add(w.granted - w.kept())
+	return w.sent.Add(w.granted - w.margin)
 }
 
 // remaining is how long the window still lasts at now; zero or negative once it has expired.
@@ -32,7 +33,7 @@ func (w window) remaining(now clock.Instant) time.Duration {
 }
 
 // whole is the window's whole length.
-func (w window) whole() time.Duration { return w.granted - w.kept() }
+func (w window) whole() time.Duration { return w.granted - w.margin }
 
 // half is half of the window's whole length.
 func (w window) half() time.Duration { return w.whole() / 2 }
@@ -60,11 +61,11 @@ func (s *Session) Validity() time.Duration { return s.validity.window().whole() 
 
 // expired returns why the window has expired at now; nil while it has not.
 func (w window) expired(now clock.Instant) error {
-	if left := w.remaining(now); left <= 0 {
-		return because(lease.ErrExpired, "unconfirmed for %v of a TTL of %v", now.Sub(w.sent).Round(time.Millisecond), w.granted)
+	if !now.Before(w.deadline()) {
+		return fmt.Errorf("%w: unconfirmed for %v of a TTL of %v", lease.ErrExpired, now.Sub(w.sent).Round(time.Millisecond), w.granted)
 	}
-	if ahead := now.WallAhead(w.sent); ahead > w.kept() {
-		return because(lease.ErrExpired, "the wall clock ran ahead by %v: this machine was frozen, or its time was set", ahead.Round(time.Millisecond))
+	if ahead := now.WallAhead(w.sent); ahead > w.margin {
+		return fmt.Errorf("%w: the wall clock ran ahead by %v: this machine was frozen, or its time was set", lease.ErrExpired, ahead.Round(time.Millisecond))
 	}
 	return nil
 }

@@ -53,7 +53,7 @@ var mutants = []mutant{
 	{"a grant counts from its answer's arrival", "T2", []edit{{"internal/session/grant.go",
 		"		return resp.GetHeader(), err\n	})\n	if err == nil && resp.ID != id {", "		sent = clock.Now()\n		return resp.GetHeader(), err\n	})\n	if err == nil && resp.ID != id {"}},
 		[]string{inSession, simulation}},
-	{"no margin", "T2", []edit{{"internal/session/window.go", "	return w.sent.Add(w.granted - w.kept())", "	return w.sent.Add(w.granted)"}}, []string{inSession}},
+	{"no margin", "T2", []edit{{"internal/session/window.go", "	return w.sent.Add(w.granted - w.margin)", "	return w.sent.Add(w.granted)"}}, []string{inSession}},
 	{"what has ended comes back", "T4", []edit{
 		{"internal/session/end.go", "	return s.whileValid(func() error {\n		if !s.validity", "	return func(f func() error) error {\n		s.mu.Lock()\n		defer s.mu.Unlock()\n		return f()\n	}(func() error {\n		if !s.validity"},
 		{"internal/session/validity.go", "	if old.expired(now) != nil {\n		return false\n	}\n", ""},
