@@ -86,7 +86,8 @@ func (s *Session) end(err error, rest aftermath) error {
 	case kept:
 		s.promise.keep(clock.Now(), s.validity.delay)
 	}
-	dependents, w := s.roster.close(), s.keyWatch.end()
+	dependents, w := s.roster.close(), s.keyWatch.watch
+	s.keyWatch.watch = nil
 	s.mu.Unlock()
 
 	for _, d := range dependents {

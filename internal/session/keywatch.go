@@ -12,20 +12,6 @@ type keyWatch struct {
 	ended bool           // it has to be created again
 }
 
-// end removes the watch and returns it to be cancelled.
-func (k *keyWatch) end() *watcher.Watch {
-	w := k.watch
-	k.watch = nil
-	return w
-}
-
-// again reports, once for each end, whether the watch has to be created again.
-func (k *keyWatch) again() bool {
-	again := k.ended
-	k.ended = false
-	return again
-}
-
 // watchKey watches the session key, starting at revision from. A watch can prove a loss, but its
 // silence proves nothing (rule H2), so validity does not depend on it.
 func (s *Session) watchKey(from int64) {
@@ -62,7 +48,8 @@ func (s *Session) keyChanged(u watcher.Update) {
 // showed the session key at revision rev.
 func (s *Session) keepWatching(rev int64) {
 	s.mu.Lock()
-	again := s.keyWatch.again()
+	again := s.keyWatch.ended
+	s.keyWatch.ended = false
 	s.mu.Unlock()
 	if again {
 		s.watchKey(rev + 1)

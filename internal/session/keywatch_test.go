@@ -16,17 +16,6 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-func TestAKeyWatchIsCreatedAgainOnceForEachEnd(t *testing.T) {
-	k := keyWatch{}
-	assert.False(t, k.again(), "it has not ended")
-	k.ended = true
-	assert.True(t, k.again())
-	assert.False(t, k.again())
-	k.watch = new(watcher.Watch)
-	assert.NotNil(t, k.end())
-	assert.Nil(t, k.end(), "it is taken away once")
-}
-
 // Rules H1, H2: what each event of the session key means. A watch that ends proves
 // nothing.
 func TestWhatTheWatchOfTheSessionKeyShows(t *testing.T) {
@@ -68,7 +57,7 @@ func TestWhatTheWatchOfTheSessionKeyShows(t *testing.T) {
 				}
 				s.mu.Lock()
 				defer s.mu.Unlock()
-				assert.Equal(t, c.again, s.keyWatch.again())
+				assert.Equal(t, c.again, s.keyWatch.ended)
 			})
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -14,6 +15,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/detached"
+	"github.com/pawl-locks/pawl/internal/gate"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/txn"
 	"github.com/pawl-locks/pawl/lease"
@@ -78,14 +80,49 @@ func Claim(h lease.Handle) lease.Handle {
 	return handleOf(state)
 }
 
+// takeovers are the takeovers, by Handle, that this process has begun and not finished. One whose
+// answer was lost, or that failed later, may have rewritten the session key: the next try with its
+// Handle writes the same nonce, and so recognizes its own write. One that is not tried again stays
+// here, because it is small, and a process takes few sessions over.
+var takeovers sync.Map
+
+// A takeover is the use of one Handle.
+type takeover struct {
+	trying gate.Gate // one call at a time tries it
+	nonce  string    // of the new value of the session key; set by the caller that tries
+}
+
+// beginTakeover returns the takeover of h, once no other caller tries it; the caller has to call end.
+func beginTakeover(ctx context.Context, h lease.Handle) (*takeover, error) {
+	for {
+		begun, _ := takeovers.LoadOrStore(h, &takeover{trying: gate.New(1)})
+		t := begun.(*takeover)
+		if !t.trying.Enter(ctx) {
+			return nil, cluster.EndOf(ctx)
+		}
+		if now, _ := takeovers.Load(h); now == begun {
+			return t, nil
+		}
+		t.trying.Leave() // finished meanwhile: its nonce would make another's session ours
+	}
+}
+
+// end ends a try of t, which is of h; finished: no further try will follow.
+func (t *takeover) end(h lease.Handle, finished bool) {
+	if finished {
+		takeovers.Delete(h)
+	}
+	t.trying.Leave()
+}
+
 // takeOver makes s, which has the Handle's lease, the session described by h.
 func (s *Session) takeOver(ctx context.Context, of lease.Handle, h detached.State) (err error) {
-	t, err := takeovers.begin(ctx, of, s.lifetime())
+	t, err := beginTakeover(ctx, of)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		takeovers.end(of, t, err == nil || errors.Is(err, lease.ErrTakenOver) || errors.Is(err, lease.ErrRevoked))
+		t.end(of, err == nil || errors.Is(err, lease.ErrTakenOver) || errors.Is(err, lease.ErrRevoked))
 	}()
 	if t.nonce == "" {
 		t.nonce = cmp.Or(h.Claim, rand.Text())

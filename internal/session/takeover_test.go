@@ -589,7 +589,7 @@ func TestAClaimedTakeoverIsContinuedByAnotherProcess(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
-				defer func() { takeovers = takeoverTable{} }()
+				defer takeovers.Clear()
 				alone := r.session(lease.Options{TTL: 60 * time.Second}).Detach()
 				held := r.Put("held", "", leftBy(alone).Lease)
 				h, other := Claim(alone), Claim(alone)
@@ -604,7 +604,7 @@ func TestAClaimedTakeoverIsContinuedByAnotherProcess(t *testing.T) {
 					require.ErrorIs(t, err, context.DeadlineExceeded)
 				}
 				r.LiftAll()
-				takeovers = takeoverTable{} // another process knows of none
+				takeovers.Clear() // another process knows of none
 
 				next := sessionOn(t, r.successor(), lease.Options{Resume: h})
 				for _, h := range []lease.Handle{alone, other} {
