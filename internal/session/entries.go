@@ -35,10 +35,10 @@ func (s *Session) Add(n int64, key string, cancels bool) error {
 
 // CancelKey is the cancel key of entry n: while it exists, no late copy of the entry's enqueue
 // can be applied (rule A5).
-func (s *Session) CancelKey(n int64) []byte { return keys.CancelKey(s.key, n) }
+func (s *Session) CancelKey(n int64) []byte { return keys.CancelKey(s.own.key, n) }
 
 // OwnerKey is the owner key of entry n.
-func (s *Session) OwnerKey(n int64) []byte { return []byte(keys.OwnerKey(s.key, n)) }
+func (s *Session) OwnerKey(n int64) []byte { return []byte(keys.OwnerKey(s.own.key, n)) }
 
 // Name says that the owner key of entry n is about to be put; it is removed with the entry.
 func (s *Session) Name(n int64) {

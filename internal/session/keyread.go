@@ -67,7 +67,7 @@ func (l *keyRead) deliver(resp *pb.TxnResponse, skip int) {
 // key alone. whole reports whether l's keys were in the answer.
 func (s *Session) readKeys(ctx context.Context, m *cluster.Member, l *keyRead) (resp *pb.TxnResponse, whole bool, err error) {
 	read := cluster.Request{Op: "confirm session", On: m, PerTry: s.renewalBound()}
-	ops := append(make([]*pb.RequestOp, 0, 1+len(l.ops)), txn.Stat(s.key))
+	ops := append(make([]*pb.RequestOp, 0, 1+len(l.ops)), txn.Stat(s.own.key))
 	resp, err = s.host.Cluster.Txn(ctx, read, &pb.TxnRequest{Success: append(ops, l.ops...)})
 	if err == nil || len(l.ops) == 0 {
 		return resp, true, err

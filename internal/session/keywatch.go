@@ -15,7 +15,7 @@ type keyWatch struct {
 // watchKey watches the session key, starting at revision from. A watch can prove a loss, but its
 // silence proves nothing (rule H2), so validity does not depend on it.
 func (s *Session) watchKey(from int64) {
-	w := s.host.Watches.Watch(s.key, "", from, s.keyChanged)
+	w := s.host.Watches.Watch(s.own.key, "", from, s.keyChanged)
 	s.mu.Lock()
 	ended := s.ended.Load() != nil
 	if !ended {
@@ -32,8 +32,8 @@ func (s *Session) keyChanged(u watcher.Update) {
 	for _, ev := range u.Events {
 		switch {
 		case ev.Deleted:
-			s.Gone(fmt.Sprintf("session key %q was deleted at revision %d", s.key, ev.ModRevision))
-		case ev.ModRevision > s.mod:
+			s.Gone(fmt.Sprintf("session key %q was deleted at revision %d", s.own.key, ev.ModRevision))
+		case ev.ModRevision > s.own.mod:
 			s.displaced(ev.ModRevision)
 		}
 	}

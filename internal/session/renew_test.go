@@ -386,8 +386,8 @@ func TestAfterTheEndNoRenewalIsSent(t *testing.T) {
 		"close":    func(_ *rig, s *Session) { _ = s.Close(context.Background()) },
 		"detach":   func(_ *rig, s *Session) { s.Detach() },
 		"revoked":  func(r *rig, s *Session) { r.Revoke(s.ID()) },
-		"deleted":  func(r *rig, s *Session) { r.Delete(s.key) },
-		"rewriten": func(r *rig, s *Session) { r.Put(s.key, "x", s.ID()) },
+		"deleted":  func(r *rig, s *Session) { r.Delete(s.own.key) },
+		"rewriten": func(r *rig, s *Session) { r.Put(s.own.key, "x", s.ID()) },
 		"expired": func(r *rig, s *Session) {
 			r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Err: rpctypes.ErrGRPCNoLeader})
 		},

@@ -40,7 +40,7 @@ func resume(ctx context.Context, host Host, opts lease.Options) (*Session, error
 	opts.LockDelay = h.LockDelay // that of the lease
 	s := newSession(host, opts)
 	s.adopt(h.Lease, clock.Instant{}, h.TTL)
-	s.taking, s.create = true, h.Create
+	s.revocation.taking, s.own.create = true, h.Create
 	if err := s.ledger.inherit(h.Lease, h.Next, h.Unsettled, h.Lost); err != nil {
 		return nil, fmt.Errorf("lease: resume: %w", err)
 	}
@@ -61,10 +61,9 @@ func (s *Session) keepInherited() {
 	if s.validity.delay == 0 {
 		return
 	}
-	now := clock.Now()
-	s.promise.keep(now, s.validity.delay)
+	s.keepLease()
 	for _, n := range s.ledger.losses() {
-		s.ledger.keep(n, now.Add(s.validity.delay))
+		s.ledger.keep(n, clock.Now().Add(s.validity.delay))
 	}
 }
 
@@ -138,7 +137,7 @@ func (s *Session) takeOver(ctx context.Context, of lease.Handle, h detached.Stat
 		return err
 	}
 	s.mu.Lock()
-	s.taking = false
+	s.revocation.taking = false
 	s.keepInherited()
 	s.mu.Unlock()
 	return nil
@@ -173,9 +172,9 @@ func (s *Session) tidy(ctx context.Context) {
 func (s *Session) takeKey(ctx context.Context, h detached.State, nonce string) error {
 	value := s.keyValue(nonce)
 	resp, err := s.host.Cluster.Txn(ctx, cluster.Request{Op: "take over session", Repeat: cluster.Always}, &pb.TxnRequest{
-		Compare: []*pb.Compare{txn.CreateIs(s.key, h.Create), txn.ModIs(s.key, h.Mod)},
-		Success: []*pb.RequestOp{txn.Put(s.key, value, s.id), txn.Get(s.key)},
-		Failure: []*pb.RequestOp{txn.Get(s.key)},
+		Compare: []*pb.Compare{txn.CreateIs(s.own.key, h.Create), txn.ModIs(s.own.key, h.Mod)},
+		Success: []*pb.RequestOp{txn.Put(s.own.key, value, s.id), txn.Get(s.own.key)},
+		Failure: []*pb.RequestOp{txn.Get(s.own.key)},
 	})
 	if cluster.IsLeaseNotFound(err) {
 		return fmt.Errorf("%w: lease %x", lease.ErrRevoked, s.id)
@@ -186,9 +185,9 @@ func (s *Session) takeKey(ctx context.Context, h detached.State, nonce string) e
 	kv := txn.KV(resp, len(resp.Responses)-1)
 	switch {
 	case kv == nil:
-		return fmt.Errorf("%w: session key %q is not there", lease.ErrRevoked, s.key)
+		return fmt.Errorf("%w: session key %q is not there", lease.ErrRevoked, s.own.key)
 	case keys.SessionNonce(kv.Value) != nonce:
-		return fmt.Errorf("%w: session key %q is at revision %d, the handle knows %d", lease.ErrTakenOver, s.key, kv.ModRevision, h.Mod)
+		return fmt.Errorf("%w: session key %q is at revision %d, the handle knows %d", lease.ErrTakenOver, s.own.key, kv.ModRevision, h.Mod)
 	}
 	s.wroteKey(kv)
 	return nil
@@ -199,8 +198,8 @@ func (s *Session) takeKey(ctx context.Context, h detached.State, nonce string) e
 // the session over now; one that matches cluster.IsNoSpace means that the server is out of space.
 func (s *Session) Rehearse(ctx context.Context) error {
 	_, err := s.host.Cluster.Txn(ctx, cluster.Request{Op: "rehearse a takeover", Repeat: cluster.Always}, &pb.TxnRequest{
-		Compare: []*pb.Compare{txn.CreateIs(s.key, -1)},
-		Success: []*pb.RequestOp{txn.Put(s.key, s.keyValue(rand.Text()), s.id)},
+		Compare: []*pb.Compare{txn.CreateIs(s.own.key, -1)},
+		Success: []*pb.RequestOp{txn.Put(s.own.key, s.keyValue(rand.Text()), s.id)},
 	})
 	return err
 }

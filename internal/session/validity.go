@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/lease"
 )
 
 // A validity is until when a session is trusted: the window in force, which any goroutine may
@@ -68,4 +69,71 @@ func (v *validity) failed(err error) (first bool) {
 	first = v.failure == nil
 	v.failure = err
 	return first
+}
+
+// A window is one period of validity: from when a grant or renewal was sent to when the session
+// is no longer trusted. It is a value, and its methods are pure arithmetic.
+type window struct {
+	sent    clock.Instant // c of rule T2: before the request was written
+	granted time.Duration // the TTL in the server's answer, less what the lock-delay adds
+	margin  time.Duration // at least a sixth of granted
+}
+
+// newWindow makes a window with the configured margin, or a sixth of granted if that is more.
+func newWindow(sent clock.Instant, granted, margin time.Duration) window {
+	// Rounded up, so that the integer division never makes the margin smaller.
+	return window{sent, granted, max(margin, (granted+5)/6)}
+}
+
+// deadline is the first instant at which the window has expired.
+func (w window) deadline() clock.Instant {
+	return w.sent.Add(w.granted - w.margin)
+}
+
+// remaining is how long the window still lasts at now; zero or negative once it has expired.
+func (w window) remaining(now clock.Instant) time.Duration {
+	return w.deadline().Sub(now)
+}
+
+// whole is the window's whole length.
+func (w window) whole() time.Duration { return w.granted - w.margin }
+
+// half is half of the window's whole length.
+func (w window) half() time.Duration { return w.whole() / 2 }
+
+// due is how long after the window's renewal was sent the next begins, and how late another
+// member joins a renewal at the latest: so three begin before the deadline (rule N3). It is a
+// quarter of the TTL if the margin is a sixth.
+func (w window) due() time.Duration { return (w.whole()*3 + 9) / 10 }
+
+// bound is how long a renewal may take, so that three fit: a third of the TTL if the margin is a
+// sixth.
+func (w window) bound() time.Duration { return w.whole() * 2 / 5 }
+
+// pause is how long a round waits after its n-th failure, from 1. The wait doubles up to a
+// limit, and shrinks again as the deadline approaches, of which left is the time.
+func (w window) pause(n int, left time.Duration) time.Duration {
+	v := w.whole()
+	wait := min(v*3/100<<min(n-2, 8), v*3/20)
+	return max(min(wait, left/4), min(v*3/100, 100*time.Millisecond))
+}
+
+// Validity is how long a renewal keeps the session valid, counted from when the renewal was
+// sent.
+func (s *Session) Validity() time.Duration { return s.validity.window().whole() }
+
+// expired returns why the window has expired at now; nil while it has not.
+func (w window) expired(now clock.Instant) error {
+	if !now.Before(w.deadline()) {
+		return fmt.Errorf("%w: unconfirmed for %v of a TTL of %v", lease.ErrExpired, now.Sub(w.sent).Round(time.Millisecond), w.granted)
+	}
+	if ahead := now.WallAhead(w.sent); ahead > w.margin {
+		return fmt.Errorf("%w: the wall clock ran ahead by %v: this machine was frozen, or its time was set", lease.ErrExpired, ahead.Round(time.Millisecond))
+	}
+	return nil
+}
+
+// after reports whether w ends later than v.
+func (w window) after(v window) bool {
+	return v.deadline().Before(w.deadline())
 }
