@@ -43,7 +43,7 @@ func (a *Acquisition) leaveRest(delayed clock.Instant) {
 			return // nobody wrote to them, so they end with their lease
 		}
 		if a.tryUntil(ctx, func() bool { return a.deleteRest(ctx) }) {
-			a.s.Absent(a.n)
+			a.s.Learn(a.n, session.Absent)
 			a.apply(state.Removed{}, nil)
 		}
 	})

@@ -27,25 +27,25 @@ const (
 )
 
 // Evidence is what changes an entry's state.
-type evidence uint8
+type Evidence uint8
 
 const (
-	answered   evidence = iota // no copy of its enqueue can be applied any more; its key may exist
+	Answered   Evidence = iota // no copy of its enqueue can be applied any more, because the server has executed or refused it, or because it was settled; its key may exist
 	won                        // it is held
 	resumed                    // the predecessor held it, and this process holds it now
-	unwanted                   // it has to be removed
-	unreleased                 // its hold ended without a release, and it has to be removed
-	absent                     // its key does not exist and never will
+	Unwanted                   // it has to be removed
+	Unreleased                 // its hold ended without a release, and it has to be removed: Leave waits for the lock-delay
+	Absent                     // its key does not exist and never will
 )
 
 // moves are the states that evidence leads to. It has no effect in a state that is not listed.
 var moves = [...]map[state]state{
-	answered:   {open: there, undoing: leaving},
+	Answered:   {open: there, undoing: leaving},
 	won:        {open: held, there: held},
 	resumed:    {left: held},
-	unwanted:   {open: undoing, there: leaving, held: leaving},
-	unreleased: {held: lost},
-	absent:     {open: gone, there: gone, held: gone, undoing: gone, leaving: gone, lost: gone},
+	Unwanted:   {open: undoing, there: leaving, held: leaving},
+	Unreleased: {held: lost},
+	Absent:     {open: gone, there: gone, held: gone, undoing: gone, leaving: gone, lost: gone},
 }
 
 // An entry is one acquisition's keys: one key in the queue of each of its names, or, for a
@@ -170,7 +170,7 @@ func (l *ledger) state(n int64) state {
 
 // move is the only function that changes an entry's state: ev changes entry n; false: ev has no
 // effect. own are the keys of a predecessor's entry that is not in the ledger yet.
-func (l *ledger) move(n int64, ev evidence, own []string) bool {
+func (l *ledger) move(n int64, ev Evidence, own []string) bool {
 	before := l.state(n)
 	after, ok := moves[ev][before]
 	if !ok {

@@ -134,8 +134,8 @@ func TestAHandleListsWhatALockDelayKeeps(t *testing.T) {
 		n, key, err := begin(s, "a/")
 		require.NoError(t, err)
 		r.Put(key, "", s.ID())
-		s.move(n, won, nil)
-		s.Unreleased(n)
+		s.Learn(n, won)
+		s.Learn(n, Unreleased)
 		s.Leave(n)
 		for range 3 {
 			sleep(15 * time.Second)

@@ -72,7 +72,7 @@ func (s *Session) Leave(n int64) { s.LeaveAt(n, time.Time{}) }
 func (s *Session) LeaveAt(n int64, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ledger.move(n, unwanted, nil)
+	s.ledger.move(n, Unwanted, nil)
 	wait := time.Until(at)
 	if s.ledger.state(n) == lost {
 		wait = max(wait, s.validity.delay)

@@ -99,7 +99,7 @@ func (r *rig) waiters(s *Session, n int) (ns []int64) {
 		n, key, err := begin(s, "queue/")
 		require.NoError(r.t, err)
 		r.Put(key, "", s.ID())
-		s.Answered(n)
+		s.Learn(n, Answered)
 		ns = append(ns, n)
 	}
 	return ns
@@ -310,7 +310,7 @@ func removesAll(t *testing.T, name string, fault func(r *rig, keys []string)) {
 			keys := r.open(s, 100)
 			for i := range keys {
 				if n := int64(i + 1); i%2 == 0 {
-					s.Answered(n)
+					s.Learn(n, Answered)
 				}
 			}
 			fault(r, keys)

@@ -54,19 +54,6 @@ func resume(ctx context.Context, host Host, opts lease.Options) (*Session, error
 	return s, nil
 }
 
-// keepInherited keeps for the lock-delay, from now on, what the predecessor has held and not released:
-// the entries that its Handle lists as such, and the lease with those that nobody resumes (rule LD3).
-// s.mu is held.
-func (s *Session) keepInherited() {
-	if s.validity.delay == 0 {
-		return
-	}
-	s.keepLease()
-	for _, n := range s.ledger.losses() {
-		s.ledger.keep(n, clock.Now().Add(s.validity.delay))
-	}
-}
-
 // Claim decides on the nonce with which h is taken over. Whoever has what it returns, in whatever process, continues
 // one takeover: where one of them has rewritten the session key, the next recognizes that. So only one at a time may
 // have it, it is to be kept before it is used, and it must be given up before the session begins anything of its own.
@@ -138,7 +125,12 @@ func (s *Session) takeOver(ctx context.Context, of lease.Handle, h detached.Stat
 	}
 	s.mu.Lock()
 	s.revocation.taking = false
-	s.keepInherited()
+	if s.validity.delay > 0 { // what the predecessor has held, and nobody resumes (rule LD3)
+		s.keepLease()
+		for _, n := range s.ledger.losses() {
+			s.ledger.keep(n, clock.Now().Add(s.validity.delay))
+		}
+	}
 	s.mu.Unlock()
 	return nil
 }

@@ -196,7 +196,7 @@ func TestOpenEntriesAreUndoneByTheSuccessor(t *testing.T) {
 		n3, settled, err := begin(s, "d/")
 		require.NoError(t, err)
 		r.Put(settled, "", s.ID())
-		s.Absent(n3)
+		s.Learn(n3, Absent)
 		n4, held, err := begin(s, "e/")
 		require.NoError(t, err)
 		r.Put(held, "", s.ID())
@@ -255,7 +255,7 @@ func TestWhatIsDiscardedIsRemovedAtItsTime(t *testing.T) {
 
 // undo removes an entry that is unwanted, as the background does, but sends one request only.
 func undo(s *Session, n int64) error {
-	s.move(n, unwanted, nil)
+	s.Learn(n, Unwanted)
 	return s.removeEntries(context.Background(), []int64{n})
 }
 

@@ -108,7 +108,7 @@ func (s *Session) removeEntries(ctx context.Context, ns []int64) error {
 	if err == nil || cluster.IsNoSpace(err) {
 		s.mu.Lock()
 		for _, n := range ns {
-			s.ledger.move(n, absent, nil)
+			s.ledger.move(n, Absent, nil)
 		}
 		s.mu.Unlock()
 	}
