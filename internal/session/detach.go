@@ -23,7 +23,7 @@ func (s *Session) DetachKeeping(kept func() map[string]bool) lease.Handle {
 	if s.Err() != nil {
 		return lease.Handle{}
 	}
-	if !s.endFor(fmt.Errorf("%w: detached", lease.ErrClosed)) {
+	if err := fmt.Errorf("%w: detached", lease.ErrClosed); s.end(err, handOver) != err {
 		return lease.Handle{}
 	}
 	<-s.stopped // so that this process renews nothing more
@@ -58,6 +58,3 @@ func stateOf(h lease.Handle) (detached.State, error) {
 	}
 	return detached.Parse(string(text))
 }
-
-// endFor ends the session with err and leaves the lease. It reports whether this call ended it.
-func (s *Session) endFor(err error) bool { return s.end(err, handOver) == err }

@@ -96,8 +96,7 @@ func newLedger() ledger {
 	return ledger{next: 1, entries: make(map[int64]entry), counts: make(map[string]count), kept: make(map[int64]clock.Instant)}
 }
 
-// begin adds an entry, and returns its number and its key for each of specs, which have
-// different names. No key name was ever used before (rule A1).
+// begin is Session.Begin.
 func (l *ledger) begin(lease int64, specs ...keys.Spec) (n int64, own []string) {
 	n = l.next
 	l.next++
@@ -142,9 +141,8 @@ func (l *ledger) put(n int64, e entry) {
 	}
 }
 
-// add gives entry n, which is in state there, another key in the same queue; false: it is not
-// in that state. A key that the entry has already is not added again. cancels: the cancel key
-// is put and removed with the new key.
+// add is Session.Add; false: entry n is not in state there. A key that it has already is not added
+// again.
 func (l *ledger) add(n int64, key string, cancels bool) bool {
 	e := l.entries[n]
 	if e.state != there {
@@ -189,7 +187,7 @@ func (l *ledger) move(n int64, ev Evidence, own []string) bool {
 	return true
 }
 
-// name says that an owner key may be put for entry n, which is in the ledger.
+// name is Session.Name.
 func (l *ledger) name(n int64) {
 	if e, ok := l.entries[n]; ok {
 		e.named = true
@@ -220,14 +218,12 @@ func (l *ledger) strike(n int64, e entry) {
 	}
 }
 
-// alone reports whether n is the only entry of the session in the queue of name that had a key
-// there since n began, has one, or may get one later, in whatever form (rule RW5). It is always
-// false for a session that was taken over, which does not know what its predecessor left.
+// alone is Session.Alone: it counts keys of whatever form (rule RW5).
 func (l *ledger) alone(n int64, name string) bool {
 	return l.inherited == 0 && l.counts[name] == count{1, n} && l.state(n) != gone
 }
 
-// keep says that the keys of entry n have to stay until then, unless it is gone.
+// keep is Session.Keep, unless the entry is gone.
 func (l *ledger) keep(n int64, until clock.Instant) {
 	if l.state(n) != gone && l.kept[n].Before(until) {
 		l.kept[n] = until

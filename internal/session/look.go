@@ -58,7 +58,7 @@ func (l *Looks) read() {
 			pace.Reset()
 			continue
 		case cluster.IsTooManyOps(err) && most > 1:
-			l.limit(most / 2)
+			most /= 2
 		case cluster.IsFinal(err): // perhaps because of one of them; the renewals of that one say so
 			for _, d := range part {
 				if len(part) > 1 {
@@ -70,6 +70,7 @@ func (l *Looks) read() {
 			return
 		}
 		l.mu.Lock()
+		l.most = min(l.most, most)
 		l.waiting = append(l.waiting, part...)
 		l.mu.Unlock()
 	}
@@ -86,13 +87,6 @@ func (l *Looks) take() (part []Dependent, most int) {
 	}
 	part, l.waiting = l.waiting[:n], l.waiting[n:]
 	return part, l.most
-}
-
-// limit lowers the number of operations of one read, after a server refused more.
-func (l *Looks) limit(most int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.most = max(min(l.most, most), 1)
 }
 
 // look reads what all in part want, and tells them.
