@@ -124,7 +124,7 @@ func (s *Session) Validity() time.Duration { return s.validity.window().whole() 
 
 // expired returns why the window has expired at now; nil while it has not.
 func (w window) expired(now clock.Instant) error {
-	if !now.Before(w.deadline()) {
+	if w.deadline().Sub(now) <= 0 {
 		return fmt.Errorf("%w: unconfirmed for %v of a TTL of %v", lease.ErrExpired, now.Sub(w.sent).Round(time.Millisecond), w.granted)
 	}
 	if ahead := now.WallAhead(w.sent); ahead > w.margin {
