@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 )
@@ -105,14 +106,46 @@ func Parse(text string) (State, error) {
 // maxSeconds bounds a TTL so that its Duration does not overflow.
 const maxSeconds = 9_000_000_000
 
+// isBounded reports whether each number of f is one that a session can have.
+func (f form) isBounded() bool {
+	for _, x := range []struct{ n, least, most int64 }{
+		{f.Lease, 1, math.MaxInt64}, {f.Create, 1, math.MaxInt64}, {f.Mod, f.Create, math.MaxInt64}, {f.Next, 1, math.MaxInt64},
+		{f.Seconds, 1, maxSeconds}, {f.Delay, 0, maxSeconds * 1000}, {f.At, 0, maxSeconds * 1000},
+	} {
+		if x.n < x.least || x.n > x.most {
+			return false
+		}
+	}
+	return f.Cluster != 0
+}
+
+// areEntries reports whether ns are numbers of f's entries, in order.
+func (f form) areEntries(ns []int64) bool {
+	last := int64(0)
+	for _, n := range ns {
+		if n <= last || n >= f.Next {
+			return false
+		}
+		last = n
+	}
+	return true
+}
+
 func (f form) state() (State, error) {
 	switch {
-	case f.Lease <= 0, f.Cluster == 0, len(f.Key) == 0, f.Create <= 0, f.Mod < f.Create, f.Next <= 0, f.Seconds <= 0, f.Seconds > maxSeconds, f.Delay < 0, f.Delay > maxSeconds*1000:
+	case !f.isBounded(), len(f.Key) == 0:
 		return State{}, errors.New("a field is missing or out of bounds")
+	case !f.areEntries(f.Lost):
+		return State{}, errors.New("a lost entry is out of bounds, or out of order")
+	case (f.At > 0) != (len(f.Kept) > 0):
+		return State{}, errors.New("the time of what is kept is missing, or of nothing")
 	}
 	s := State{
 		Lease: f.Lease, Cluster: f.Cluster, TTL: time.Duration(f.Seconds) * time.Second, LockDelay: time.Duration(f.Delay) * time.Millisecond,
 		Key: string(f.Key), Create: f.Create, Mod: f.Mod, Next: f.Next, Claim: f.Claim,
+	}
+	if len(f.Lost) > 0 { // not an empty list
+		s.Lost = f.Lost
 	}
 	for _, key := range f.Unsettled {
 		if len(key) == 0 {
@@ -120,22 +153,16 @@ func (f form) state() (State, error) {
 		}
 		s.Unsettled = append(s.Unsettled, string(key))
 	}
-	for i, n := range f.Lost {
-		if n <= 0 || n >= f.Next || i > 0 && n <= f.Lost[i-1] {
-			return State{}, errors.New("a lost entry is out of bounds, or out of order")
+	var kept []int64
+	for _, k := range f.Kept {
+		if k.Left <= 0 || k.Left > maxSeconds*1000 {
+			return State{}, errors.New("the time of an entry that is kept is out of bounds")
 		}
-	}
-	if len(f.Lost) > 0 {
-		s.Lost = f.Lost
-	}
-	if (f.At > 0) != (len(f.Kept) > 0) || f.At < 0 || f.At > maxSeconds*1000 {
-		return State{}, errors.New("the time of what is kept is missing or out of bounds")
-	}
-	for i, k := range f.Kept {
-		if k.N <= 0 || k.N >= f.Next || i > 0 && k.N <= f.Kept[i-1].N || k.Left <= 0 || k.Left > maxSeconds*1000 {
-			return State{}, errors.New("an entry that is kept is out of bounds, or out of order")
-		}
+		kept = append(kept, k.N)
 		s.Kept, s.At = append(s.Kept, Kept{k.N, time.Duration(k.Left) * time.Millisecond}), time.UnixMilli(f.At).UTC()
+	}
+	if !f.areEntries(kept) {
+		return State{}, errors.New("an entry that is kept is out of bounds, or out of order")
 	}
 	return s, nil
 }

@@ -11,12 +11,16 @@ import (
 	"sync/atomic"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/gate"
 	"github.com/pawl-locks/pawl/internal/kvinside"
 	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/session"
+	"github.com/pawl-locks/pawl/internal/txn"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/observe"
 )
@@ -285,12 +289,27 @@ func (a *Acquisition) Deadline() time.Time {
 	return until
 }
 
-// Keys implements session.Dependent.
-func (a *Acquisition) Keys() (own []string, predecessor string) {
+// Reads implements session.Dependent.
+func (a *Acquisition) Reads() (all []session.Read) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.state.Own().Create == 0 || a.state.Ended() != state.Alive {
-		return nil, "" // not known to exist, or of no interest any more
+		return nil // not known to exist, or of no interest any more
 	}
-	return a.owned(), a.state.Predecessor().Name
+	predecessor := a.state.Predecessor().Name
+	for i, key := range a.owned() {
+		ops := []*pb.RequestOp{txn.Stat(key)}
+		if i == 0 && predecessor != "" {
+			ops = append(ops, txn.Stat(predecessor))
+		}
+		all = append(all, session.Read{Ops: ops, Seen: func(rev int64, shown []*mvccpb.KeyValue) {
+			a.observe(rev, i, key, shown)
+		}})
+	}
+	if a.asks() {
+		for _, q := range a.queues() {
+			all = append(all, session.Read{Ops: q.lastInTheWay(0), Seen: a.observeBehind})
+		}
+	}
+	return all
 }

@@ -55,16 +55,16 @@ func TestOnlyALoneAcquisitionReadsAroundItsSessionsKeys(t *testing.T) {
 		second := w.began(s, w.queue())
 		assert.False(w, w.around(second), "the first one's key may be there")
 		assert.False(w, w.around(first), "and so may the second one's")
-		s.Absent(first.n)
-		s.Absent(first.n) // is not counted again
+		s.Learn(first.n, session.Absent)
+		s.Learn(first.n, session.Absent) // is not counted again
 		assert.True(w, w.around(second))
-		s.Absent(second.n)
+		s.Learn(second.n, session.Absent)
 		assert.False(w, w.around(second), "which may have been before the one that queries now")
 
 		held := w.acquire(s)
 		third := w.began(s, w.queue())
 		assert.False(w, w.around(third), "a held key is there")
-		s.Absent(third.n)
+		s.Learn(third.n, session.Absent)
 		other, err := New("", "other", false)
 		require.NoError(w, err)
 		assert.True(w, w.around(w.began(s, other)), "on another queue")
@@ -160,11 +160,11 @@ func TestAnAcquisitionThatHasEndedIsNotCountedAgain(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		s := w.session()
 		first, second := w.began(s, w.queue()), w.began(s, w.queue())
-		s.Absent(first.n)
-		s.Reopen(first.n)
-		s.Absent(first.n)
+		s.Learn(first.n, session.Absent)
+		s.Learn(first.n, session.Unwanted)
+		s.Learn(first.n, session.Absent)
 		assert.False(w, w.around(w.began(s, w.queue())), "the second one's key may be there")
-		s.Absent(second.n)
+		s.Learn(second.n, session.Absent)
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/queue/state"
+	"github.com/pawl-locks/pawl/internal/session"
 )
 
 // An ending is why an acquisition has ended.
@@ -62,7 +63,7 @@ func (a *Acquisition) carryEnd(fx state.Effects, e *ending) {
 			a.s.Host().Cleanup.Go("overwritten key "+key.Name, func(ctx context.Context) { a.removeOverwritten(ctx, key, delayed) })
 		}
 	case state.HeldTooLong:
-		a.s.Unreleased(a.n)
+		a.s.Learn(a.n, session.Unreleased)
 		a.s.Host().Cleanup.Go("key "+a.Key()+", held for too long", a.leaveOverheld)
 	}
 }
@@ -87,9 +88,9 @@ func (a *Acquisition) delayed() clock.Instant {
 // reopen records that its keys have to be removed, and stay until delayed.
 func (a *Acquisition) reopen(delayed clock.Instant) {
 	if delayed.IsZero() {
-		a.s.Reopen(a.n)
+		a.s.Learn(a.n, session.Unwanted)
 	} else {
-		a.s.Unreleased(a.n)
+		a.s.Learn(a.n, session.Unreleased)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/queue/state"
+	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/together"
 	"github.com/pawl-locks/pawl/internal/txn"
 )
@@ -54,13 +55,13 @@ func (a *Acquisition) enqueue(ctx context.Context, r Request) (lost, err error) 
 	case cluster.IsLeaseNotFound(err):
 		return nil, a.s.Gone(err.Error())
 	case cluster.OutcomeOf(err) == cluster.NotApplied:
-		a.s.Absent(a.n)
+		a.s.Learn(a.n, session.Absent)
 		if r.Try || cluster.EndOf(ctx) != nil || cluster.IsFinal(err) {
 			return nil, err
 		}
 		return nil, nil // a request's time limit does not end an acquisition
 	case cluster.OutcomeOf(err) == cluster.Answered:
-		a.s.Answered(a.n) // so no cancel key is needed, which could not be put on a full disk
+		a.s.Learn(a.n, session.Answered) // so no cancel key is needed, which could not be put on a full disk
 	}
 	a.apply(state.AnswerLost{}, nil)
 	return err, nil
@@ -153,7 +154,7 @@ func (a *Acquisition) enqueued(resp *pb.TxnResponse, around bool) error {
 	if a.permit != nil {
 		ev.Taken, ev.Whole = a.takenInTurn(resp)
 	}
-	a.s.Answered(a.n)
+	a.s.Learn(a.n, session.Answered)
 	a.apply(ev, nil)
 	return wrong
 }
@@ -171,7 +172,7 @@ func (a *Acquisition) refused(ctx context.Context, try bool) (lost, err error) {
 	ops = append(ops, a.ownKeys(txn.Stat)[1:]...)
 	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read why an enqueue was refused", Repeat: cluster.Always}, &pb.TxnRequest{Success: ops})
 	if err != nil {
-		a.s.Answered(a.n)
+		a.s.Learn(a.n, session.Answered)
 		a.s.Leave(a.n) // none of its keys should exist
 		return nil, err
 	}
@@ -191,7 +192,7 @@ func (a *Acquisition) refused(ctx context.Context, try bool) (lost, err error) {
 	default:
 		err = fmt.Errorf("key %q was refused, and nothing shows why", a.keys[0])
 	}
-	a.s.Absent(a.n)
+	a.s.Learn(a.n, session.Absent)
 	return nil, err
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/queue/state"
+	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/together"
 	"github.com/pawl-locks/pawl/internal/txn"
 )
@@ -54,7 +55,7 @@ func (a *Acquisition) letGo(as error) error {
 	}
 	// Until the release is decided, a Handle lists the key for the session's next process to
 	// delete.
-	a.s.Reopen(a.n)
+	a.s.Learn(a.n, session.Unwanted)
 	until, later := a.keeps()
 	if fx := a.apply(state.Released{Later: later}, as); later && fx.End == state.GivenBack {
 		a.s.LeaveAt(a.n, until)
@@ -106,7 +107,7 @@ func (a *Acquisition) free(ctx context.Context) error {
 		fx = a.apply(ev, why)
 		switch fx.Verdict {
 		case state.Finished:
-			a.s.Absent(a.n)
+			a.s.Learn(a.n, session.Absent)
 			return nil
 		case state.Lost:
 			a.wasLost(fx)
@@ -235,17 +236,11 @@ func (a *Acquisition) remains(own txn.Answers) (r state.Remains) {
 // freeInBackground continues the release in the background, at most once at a time.
 func (a *Acquisition) freeInBackground() {
 	if a.pending.CompareAndSwap(false, true) {
-		a.s.Reopen(a.n)
-		a.s.RemoveInBackground(&freeing{a})
+		a.s.Learn(a.n, session.Unwanted)
+		a.s.RemoveInBackground(func(ctx context.Context) (decided bool) {
+			_ = a.free(ctx)
+			decided, _ = a.outcome()
+			return decided
+		})
 	}
-}
-
-// freeing is a release in the background.
-type freeing struct{ a *Acquisition }
-
-// Remove implements session.Removal.
-func (r *freeing) Remove(ctx context.Context) bool {
-	_ = r.a.free(ctx)
-	decided, _ := r.a.outcome()
-	return decided
 }

@@ -93,7 +93,7 @@ func ResumeAll(ctx context.Context, s *session.Session, own []string, t fencing.
 // create, are left as at any other loss of one key (rule ML6). create 0: no key is left.
 func (a *Acquisition) lostBefore(create int64) {
 	if create == 0 {
-		a.s.Absent(a.n)
+		a.s.Learn(a.n, session.Absent)
 		return
 	}
 	a.notice = nil // it was never held here

@@ -27,7 +27,7 @@ func (a *Acquisition) makeSet() {
 	a.set = &set{}
 	a.watches.others = make([]*watcher.Watch, len(a.more))
 	a.set.unclaimed, a.set.giveBack = context.WithCancel(context.Background())
-	a.hook.Several(1 + len(a.more))
+	a.s.Several(&a.hook, 1+len(a.more))
 }
 
 // leaveRest has the other keys of a lost set deleted in the background, when awaitGivenBack
@@ -43,7 +43,7 @@ func (a *Acquisition) leaveRest(delayed clock.Instant) {
 			return // nobody wrote to them, so they end with their lease
 		}
 		if a.tryUntil(ctx, func() bool { return a.deleteRest(ctx) }) {
-			a.s.Absent(a.n)
+			a.s.Learn(a.n, session.Absent)
 			a.apply(state.Removed{}, nil)
 		}
 	})

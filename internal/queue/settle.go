@@ -9,6 +9,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/queue/state"
+	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/together"
 	"github.com/pawl-locks/pawl/internal/txn"
 )
@@ -28,7 +29,7 @@ func (a *Acquisition) settle(ctx context.Context, lost error) error {
 	}
 	own := t.own.In(resp)
 	if create := putAt(own); create != 0 {
-		a.s.Answered(a.n)
+		a.s.Learn(a.n, session.Answered)
 		first := a.settledFirst(t, resp, create)
 		a.apply(state.Settled{Own: state.Key{Name: a.Key(), Create: create}, Others: a.keys[1:], First: first}, nil)
 		if first {
@@ -37,7 +38,7 @@ func (a *Acquisition) settle(ctx context.Context, lost error) error {
 		return a.missing(own, resp.Header.Revision)
 	}
 	a.apply(state.Settled{}, nil)
-	a.s.Absent(a.n) // it can never be applied now
+	a.s.Learn(a.n, session.Absent) // it can never be applied now
 	if a.permit != nil {
 		a.permit.settled = false // the next enqueue has another cancel key
 	}

@@ -3,7 +3,7 @@ package queue
 import (
 	"slices"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/queue/state"
@@ -48,7 +48,7 @@ func (a *Acquisition) Wanted() <-chan struct{} {
 	a.mu.Unlock()
 
 	unused.cancel()
-	a.s.ReadMore(&a.hook, a.spans())
+	a.s.Several(&a.hook, len(a.keys)+a.spans())
 	a.watchOwn(state.All, create+1)
 	return w.ch
 }
@@ -70,7 +70,7 @@ func (a *Acquisition) isWanted() {
 	a.mu.Unlock()
 
 	unused.cancel()
-	a.s.ReadMore(&a.hook, 0)
+	a.s.Several(&a.hook, len(a.keys))
 	for i, q := range a.queues() {
 		a.watchKey(i, q, a.owned()[i], known[i]+1)
 	}
@@ -114,22 +114,11 @@ func (q Queue) isInTheWay(key string) bool {
 	return !q.Shared || !ok || k.Form != keys.Shared
 }
 
-// Behind implements session.Dependent.
-func (a *Acquisition) Behind() (ops []*pb.RequestOp) {
-	a.mu.Lock()
-	asks := a.asks()
-	a.mu.Unlock()
-	if asks {
-		for _, q := range a.queues() {
-			ops = append(ops, q.lastInTheWay(0)...)
+// observeBehind takes what a read showed of the last-created keys in the way of a queue's.
+func (a *Acquisition) observeBehind(_ int64, shown []*mvccpb.KeyValue) {
+	for _, kv := range shown {
+		if kv.GetCreateRevision() > a.own().Create {
+			a.isWanted()
 		}
-	}
-	return ops
-}
-
-// ObserveBehind implements session.Dependent.
-func (a *Acquisition) ObserveBehind(create int64) {
-	if create > a.own().Create {
-		a.isWanted()
 	}
 }

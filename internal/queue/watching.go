@@ -1,8 +1,9 @@
 package queue
 
 import (
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
 	"github.com/pawl-locks/pawl/internal/queue/state"
-	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/txn"
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
@@ -227,15 +228,22 @@ func (a *Acquisition) ownChanged(index int, key string, from int64, u watcher.Up
 	}
 }
 
-// Observe implements session.Dependent. It takes what the session's linearizable read at
-// revision rev showed of its own key at index, which was named key; with the first key
-// also what it showed of the predecessor.
-func (a *Acquisition) Observe(rev int64, index int, key string, own, predecessor session.Observed) {
-	a.apply(state.Observed{Revision: rev, Own: state.Seen(own), Predecessor: state.Seen(predecessor), Index: index, Key: key}, nil)
+// observe takes what the session's linearizable read at revision rev showed of its own key at
+// index, which was named key, and, if it has read it, of the predecessor.
+func (a *Acquisition) observe(rev int64, index int, key string, shown []*mvccpb.KeyValue) {
+	ev := state.Observed{Revision: rev, Own: seen(shown[0]), Index: index, Key: key}
+	if len(shown) > 1 {
+		ev.Predecessor = seen(shown[1])
+	}
+	a.apply(ev, nil)
 	a.knowsOwn(index, rev)
 	if index == 0 {
 		a.checkMixed()
 	}
+}
+
+func seen(kv *mvccpb.KeyValue) state.Seen {
+	return state.Seen{Create: kv.GetCreateRevision(), Mod: kv.GetModRevision()}
 }
 
 // Arm implements session.Dependent. It is called when the lock has been held for a while, so

@@ -32,7 +32,7 @@ func (r *rig) confirms(ttl int64) *etcdfake.Fault {
 func TestAPositiveAnswerForAGoneLeaseEndsTheSessionAtTheRead(t *testing.T) {
 	for name, gone := range map[string]func(r *rig, s *Session){
 		"revoked": func(r *rig, s *Session) { r.Revoke(s.ID()) },
-		"deleted": func(r *rig, s *Session) { r.Delete(s.key) },
+		"deleted": func(r *rig, s *Session) { r.Delete(s.own.key) },
 	} {
 		inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 			s := r.session(lease.Options{TTL: 6 * time.Second})
@@ -128,7 +128,7 @@ func TestADeposedLeaderThatGoesOnConfirmingExtendsNothing(t *testing.T) {
 		inBubble(t, etcdfake.Options{Members: 3, ExpiryTick: -1}, func(t *testing.T, r *rig) {
 			s := r.session(lease.Options{TTL: 3 * time.Second})
 			r.OnChange(func(ch etcdfake.Change) {
-				if ch.Deleted && ch.Key == s.key && ch.Why == etcdfake.ByExpiry {
+				if ch.Deleted && ch.Key == s.own.key && ch.Why == etcdfake.ByExpiry {
 					assert.Error(t, s.Err(), "phase %d", phase)
 				}
 			})
@@ -201,7 +201,7 @@ func TestAnExaminationEndsTheSessionOnTheServersWordAlone(t *testing.T) {
 		require.NoError(t, s.Err())
 		f.Lift()
 		muteWatches(r.Member(0))
-		r.Delete(s.key)
+		r.Delete(s.own.key)
 		oneCause(t, s.Examine(t.Context()), lease.ErrRevoked)
 		oneCause(t, s.Err(), lease.ErrRevoked)
 		n := r.Counts().Received["Txn"]
@@ -227,7 +227,7 @@ func TestARenewalThatIsWantedAtOnce(t *testing.T) {
 		s.RenewNow()
 		sleep(50 * time.Millisecond)
 		require.Equal(t, 1, f.Hits())
-		r.Delete(s.key)
+		r.Delete(s.own.key)
 		s.RenewNow() // the read under way was made before
 		sleep(50*time.Millisecond - 1)
 		require.NoError(t, s.Err())

@@ -3,6 +3,9 @@ package session
 import (
 	"context"
 	"sync"
+
+	"github.com/pawl-locks/pawl/internal/backoff"
+	"github.com/pawl-locks/pawl/internal/clock"
 )
 
 // A Deferral holds back what would let another process acquire what a session held, while work
@@ -35,13 +38,19 @@ func (d *Deferral) done() {
 }
 
 // Await waits until no work is left; false: ctx ended first.
-func (d *Deferral) Await(ctx context.Context) bool { return awaitWork(ctx, d.pending) }
+func (d *Deferral) Await(ctx context.Context) bool { return awaitIdle(ctx, d) }
 
-// awaitWork waits until pending returns nil; false: ctx ended first.
-func awaitWork(ctx context.Context, pending func() <-chan struct{}) bool {
-	for work := pending(); work != nil; work = pending() {
+// awaitIdle waits until none of all, which may be nil, has work; false: ctx ended first.
+func awaitIdle(ctx context.Context, all ...*Deferral) bool {
+	for i := 0; i < len(all); {
+		work := all[i].pending()
+		if work == nil {
+			i++
+			continue
+		}
 		select {
 		case <-work:
+			i = 0
 		case <-ctx.Done():
 			return false
 		}
@@ -51,6 +60,9 @@ func awaitWork(ctx context.Context, pending func() <-chan struct{}) bool {
 
 // pending returns a channel that is closed when no work is left, or nil if none is left now.
 func (d *Deferral) pending() <-chan struct{} {
+	if d == nil {
+		return nil
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.idle
@@ -61,21 +73,50 @@ func (d *Deferral) pending() <-chan struct{} {
 // what the session held. It is for work that may outlast the session. The client's Close waits
 // for done as long as for any removal, and then leaves the lease to expire. done may be called
 // more than once.
-func (s *Session) DeferRevocation() (done func()) { return s.deferral.Begin() }
+func (s *Session) DeferRevocation() (done func()) { return s.revocation.deferral.Begin() }
 
 // AwaitDeferred waits until neither the session's Deferral nor its client's defers the
 // revocation. It returns false if ctx ends first.
 func (s *Session) AwaitDeferred(ctx context.Context) bool {
-	return awaitWork(ctx, func() <-chan struct{} {
-		work := s.deferral.pending()
-		if work == nil && s.host.Deferral != nil {
-			work = s.host.Deferral.pending()
-		}
-		return work
-	})
+	return awaitIdle(ctx, &s.revocation.deferral, s.host.Deferral)
 }
 
 // Abandon ends the session, and all its dependents, with cause. It is marked first, and no
 // renewal is sent afterwards. Its lease is revoked in the background, as at any end; while that
 // is deferred the lease may expire instead. After the session's end Abandon does nothing.
 func (s *Session) Abandon(cause error) { s.end(cause, remove) }
+
+// Promise keeps the lease from being revoked before until, whatever ends the session from now
+// on (rule V4). An error is why the session has ended; then nothing was promised. The client's
+// Close waits for a promise as long as for any removal, and then leaves the lease to expire.
+func (s *Session) Promise(until clock.Instant) error {
+	return s.whileValid(func() error {
+		s.revocation.promised = later(s.revocation.promised, until)
+		return nil
+	})
+}
+
+// keepLease keeps the lease for the lock-delay of what ends, unreleased, now: it counts from now, or
+// from the end of what was promised if that is later (rules LD2, LD3). s.mu is held.
+func (s *Session) keepLease() {
+	r := &s.revocation
+	r.promised = later(r.promised, clock.Now()).Add(s.validity.delay)
+}
+
+func later(i, j clock.Instant) clock.Instant {
+	if i.Before(j) {
+		return j
+	}
+	return i
+}
+
+// AwaitInstant waits until the instant until. It returns false if ctx ends first. It reads the
+// clock again after each wait, because a timer stops during a suspend.
+func AwaitInstant(ctx context.Context, until clock.Instant) bool {
+	for left := until.Sub(clock.Now()); left > 0; left = until.Sub(clock.Now()) {
+		if !backoff.Sleep(ctx, left) {
+			return false
+		}
+	}
+	return true
+}

@@ -4,28 +4,18 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/pawl-locks/pawl/internal/clock"
 )
 
 // A Dependent depends on the session: it has keys on the session's lease, and ends with the
 // session. It is an acquisition, which waits in queues or is held, and has a key for each of its
-// names. The session reads its keys with its renewals, and notifies it of what a read showed and
-// of the end. Its methods are called without any of the session's locks held, and must not block.
+// names. The session reads with its renewals what it wants to know, and notifies it of the end. Its methods are called without any of the session's locks held, and must not block.
 type Dependent interface {
-	// Keys returns the keys that a round reads: the dependent's own keys and, while it waits,
-	// the one key that it waits for, or "". If own is empty, nothing is read. The caller does
-	// not change what it returns.
-	Keys() (own []string, predecessor string)
-	// Observe reports what a linearizable read at revision rev, sent after Keys was called,
-	// showed of its own key at index, which was named key; with the first key also what
-	// it showed of the predecessor.
-	Observe(rev int64, index int, key string, own, predecessor Observed)
-	// Behind returns more reads of a round, of a dependent that wants to know who waits behind it:
-	// each finds the last-created key of a range. It is nil for all others.
-	Behind() []*pb.RequestOp
-	// ObserveBehind reports the create revision of a key that a read of Behind found.
-	ObserveBehind(create int64)
+	// Reads returns what a round reads for it, such as its own keys and, while it waits, the one key
+	// that it waits for.
+	Reads() []Read
 	// Arm is called when the arming delay has passed.
 	Arm()
 	// HoldExpired is called when the time set by Limit has passed.
@@ -34,9 +24,12 @@ type Dependent interface {
 	End(cause error)
 }
 
-// Observed is what a read without values showed of one key. It is zero if the key did not exist or
-// was not read.
-type Observed struct{ Create, Mod int64 }
+// A Read is a part of a linearizable read, which is sent after Reads was called. Seen is called with
+// the read's revision and with the first key that each of Ops found, or nil.
+type Read struct {
+	Ops  []*pb.RequestOp
+	Seen func(rev int64, shown []*mvccpb.KeyValue)
+}
 
 // ArmDelay is how long after an acquisition its own key is watched: a lock held for less needs
 // no watch. The watch starts at the acquisition's revision and so misses nothing.
@@ -67,7 +60,7 @@ func (s *Session) Hold(h *Hook, d Dependent, n int64, arm bool) error {
 }
 
 // Drop removes a dependent from the roster. No method is called on it afterwards, except
-// Observe for a read that is under way.
+// Seen for a read that is under way.
 func (s *Session) Drop(h *Hook) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,11 +78,12 @@ func (s *Session) Limit(h *Hook, until clock.Instant) {
 	}
 }
 
-// ReadMore says how many reads the Behind of the dependent of h returns from now on.
-func (s *Session) ReadMore(h *Hook, n int) {
+// Several says how many operations the Reads of the dependent of h have from now on, beside the one
+// on the key that it waits for. Otherwise it is one.
+func (s *Session) Several(h *Hook, ops int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h.more = n
+	h.ops = ops
 }
 
 // endHolds calls HoldExpired on the dependents whose time has passed, and returns when to call

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
@@ -22,8 +23,7 @@ import (
 type dependent struct {
 	hook             Hook
 	own, predecessor string
-	more             []string // own keys
-	ranges           []string // prefixes, of Behind
+	ranges           []string // prefixes, of which it reads the last key
 
 	mu       sync.Mutex
 	observed []observation
@@ -36,34 +36,36 @@ type dependent struct {
 
 type observation struct {
 	rev              int64
-	index            int
-	own, predecessor Observed
+	own, predecessor *mvccpb.KeyValue
 }
 
-func (d *dependent) Keys() (own []string, predecessor string) {
+func (d *dependent) Reads() (all []Read) {
 	if d.own == "" {
-		return nil, ""
+		return nil
 	}
-	return append([]string{d.own}, d.more...), d.predecessor
-}
-
-func (d *dependent) Observe(rev int64, index int, key string, own, predecessor Observed) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.observed = append(d.observed, observation{rev, index, own, predecessor})
-}
-
-func (d *dependent) Behind() (all []*pb.RequestOp) {
+	ops := []*pb.RequestOp{txn.Stat(d.own)}
+	if d.predecessor != "" {
+		ops = append(ops, txn.Stat(d.predecessor))
+	}
+	all = append(all, Read{ops, d.observe})
 	for _, prefix := range d.ranges {
-		all = append(all, txn.LastUnder(prefix, 1, 0))
+		all = append(all, Read{[]*pb.RequestOp{txn.LastUnder(prefix, 1, 0)}, d.observeBehind})
 	}
 	return all
 }
 
-func (d *dependent) ObserveBehind(create int64) {
+func (d *dependent) observe(rev int64, shown []*mvccpb.KeyValue) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.behind = append(d.behind, create)
+	d.observed = append(d.observed, observation{rev, shown[0], append(shown, nil)[1]})
+}
+
+func (d *dependent) observeBehind(_ int64, shown []*mvccpb.KeyValue) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if shown[0] != nil {
+		d.behind = append(d.behind, shown[0].CreateRevision)
+	}
 }
 
 func (d *dependent) Arm() {
@@ -133,7 +135,7 @@ func TestEveryRoundReadsAllOfUpTo127Locks(t *testing.T) {
 		assert.Equal(t, []int{128, 128, 128, 128}, ops(), "one read a round")
 		for _, c := range dependents {
 			assert.Equal(t, 4, c.looks())
-			assert.NotZero(t, c.observed[0].own.Create)
+			assert.NotNil(t, c.observed[0].own)
 		}
 	})
 }
@@ -169,8 +171,9 @@ func TestAReadShowsEachDependentWhatItsKeysWere(t *testing.T) {
 		require.NoError(t, s.Hold(&gone.hook, gone, 0, false))
 		sleep(1500 * time.Millisecond)
 		require.Equal(t, 1, waiter.looks())
-		assert.Equal(t, observation{r.Revision(), 0, Observed{b, b2}, Observed{a, a}}, waiter.observed[0])
-		assert.Equal(t, []observation{{r.Revision(), 0, Observed{}, Observed{}}}, gone.observed)
+		shown := waiter.observed[0]
+		assert.Equal(t, []int64{r.Revision(), b, b2, a, a}, []int64{shown.rev, shown.own.CreateRevision, shown.own.ModRevision, shown.predecessor.CreateRevision, shown.predecessor.ModRevision})
+		assert.Equal(t, []observation{{rev: r.Revision()}}, gone.observed)
 	})
 }
 
@@ -181,7 +184,7 @@ func TestARoundReadsWhoWaitsBehindAHolderThatWantsToKnow(t *testing.T) {
 		dependents := r.hold(s, 200)
 		for _, c := range dependents {
 			c.ranges = []string{"lock/", "none/"}
-			s.ReadMore(&c.hook, len(c.ranges))
+			s.Several(&c.hook, 1+len(c.ranges))
 		}
 		last := r.Put("lock/last", "", 0)
 		ops := r.ops()

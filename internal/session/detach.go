@@ -1,6 +1,7 @@
 package session
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/clock"
@@ -22,7 +23,7 @@ func (s *Session) DetachKeeping(kept func() map[string]bool) lease.Handle {
 	if s.Err() != nil {
 		return lease.Handle{}
 	}
-	if !s.endFor(because(lease.ErrClosed, "detached")) {
+	if err := fmt.Errorf("%w: detached", lease.ErrClosed); s.end(err, handOver) != err {
 		return lease.Handle{}
 	}
 	<-s.stopped // so that this process renews nothing more
@@ -35,7 +36,7 @@ func (s *Session) state(kept map[string]bool) detached.State {
 	defer s.mu.Unlock()
 	state := detached.State{
 		Lease: s.id, Cluster: s.host.Cluster.ID(), TTL: s.TTL(), LockDelay: s.validity.delay,
-		Key: s.key, Create: s.create, Mod: s.mod, Next: s.ledger.next, Unsettled: s.ledger.unsettled(kept), Lost: s.ledger.losses(),
+		Key: s.own.key, Create: s.own.create, Mod: s.own.mod, Next: s.ledger.next, Unsettled: s.ledger.unsettled(kept), Lost: s.ledger.losses(),
 	}
 	if state.Kept = s.ledger.keeps(clock.Now()); len(state.Kept) > 0 {
 		state.At = time.Now()
@@ -57,6 +58,3 @@ func stateOf(h lease.Handle) (detached.State, error) {
 	}
 	return detached.Parse(string(text))
 }
-
-// endFor ends the session with err and leaves the lease. It reports whether this call ended it.
-func (s *Session) endFor(err error) bool { return s.end(err, handOver) == err }

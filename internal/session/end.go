@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/clock"
@@ -48,6 +49,15 @@ func (s *Session) Deadline() time.Time {
 	return s.validity.window().deadline().Time(clock.Now())
 }
 
+// Until is the first instant at which the session is no longer valid unless it is renewed; the
+// zero Instant once it has ended.
+func (s *Session) Until() clock.Instant {
+	if s.Err() != nil {
+		return clock.Instant{}
+	}
+	return s.validity.window().deadline()
+}
+
 // Done is closed when the session has ended. It only notifies; Err decides.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
@@ -80,12 +90,13 @@ func (s *Session) end(err error, rest aftermath) error {
 	}
 	s.ended.Store(&ending{err})
 	switch kept := s.validity.delay > 0 && s.ledger.keepsAny(); {
-	case s.taking && rest != handOver, kept && rest == removeUnlessKept:
+	case s.revocation.taking && rest != handOver, kept && rest == removeUnlessKept:
 		rest = leave
 	case kept:
-		s.promise.keep(clock.Now(), s.validity.delay)
+		s.keepLease()
 	}
-	dependents, w := s.roster.close(), s.keyWatch.end()
+	dependents, w := s.roster.close(), s.keyWatch.watch
+	s.keyWatch.watch = nil
 	s.mu.Unlock()
 
 	for _, d := range dependents {
@@ -145,11 +156,11 @@ func (s *Session) unlessEnded(f func() error) error {
 
 // Gone ends the session because the server said that its lease, or its key, is gone.
 func (s *Session) Gone(detail string) error {
-	return s.end(because(lease.ErrRevoked, "%s", detail), remove)
+	return s.end(fmt.Errorf("%w: %s", lease.ErrRevoked, detail), remove)
 }
 
 // displaced ends the session because its key was rewritten. The lease is left alone, because it
 // may be another process's now.
 func (s *Session) displaced(mod int64) error {
-	return s.end(because(lease.ErrRevoked, "session key %q was rewritten at revision %d: taken over, or overwritten", s.key, mod), leave)
+	return s.end(fmt.Errorf("%w: session key %q was rewritten at revision %d: taken over, or overwritten", lease.ErrRevoked, s.own.key, mod), leave)
 }

@@ -35,10 +35,10 @@ func (s *Session) Add(n int64, key string, cancels bool) error {
 
 // CancelKey is the cancel key of entry n: while it exists, no late copy of the entry's enqueue
 // can be applied (rule A5).
-func (s *Session) CancelKey(n int64) []byte { return keys.CancelKey(s.key, n) }
+func (s *Session) CancelKey(n int64) []byte { return keys.CancelKey(s.own.key, n) }
 
 // OwnerKey is the owner key of entry n.
-func (s *Session) OwnerKey(n int64) []byte { return []byte(keys.OwnerKey(s.key, n)) }
+func (s *Session) OwnerKey(n int64) []byte { return []byte(keys.OwnerKey(s.own.key, n)) }
 
 // Name says that the owner key of entry n is about to be put; it is removed with the entry.
 func (s *Session) Name(n int64) {
@@ -47,12 +47,13 @@ func (s *Session) Name(n int64) {
 	s.ledger.name(n)
 }
 
-// Answered says that no copy of the enqueue of entry n can be applied any more, because the server
-// has executed or refused it, or because it was settled. Its key may exist.
-func (s *Session) Answered(n int64) { s.move(n, answered, nil) }
-
-// Absent says that the key of entry n does not exist and never will.
-func (s *Session) Absent(n int64) { s.move(n, absent, nil) }
+// Learn says what is known of entry n now. It does nothing if that no longer matters: what was
+// removed stays so.
+func (s *Session) Learn(n int64, ev Evidence) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ledger.move(n, ev, nil)
+}
 
 // Vanished is Absent for keys that we did not remove: a cancel key and an owner key that were
 // put with one of them are removed in the background.
@@ -64,16 +65,8 @@ func (s *Session) Vanished(n int64) {
 		s.Leave(n)
 		return
 	}
-	s.Absent(n)
+	s.Learn(n, Absent)
 }
-
-// Reopen says that the keys of entry n, which was held, have to be removed. An entry that was
-// settled meanwhile stays settled.
-func (s *Session) Reopen(n int64) { s.move(n, unwanted, nil) }
-
-// Unreleased says that the keys of entry n, whose hold ended without its Release, have to be
-// removed. Leave then waits for the lock-delay.
-func (s *Session) Unreleased(n int64) { s.move(n, unreleased, nil) }
 
 // Keep says that the keys of entry n have to stay until then, even if it is released earlier, in
 // this process or in one that takes the session over.
@@ -92,7 +85,11 @@ func (s *Session) KeptUntil(n int64) clock.Instant {
 
 // Adopt says that own, the keys of entry n, are being resumed. It reports whether they may be:
 // the session's predecessor left them, and they were not resumed before.
-func (s *Session) Adopt(n int64, own ...string) bool { return s.move(n, resumed, own) }
+func (s *Session) Adopt(n int64, own ...string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ledger.move(n, resumed, own)
+}
 
 // Discard has own removed in the background, not before a lock-delay after the time at unless the
 // session ends earlier: the keys of one entry that the session's predecessor may have held, and that cannot
@@ -109,15 +106,9 @@ func (s *Session) Discard(at time.Time, own ...string) bool {
 	if !s.Adopt(n, own...) {
 		return false
 	}
-	s.Unreleased(n)
+	s.Learn(n, Unreleased)
 	s.LeaveAt(n, at.Add(s.validity.delay))
 	return true
-}
-
-func (s *Session) move(n int64, ev evidence, own []string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ledger.move(n, ev, own)
 }
 
 // Alone reports whether n is the only entry of the session in the queue with this prefix that

@@ -50,10 +50,10 @@ func newSession(host Host, opts lease.Options) *Session {
 		owner:    opts.Owner,
 		validity: validity{margin: opts.Margin, delay: opts.LockDelay},
 		ledger:   newLedger(),
-		removals: removals{added: make(chan struct{}, 1)},
+		removals: newRemovals(),
 		done:     make(chan struct{}),
 		stopped:  make(chan struct{}),
-		woken:    make(chan struct{}, 1),
+		waking:   waking{woken: make(chan struct{}, 1)},
 		maxOps:   maxOps,
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
@@ -105,7 +105,7 @@ func (s *Session) grantOnce(ctx context.Context, id int64, ttl time.Duration) (s
 // adopt makes id the session's lease.
 func (s *Session) adopt(id int64, sent clock.Instant, granted time.Duration) {
 	s.id = id
-	s.key = keys.SessionKey(s.host.Namespace, id)
+	s.own.key = keys.SessionKey(s.host.Namespace, id)
 	s.validity.begin(sent, granted)
 }
 
@@ -114,16 +114,16 @@ func (s *Session) adopt(id int64, sent clock.Instant, granted time.Duration) {
 func (s *Session) writeKey(ctx context.Context) error {
 	value := s.keyValue(rand.Text())
 	resp, err := s.host.Cluster.Txn(ctx, cluster.Request{Op: "put session key", Repeat: cluster.Always}, &pb.TxnRequest{
-		Compare: []*pb.Compare{txn.CreateIs(s.key, 0)},
-		Success: []*pb.RequestOp{txn.Put(s.key, value, s.id), txn.Get(s.key)},
-		Failure: []*pb.RequestOp{txn.Get(s.key)},
+		Compare: []*pb.Compare{txn.CreateIs(s.own.key, 0)},
+		Success: []*pb.RequestOp{txn.Put(s.own.key, value, s.id), txn.Get(s.own.key)},
+		Failure: []*pb.RequestOp{txn.Get(s.own.key)},
 	})
 	if err != nil {
 		return err
 	}
 	kv := txn.KV(resp, len(resp.Responses)-1)
 	if kv == nil || string(kv.Value) != string(value) {
-		return fmt.Errorf("key %q is another's", s.key)
+		return fmt.Errorf("key %q is another's", s.own.key)
 	}
 	s.wroteKey(kv)
 	return nil
@@ -131,8 +131,8 @@ func (s *Session) writeKey(ctx context.Context) error {
 
 // wroteKey records the revisions under which this session wrote its key.
 func (s *Session) wroteKey(kv *mvccpb.KeyValue) {
-	s.create, s.mod = kv.CreateRevision, kv.ModRevision
-	s.same = txn.ModIs(s.key, s.mod)
+	s.own.create, s.own.mod = kv.CreateRevision, kv.ModRevision
+	s.own.same = txn.ModIs(s.own.key, s.own.mod)
 }
 
 // keyValue is a new value for the session key: the owner, and the nonce.
@@ -159,7 +159,7 @@ func (s *Session) start() error {
 		return err
 	}
 	s.notifyGranted()
-	s.watchKey(s.mod + 1)
+	s.watchKey(s.own.mod + 1)
 	go s.loop() // ends with the session; Close waits for it
 	return nil
 }
@@ -167,7 +167,7 @@ func (s *Session) start() error {
 // discard ends a session that no caller has received.
 func (s *Session) discard() {
 	close(s.stopped)
-	s.end(because(lease.ErrClosed, "never begun"), remove)
+	s.end(fmt.Errorf("%w: never begun", lease.ErrClosed), remove)
 }
 
 // randomID is a lease ID of 63 random bits, never 0.

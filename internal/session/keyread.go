@@ -4,6 +4,7 @@ import (
 	"context"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/txn"
@@ -16,27 +17,10 @@ const maxOps = 127
 // fewHolders is how many held dependents a round reads at least, however many wait.
 const fewHolders = 16
 
-// A keyRead is the part of a linearizable read that covers dependents' keys.
+// A keyRead is the part of a linearizable read that dependents want.
 type keyRead struct {
-	dependents []keysOf
-	behind     []behindOf
-	ops        []*pb.RequestOp
-}
-
-// behindOf holds the index of one of the reads of a dependent's Behind among a keyRead's
-// operations.
-type behindOf struct {
-	dependent Dependent
-	op        int
-}
-
-// keysOf holds the indices of one of a dependent's keys, and of its predecessor, among a
-// keyRead's operations. An index of -1 means that it is not read.
-type keysOf struct {
-	dependent        Dependent
-	index            int // of the own key
-	key              string
-	own, predecessor int
+	ops   []*pb.RequestOp
+	parts []Read // whose operations ops are
 }
 
 // keyReads chooses what a round reads: the keys of every waiting dependent, and of as many
@@ -50,68 +34,31 @@ func (s *Session) keyReads() []keyRead {
 	return split(dependents, most)
 }
 
-// split fills reads of at most most keys with the keys of all dependents.
+// split fills reads of at most most operations with what all dependents want to read.
 func split(dependents []Dependent, most int) []keyRead {
 	all := []keyRead{{}}
-	with := func(room int) *keyRead {
-		l := &all[len(all)-1]
-		if len(l.ops) > 0 && len(l.ops)+room > most {
-			all = append(all, keyRead{})
-			l = &all[len(all)-1]
-		}
-		return l
-	}
 	for _, d := range dependents {
-		own, predecessor := d.Keys() // none if they are not known to exist yet
-		for index, key := range own {
-			l := with(1 + opsFor(predecessor))
-			l.dependents = append(l.dependents, keysOf{d, index, key, l.add(key), l.add(predecessor)})
-			predecessor = "" // it is read once
-		}
-		for _, op := range d.Behind() {
-			l := with(1)
-			l.behind = append(l.behind, behindOf{d, len(l.ops)})
-			l.ops = append(l.ops, op)
+		for _, part := range d.Reads() {
+			last := &all[len(all)-1]
+			if len(last.ops) > 0 && len(last.ops)+len(part.Ops) > most {
+				all = append(all, keyRead{})
+				last = &all[len(all)-1]
+			}
+			last.ops, last.parts = append(last.ops, part.Ops...), append(last.parts, part)
 		}
 	}
 	return all
 }
 
-// opsFor is how many operations reading key takes.
-func opsFor(key string) int {
-	if key == "" {
-		return 0
-	}
-	return 1
-}
-
-func (l *keyRead) add(key string) int {
-	if key == "" {
-		return -1
-	}
-	l.ops = append(l.ops, txn.Stat(key))
-	return len(l.ops) - 1
-}
-
-// deliver gives each dependent what resp showed of its keys; the keyRead's operations begin
-// at index skip.
+// deliver gives each dependent what resp showed; the keyRead's operations begin at index skip.
 func (l *keyRead) deliver(resp *pb.TxnResponse, skip int) {
-	seen := func(i int) Observed {
-		if i < 0 {
-			return Observed{}
+	for _, part := range l.parts {
+		shown := make([]*mvccpb.KeyValue, len(part.Ops))
+		for i := range shown {
+			shown[i] = txn.KV(resp, skip+i)
 		}
-		if kv := txn.KV(resp, skip+i); kv != nil {
-			return Observed{kv.CreateRevision, kv.ModRevision}
-		}
-		return Observed{}
-	}
-	for _, at := range l.dependents {
-		at.dependent.Observe(resp.Header.Revision, at.index, at.key, seen(at.own), seen(at.predecessor))
-	}
-	for _, at := range l.behind {
-		if kv := txn.KV(resp, skip+at.op); kv != nil {
-			at.dependent.ObserveBehind(kv.CreateRevision)
-		}
+		skip += len(shown)
+		part.Seen(resp.Header.Revision, shown)
 	}
 }
 
@@ -120,7 +67,7 @@ func (l *keyRead) deliver(resp *pb.TxnResponse, skip int) {
 // key alone. whole reports whether l's keys were in the answer.
 func (s *Session) readKeys(ctx context.Context, m *cluster.Member, l *keyRead) (resp *pb.TxnResponse, whole bool, err error) {
 	read := cluster.Request{Op: "confirm session", On: m, PerTry: s.renewalBound()}
-	ops := append(make([]*pb.RequestOp, 0, 1+len(l.ops)), txn.Stat(s.key))
+	ops := append(make([]*pb.RequestOp, 0, 1+len(l.ops)), txn.Stat(s.own.key))
 	resp, err = s.host.Cluster.Txn(ctx, read, &pb.TxnRequest{Success: append(ops, l.ops...)})
 	if err == nil || len(l.ops) == 0 {
 		return resp, true, err

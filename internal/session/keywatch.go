@@ -12,24 +12,10 @@ type keyWatch struct {
 	ended bool           // it has to be created again
 }
 
-// end removes the watch and returns it to be cancelled.
-func (k *keyWatch) end() *watcher.Watch {
-	w := k.watch
-	k.watch = nil
-	return w
-}
-
-// again reports, once for each end, whether the watch has to be created again.
-func (k *keyWatch) again() bool {
-	again := k.ended
-	k.ended = false
-	return again
-}
-
 // watchKey watches the session key, starting at revision from. A watch can prove a loss, but its
 // silence proves nothing (rule H2), so validity does not depend on it.
 func (s *Session) watchKey(from int64) {
-	w := s.host.Watches.Watch(s.key, "", from, s.keyChanged)
+	w := s.host.Watches.Watch(s.own.key, "", from, s.keyChanged)
 	s.mu.Lock()
 	ended := s.ended.Load() != nil
 	if !ended {
@@ -46,8 +32,8 @@ func (s *Session) keyChanged(u watcher.Update) {
 	for _, ev := range u.Events {
 		switch {
 		case ev.Deleted:
-			s.Gone(fmt.Sprintf("session key %q was deleted at revision %d", s.key, ev.ModRevision))
-		case ev.ModRevision > s.mod:
+			s.Gone(fmt.Sprintf("session key %q was deleted at revision %d", s.own.key, ev.ModRevision))
+		case ev.ModRevision > s.own.mod:
 			s.displaced(ev.ModRevision)
 		}
 	}
@@ -62,7 +48,8 @@ func (s *Session) keyChanged(u watcher.Update) {
 // showed the session key at revision rev.
 func (s *Session) keepWatching(rev int64) {
 	s.mu.Lock()
-	again := s.keyWatch.again()
+	again := s.keyWatch.ended
+	s.keyWatch.ended = false
 	s.mu.Unlock()
 	if again {
 		s.watchKey(rev + 1)

@@ -16,17 +16,6 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-func TestAKeyWatchIsCreatedAgainOnceForEachEnd(t *testing.T) {
-	k := keyWatch{}
-	assert.False(t, k.again(), "it has not ended")
-	k.ended = true
-	assert.True(t, k.again())
-	assert.False(t, k.again())
-	k.watch = new(watcher.Watch)
-	assert.NotNil(t, k.end())
-	assert.Nil(t, k.end(), "it is taken away once")
-}
-
 // Rules H1, H2: what each event of the session key means. A watch that ends proves
 // nothing.
 func TestWhatTheWatchOfTheSessionKeyShows(t *testing.T) {
@@ -36,19 +25,19 @@ func TestWhatTheWatchOfTheSessionKeyShows(t *testing.T) {
 		again  bool   // the watch is created again
 	}{
 		"its own put": {update: func(s *Session) watcher.Update {
-			return watcher.Update{Events: []watcher.Event{{Key: s.key, CreateRevision: s.mod, ModRevision: s.mod}}}
+			return watcher.Update{Events: []watcher.Event{{Key: s.own.key, CreateRevision: s.own.mod, ModRevision: s.own.mod}}}
 		}},
 		"a put of somebody else": {lost: "was rewritten", update: func(s *Session) watcher.Update {
-			return watcher.Update{Events: []watcher.Event{{Key: s.key, CreateRevision: s.mod, ModRevision: s.mod + 1}}}
+			return watcher.Update{Events: []watcher.Event{{Key: s.own.key, CreateRevision: s.own.mod, ModRevision: s.own.mod + 1}}}
 		}},
 		"its deletion": {lost: "was deleted", update: func(s *Session) watcher.Update {
-			return watcher.Update{Events: []watcher.Event{{Key: s.key, Deleted: true, ModRevision: s.mod + 1}}}
+			return watcher.Update{Events: []watcher.Event{{Key: s.own.key, Deleted: true, ModRevision: s.own.mod + 1}}}
 		}},
 		"a deletion after its own put": {lost: "was deleted", update: func(s *Session) watcher.Update {
-			return watcher.Update{Events: []watcher.Event{{Key: s.key, ModRevision: s.mod}, {Key: s.key, Deleted: true, ModRevision: s.mod + 5}}}
+			return watcher.Update{Events: []watcher.Event{{Key: s.own.key, ModRevision: s.own.mod}, {Key: s.own.key, Deleted: true, ModRevision: s.own.mod + 5}}}
 		}},
 		"a compaction": {again: true, update: func(s *Session) watcher.Update {
-			return watcher.Update{Compacted: s.mod + 9}
+			return watcher.Update{Compacted: s.own.mod + 9}
 		}},
 		"an error": {again: true, update: func(*Session) watcher.Update {
 			return watcher.Update{Err: errors.New("permission denied")}
@@ -68,7 +57,7 @@ func TestWhatTheWatchOfTheSessionKeyShows(t *testing.T) {
 				}
 				s.mu.Lock()
 				defer s.mu.Unlock()
-				assert.Equal(t, c.again, s.keyWatch.again())
+				assert.Equal(t, c.again, s.keyWatch.ended)
 			})
 		})
 	}
@@ -79,7 +68,7 @@ func TestAWatchThatIsCreatedAfterTheEndIsCancelled(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{})
 		require.NoError(t, s.Close(context.Background()))
-		s.watchKey(s.mod + 1)
+		s.watchKey(s.own.mod + 1)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		assert.Nil(t, s.keyWatch.watch)
@@ -114,7 +103,7 @@ func TestTheWatchOfTheSessionKeyIsCreatedAgainAfterACompaction(t *testing.T) {
 		sleep(3 * time.Second) // a round
 		require.NoError(t, s.Err())
 		sleep(100 * time.Millisecond)
-		r.Delete(s.key)
+		r.Delete(s.own.key)
 		synctest.Wait()
 		assert.True(t, isClosed(s.Done()), "shown by the new watch")
 		oneCause(t, s.Err(), lease.ErrRevoked)
@@ -129,7 +118,7 @@ func TestADeletionThatTheWatchSwallowedIsFoundByTheNextRound(t *testing.T) {
 			muteWatches(m)
 		}
 		sleep(time.Second)
-		r.Delete(s.key)
+		r.Delete(s.own.key)
 		sleep(time.Second - 1)
 		require.NoError(t, s.Err())
 		sleep(1)

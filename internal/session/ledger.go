@@ -27,52 +27,25 @@ const (
 )
 
 // Evidence is what changes an entry's state.
-type evidence uint8
+type Evidence uint8
 
 const (
-	answered   evidence = iota // no copy of its enqueue can be applied any more; its key may exist
+	Answered   Evidence = iota // no copy of its enqueue can be applied any more, because the server has executed or refused it, or because it was settled; its key may exist
 	won                        // it is held
 	resumed                    // the predecessor held it, and this process holds it now
-	unwanted                   // it has to be removed
-	unreleased                 // its hold ended without a release, and it has to be removed
-	absent                     // its key does not exist and never will
+	Unwanted                   // it has to be removed
+	Unreleased                 // its hold ended without a release, and it has to be removed: Leave waits for the lock-delay
+	Absent                     // its key does not exist and never will
 )
 
-// after is the state after ev; false: ev has no effect in state st.
-func (st state) after(ev evidence) (state, bool) {
-	switch ev {
-	case answered:
-		switch st {
-		case open:
-			return there, true
-		case undoing:
-			return leaving, true
-		}
-	case won:
-		if st == open || st == there {
-			return held, true
-		}
-	case resumed:
-		if st == left {
-			return held, true
-		}
-	case unwanted:
-		switch st {
-		case open:
-			return undoing, true
-		case there, held:
-			return leaving, true
-		}
-	case unreleased:
-		if st == held {
-			return lost, true
-		}
-	case absent:
-		if st != gone && st != left {
-			return gone, true
-		}
-	}
-	return st, false
+// moves are the states that evidence leads to. It has no effect in a state that is not listed.
+var moves = [...]map[state]state{
+	Answered:   {open: there, undoing: leaving},
+	won:        {open: held, there: held},
+	resumed:    {left: held},
+	Unwanted:   {open: undoing, there: leaving, held: leaving},
+	Unreleased: {held: lost},
+	Absent:     {open: gone, there: gone, held: gone, undoing: gone, leaving: gone, lost: gone},
 }
 
 // An entry is one acquisition's keys: one key in the queue of each of its names, or, for a
@@ -123,8 +96,7 @@ func newLedger() ledger {
 	return ledger{next: 1, entries: make(map[int64]entry), counts: make(map[string]count), kept: make(map[int64]clock.Instant)}
 }
 
-// begin adds an entry, and returns its number and its key for each of specs, which have
-// different names. No key name was ever used before (rule A1).
+// begin is Session.Begin.
 func (l *ledger) begin(lease int64, specs ...keys.Spec) (n int64, own []string) {
 	n = l.next
 	l.next++
@@ -169,9 +141,8 @@ func (l *ledger) put(n int64, e entry) {
 	}
 }
 
-// add gives entry n, which is in state there, another key in the same queue; false: it is not
-// in that state. A key that the entry has already is not added again. cancels: the cancel key
-// is put and removed with the new key.
+// add is Session.Add; false: entry n is not in state there. A key that it has already is not added
+// again.
 func (l *ledger) add(n int64, key string, cancels bool) bool {
 	e := l.entries[n]
 	if e.state != there {
@@ -197,9 +168,9 @@ func (l *ledger) state(n int64) state {
 
 // move is the only function that changes an entry's state: ev changes entry n; false: ev has no
 // effect. own are the keys of a predecessor's entry that is not in the ledger yet.
-func (l *ledger) move(n int64, ev evidence, own []string) bool {
+func (l *ledger) move(n int64, ev Evidence, own []string) bool {
 	before := l.state(n)
-	after, ok := before.after(ev)
+	after, ok := moves[ev][before]
 	if !ok {
 		return false
 	}
@@ -216,7 +187,7 @@ func (l *ledger) move(n int64, ev evidence, own []string) bool {
 	return true
 }
 
-// name says that an owner key may be put for entry n, which is in the ledger.
+// name is Session.Name.
 func (l *ledger) name(n int64) {
 	if e, ok := l.entries[n]; ok {
 		e.named = true
@@ -247,14 +218,12 @@ func (l *ledger) strike(n int64, e entry) {
 	}
 }
 
-// alone reports whether n is the only entry of the session in the queue of name that had a key
-// there since n began, has one, or may get one later, in whatever form (rule RW5). It is always
-// false for a session that was taken over, which does not know what its predecessor left.
+// alone is Session.Alone: it counts keys of whatever form (rule RW5).
 func (l *ledger) alone(n int64, name string) bool {
 	return l.inherited == 0 && l.counts[name] == count{1, n} && l.state(n) != gone
 }
 
-// keep says that the keys of entry n have to stay until then, unless it is gone.
+// keep is Session.Keep, unless the entry is gone.
 func (l *ledger) keep(n int64, until clock.Instant) {
 	if l.state(n) != gone && l.kept[n].Before(until) {
 		l.kept[n] = until

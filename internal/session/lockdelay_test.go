@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
+	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
@@ -21,7 +22,7 @@ func TestALeaseLastsALockDelayLongerThanItsDeadline(t *testing.T) {
 	for ttl := 3 * time.Second; ttl <= 60*time.Second; ttl += time.Second {
 		for _, delay := range []time.Duration{0, 1, time.Millisecond, 700 * time.Millisecond, time.Second, 5 * time.Second, 7777 * time.Millisecond, time.Minute, 200 * time.Second} {
 			v := validity{delay: delay}
-			w := window{granted: ttl}
+			w := newWindow(clock.Instant{}, ttl, 0)
 			lease := ttl + v.reserve()
 			assert.Equal(t, lease, lease.Truncate(time.Second))
 			assert.GreaterOrEqual(t, 5*lease, 6*(w.whole()+delay), "%v, %v", ttl, delay)
@@ -35,7 +36,7 @@ func TestALeaseLastsALockDelayLongerThanItsDeadline(t *testing.T) {
 func TestRenewalsFollowFromTheValidity(t *testing.T) {
 	for ttl := 3 * time.Second; ttl <= 60*time.Second; ttl += time.Second {
 		for _, margin := range []time.Duration{0, ttl / 5, ttl / 4, ttl / 3} {
-			w := window{granted: ttl, margin: margin}
+			w := newWindow(clock.Instant{}, ttl, margin)
 			assert.Less(t, 3*w.due(), w.whole())
 			assert.Less(t, 2*w.due()+w.bound(), w.whole()+4*time.Nanosecond, "the second has time to be answered")
 			assert.LessOrEqual(t, w.pause(9, w.whole()), w.whole()*3/20)
@@ -133,8 +134,8 @@ func TestAHandleListsWhatALockDelayKeeps(t *testing.T) {
 		n, key, err := begin(s, "a/")
 		require.NoError(t, err)
 		r.Put(key, "", s.ID())
-		s.move(n, won, nil)
-		s.Unreleased(n)
+		s.Learn(n, won)
+		s.Learn(n, Unreleased)
 		s.Leave(n)
 		for range 3 {
 			sleep(15 * time.Second)

@@ -11,7 +11,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
-// Looks reads the keys of dependents as renewals do, but at once: for those whose watches began
+// Looks reads what dependents want as renewals do, but at once: for those whose watches began
 // at the present, and so may have missed something. It serves all sessions of a client, and what
 // gathers while its reads are under way shares the next one. It is safe for concurrent use.
 type Looks struct {
@@ -33,8 +33,7 @@ const looksAtOnce = 2
 // lookBound is how long one member has to answer a read before another is asked.
 const lookBound = time.Second
 
-// Look has the keys of d read once, with a linearizable read that is sent after the call, and d
-// told what it showed. It does not block. A dependent that has ended is left out; one whose keys
+// Look has what d wants read once, with a linearizable read that is sent after the call. It does not block. A dependent that has ended is left out; one whose keys
 // may not be read learns nothing.
 func (l *Looks) Look(d Dependent) {
 	l.mu.Lock()
@@ -50,7 +49,7 @@ func (l *Looks) read() {
 	pace := backoff.Request()
 	for {
 		part, most := l.take()
-		if part == nil {
+		if len(part) == 0 {
 			return
 		}
 		err := l.look(part, most)
@@ -59,7 +58,7 @@ func (l *Looks) read() {
 			pace.Reset()
 			continue
 		case cluster.IsTooManyOps(err) && most > 1:
-			l.limit(most / 2)
+			most /= 2
 		case cluster.IsFinal(err): // perhaps because of one of them; the renewals of that one say so
 			for _, d := range part {
 				if len(part) > 1 {
@@ -71,40 +70,26 @@ func (l *Looks) read() {
 			return
 		}
 		l.mu.Lock()
+		l.most = min(l.most, most)
 		l.waiting = append(l.waiting, part...)
 		l.mu.Unlock()
 	}
 }
 
-// take removes from those that wait as many as fit into one read of most operations, at least
-// one. It returns none, and ends the read, if none waits.
+// take removes from those that wait some that need about as many operations as one read of most has.
+// It returns none, and ends the read, if none waits.
 func (l *Looks) take() (part []Dependent, most int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ops := 0
-	for len(l.waiting) > 0 {
-		own, predecessor := l.waiting[0].Keys()
-		ops += len(own) + opsFor(predecessor) + len(l.waiting[0].Behind())
-		if len(part) > 0 && ops > l.most {
-			break
-		}
-		part = append(part, l.waiting[0])
-		l.waiting = l.waiting[1:]
-	}
-	if part == nil {
+	n := min(len(l.waiting), max(l.most/2, 1)) // a waiter reads its own key and another one
+	if n == 0 {
 		l.reading--
 	}
+	part, l.waiting = l.waiting[:n], l.waiting[n:]
 	return part, l.most
 }
 
-// limit lowers the number of operations of one read, after a server refused more.
-func (l *Looks) limit(most int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.most = max(min(l.most, most), 1)
-}
-
-// look reads the keys of all in part, and tells them.
+// look reads what all in part want, and tells them.
 func (l *Looks) look(part []Dependent, most int) error {
 	for _, read := range split(part, most) {
 		if len(read.ops) == 0 {

@@ -14,15 +14,13 @@ import (
 )
 
 // This file reports to the client's log and observer. A goroutine of the client delivers the
-// events, so that neither the loop nor Err waits for an observer.
+// events, so that neither the loop nor Err waits for an observer. Without one the source is nil, and drops
+// them.
 
 // notifyGranted reports the beginning of the session, before anything can end it.
 func (s *Session) notifyGranted() {
 	s.host.Cluster.Logger().Info("session begins", "lease", hex(s.id), "ttl", s.TTL(), "owner", s.owner)
 	s.events = s.host.Cluster.Notifier().NewSource()
-	if s.events == nil {
-		return
-	}
 	s.events.Later(context.Background(), observe.SessionGranted{
 		Lease: s.id, Owner: s.owner, TTL: s.TTL(), Resumed: s.ledger.inherited > 0, Left: s.validFor,
 	})
@@ -38,9 +36,6 @@ func (s *Session) validFor() time.Duration {
 
 // notifyRenewed reports a confirmed renewal.
 func (s *Session) notifyRenewed(c confirmation) {
-	if s.events == nil {
-		return
-	}
 	s.events.Later(context.Background(), observe.SessionRenewed{
 		Lease: s.id, Member: c.Member.Endpoint(), RoundTrip: c.Took, Was: c.Result.left, Left: s.validFor(),
 	})
@@ -48,9 +43,6 @@ func (s *Session) notifyRenewed(c confirmation) {
 
 // notifyHedged reports that a renewal on m joins one on slow that has not been answered for so long.
 func (s *Session) notifyHedged(slow, m *cluster.Member, after time.Duration) {
-	if s.events == nil {
-		return
-	}
 	s.events.Later(context.Background(), observe.SessionHedged{
 		Lease: s.id, Slow: slow.Endpoint(), Member: m.Endpoint(), After: after,
 	})
@@ -81,9 +73,7 @@ func (s *Session) notifyJeopardy(left time.Duration) {
 		why = err.Error()
 	}
 	s.host.Cluster.Logger().Warn("session in jeopardy", "lease", hex(s.id), "left", left.Round(time.Millisecond), "error", why)
-	if s.events != nil {
-		s.events.Later(context.Background(), observe.SessionInJeopardy{Lease: s.id, Left: left, Err: err})
-	}
+	s.events.Later(context.Background(), observe.SessionInJeopardy{Lease: s.id, Left: left, Err: err})
 }
 
 // notifyEnded reports why the session has ended.

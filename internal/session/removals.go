@@ -2,89 +2,48 @@ package session
 
 import (
 	"context"
-	"slices"
+	"fmt"
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/gate"
 )
 
-// A Removal deletes what a release may have left in etcd, and records its own outcome.
-type Removal interface {
-	// Remove tries once and reports whether nothing is left. It returns when
-	// ctx ends.
-	Remove(ctx context.Context) bool
-}
-
-// removals are the background deletions of a session: of the ledger's entries, which share
-// requests, and of Removals. Its session guards it.
+// removals are the background deletions of a session. Its session guards it.
 type removals struct {
-	pending []*removal
-	failing pace // of entries whose keys may exist
-	full    pace // of entries whose keys are deleted, and whose cancel keys wait for disk space
-	lanes   lanes
-	added   chan struct{} // wakes removeAll
-	idle    chan struct{} // closed when removeAll returns; nil: it is not running
+	fresh   []int64 // entries for the next requests
+	sending int     // requests for them under way
+	failing breaker // entries whose keys may exist
+	full    breaker // entries whose keys are deleted, and whose cancel keys wait for disk space
+	single  gate.Gate
+	jobs    int           // goroutines that remove something
+	idle    chan struct{} // closed when none is left; nil if there is none
 }
 
-// A removal is tried until it is done. Entries that failed share a pace. A Removal, and an entry
-// that was refused for its content, wait on their own, because their failure says nothing about
-// others.
-type removal struct {
-	n     int64   // the entry's number; 0: not an entry
-	other Removal // nil: it is an entry
-	tries int
-	wait  backoff.Backoff
-	due   time.Time
-	pace  *pace // nil: it waits on its own, or has not been tried
-	alone bool  // sent alone, because it was refused together with others
+func newRemovals() removals {
+	return removals{
+		failing: breaker{wait: backoff.Quick()},
+		full:    breaker{wait: backoff.Backoff{First: minSpaceWait, Most: maxSpaceWait}},
+		single:  gate.New(mostSingle),
+	}
 }
 
-// A pace is the common backoff of entries that failed. While it fails, one request at a time is
-// sent for them; once that succeeds, the others follow at once. Each is for half as many as the
+// A breaker holds the entries whose requests failed. While there are some, one request at a time
+// is sent for them; once that succeeds, the others follow at once. Each is for half as many as the
 // one before, except those that may take long, so that one entry that makes every request fail
 // does not hold up the others.
-type pace struct {
-	wait    backoff.Backoff
-	due     time.Time // of the next request; the zero Time: it does not fail
-	tries   int
-	size    int  // the most entries of the next request
-	running bool // a request is under way
+type breaker struct {
+	wait    backoff.Backoff // between its requests, from the first
+	entries []int64
+	open    bool // a goroutine sends them
 }
 
-// fail makes batch, which has failed, wait for the next try of p: if others wait already, with them.
-func (p *pace) fail(batch []*removal, now time.Time, b backoff.Backoff) {
-	for _, x := range batch {
-		x.tries++
-		x.pace = p
-	}
-	switch {
-	case len(batch) == 0 || now.Before(p.due):
-		return
-	case p.due.IsZero():
-		p.wait, p.tries, p.size = b, 0, len(batch)
-	}
-	p.tries++
-	p.size = max(min(p.size, len(batch)/2), 1)
-	p.due = now.Add(p.wait.Next())
-}
-
-// full reports whether p's next request takes no more than the n entries that it has.
-func (p *pace) full(n int) bool {
-	return p != nil && !p.due.IsZero() && n >= p.size && !isLong(p.tries)
-}
-
-// lanes are how many requests of each kind are under way: of entries that have not been tried,
-// of those that have been, and of Removals.
-type lanes struct{ fresh, tried, others int }
-
-// The bounds of lanes. Entries that are added while a request is under way gather, and share
-// the second lane if the first hangs. New ones that fill a request have nothing to gather for;
-// they take no lane from those that have been tried.
+// How many requests are under way at most, so that a slow cluster is not flooded: for entries that
+// have not failed, which gather meanwhile; and for what is tried on its own.
 const (
-	entryLanes = 2
-	fullLanes  = 8
-	otherLanes = 8
+	mostSending = 4
+	mostSingle  = 8
 )
 
 // How long one try of a removal may take. Usually it is short, so that a silent member or a
@@ -101,152 +60,229 @@ const (
 	maxSpaceWait = 30 * time.Second
 )
 
-func (r *removals) add(x *removal) {
-	x.wait = backoff.Quick()
-	r.pending = append(r.pending, x)
-	select {
-	case r.added <- struct{}{}:
-	default:
-	}
-}
-
-// take removes and returns what is due at now and fits in one request of at most most
-// operations: entries whose next tries may take equally long, or one Removal. ops is how many
-// operations an entry needs; 0: it is gone, and is dropped. next is when something is due, if
-// nothing is now; the zero Time: not before another event.
-func (r *removals) take(now time.Time, most int, ops func(n int64) int) (batch []*removal, next time.Time) {
-	full, fills := 0, r.gathered(now, ops) >= most
-	r.pending = slices.DeleteFunc(r.pending, func(x *removal) bool {
-		need := 0
-		if x.other == nil {
-			if need = ops(x.n); need == 0 {
-				return true
-			}
-		}
-		switch {
-		case len(batch) > 0 && (x.other != nil || x.alone || full+need > most || x.pace != batch[0].pace || x.bound() != batch[0].bound()), !r.lanes.free(x, fills):
-			return false
-		case x.pace != nil && x.pace.running && !x.pace.due.IsZero():
-			return false
-		}
-		if due := x.next(); due.After(now) {
-			if next.IsZero() || due.Before(next) {
-				next = due
-			}
-			return false
-		}
-		batch = append(batch, x)
-		if full += need; x.other != nil || x.alone || x.pace.full(len(batch)) {
-			full = most // no more
-		}
-		return true
-	})
-	if len(batch) > 0 {
-		r.lanes.use(batch[0], 1)
-		if p := batch[0].pace; p != nil {
-			p.running = true
-		}
-	}
-	return batch, next
-}
-
-// next is when x may be tried.
-func (x *removal) next() time.Time {
-	if x.pace != nil {
-		return x.pace.due
-	}
-	return x.due
-}
-
-// isNew reports whether it is an entry that has not been tried.
-func (x *removal) isNew() bool { return x.other == nil && x.tries == 0 && !x.alone }
-
-// gathered is how many operations the new entries need that are due at now.
-func (r *removals) gathered(now time.Time, ops func(n int64) int) (sum int) {
-	for _, x := range r.pending {
-		if x.isNew() && !x.due.After(now) {
-			sum += ops(x.n)
-		}
-	}
-	return sum
-}
-
-// free reports whether a request with x may be sent. fills: enough new entries have gathered to
-// fill it.
-func (l *lanes) free(x *removal, fills bool) bool {
-	switch {
-	case x.other != nil:
-		return l.others < otherLanes
-	case fills && x.isNew():
-		return l.fresh < fullLanes
-	case x.isNew():
-		return l.fresh < entryLanes
-	}
-	return l.tried < entryLanes
-}
-
-// use counts n more requests whose first removal is x.
-func (l *lanes) use(x *removal, n int) {
-	switch {
-	case x.other != nil:
-		l.others += n
-	case x.isNew():
-		l.fresh += n
-	default:
-		l.tried += n
-	}
-}
-
-func (l lanes) busy() bool { return l != lanes{} }
-
-// bound is how long the next try may take.
-func (x *removal) bound() time.Duration {
-	tries := x.tries
-	if x.pace != nil {
-		tries = x.pace.tries
-	}
-	if isLong(tries) {
-		return removalLongTry
-	}
-	return removalTry
-}
-
 // isLong reports whether the next try may take long, after so many.
 func isLong(tries int) bool { return tries%longTryEvery == longTryEvery-1 }
 
-// tried processes the result of a request for batch; a nil err: all of it is removed. What is left
-// is put back. A batch that was refused because of its content is split and tried again at once:
-// into smaller batches if it was too large, and otherwise each alone from now on.
-func (r *removals) tried(batch []*removal, now time.Time, err error) {
-	r.lanes.use(batch[0], -1)
-	content := cluster.IsTooManyOps(err) || cluster.IsPermissionDenied(err) || cluster.IsTooLarge(err)
-	if p := batch[0].pace; p != nil {
-		if p.running = false; err == nil || content {
-			*p = pace{} // the server does what it is asked
-		}
+// Leave has entry n removed in the background, whether its enqueue was applied, was not, or may
+// be later (rules A5, A6). It does nothing for an entry that is gone.
+func (s *Session) Leave(n int64) { s.LeaveAt(n, time.Time{}) }
+
+// LeaveAt is Leave, not before the time at unless the session ends earlier. An entry that was
+// held, and not released, also stays for the lock-delay from now on (rule LD2).
+func (s *Session) LeaveAt(n int64, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ledger.move(n, Unwanted, nil)
+	wait := time.Until(at)
+	if s.ledger.state(n) == lost {
+		wait = max(wait, s.validity.delay)
 	}
-	if err == nil {
+	s.removeAfter(wait, n)
+}
+
+// removeAfter has entry n removed once wait has passed; s.mu is held.
+func (s *Session) removeAfter(wait time.Duration, n int64) {
+	if wait <= 0 {
+		s.remove(n)
 		return
 	}
-	for _, p := range []*pace{&r.failing, &r.full} {
-		if p != batch[0].pace && !p.running && !slices.ContainsFunc(r.pending, func(x *removal) bool { return x.pace == p }) {
-			*p = pace{} // nothing waits with it
+	time.AfterFunc(wait, func() { // does nothing after the session's end
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.remove(n)
+	})
+}
+
+// remove has entries removed, in requests that they share; s.mu is held.
+func (s *Session) remove(ns ...int64) {
+	r := &s.removals
+	for _, n := range ns {
+		r.fresh = append(r.fresh, n)
+		if r.sending < mostSending && s.goRemove(s.sendFresh) {
+			r.sending++
 		}
 	}
+}
+
+// RemoveInBackground calls try until it reports that nothing is left of what it deletes, or the
+// session has ended, because then its keys end with the lease. try returns when its context ends.
+func (s *Session) RemoveInBackground(try func(ctx context.Context) (done bool)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tryAlone(try)
+}
+
+// tryAlone has try called until it returns true; s.mu is held.
+func (s *Session) tryAlone(try func(ctx context.Context) (done bool)) {
+	s.goRemove(func(ctx context.Context) {
+		wait := backoff.Quick()
+		for tries := 0; s.removals.single.Enter(ctx); tries++ {
+			bounded, cancel := tryFor(ctx, tries)
+			done := try(bounded)
+			cancel()
+			s.removals.single.Leave()
+			if done || !wait.Sleep(ctx) {
+				return
+			}
+		}
+	})
+}
+
+// tryFor bounds one try, after so many.
+func tryFor(ctx context.Context, tries int) (context.Context, context.CancelFunc) {
+	if isLong(tries) {
+		return context.WithTimeout(ctx, removalLongTry)
+	}
+	return context.WithTimeout(ctx, removalTry)
+}
+
+// goRemove runs f in the background, with a context that ends with the session. It returns false
+// if the session or the client has ended; s.mu is held.
+func (s *Session) goRemove(f func(ctx context.Context)) bool {
+	run := func(ctx context.Context) {
+		defer s.removed()
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(s.ctx, cancel)()
+		f(ctx)
+	}
+	if s.ended.Load() != nil || !s.host.Cleanup.Go(fmt.Sprintf("keys of lease %x", s.id), run) {
+		return false
+	}
+	r := &s.removals
+	if r.jobs++; r.jobs == 1 {
+		r.idle = make(chan struct{})
+	}
+	return true
+}
+
+// removed counts a goroutine of goRemove that has ended.
+func (s *Session) removed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := &s.removals
+	if r.jobs--; r.jobs == 0 {
+		close(r.idle)
+		r.idle = nil
+	}
+}
+
+// sendFresh removes entries until none is left that has not failed.
+func (s *Session) sendFresh(ctx context.Context) {
+	for {
+		s.mu.Lock()
+		batch := s.batch(&s.removals.fresh, maxOps)
+		if len(batch) == 0 || ctx.Err() != nil {
+			s.removals.sending--
+			s.mu.Unlock()
+			return
+		}
+		s.mu.Unlock()
+		err := s.tryEntries(ctx, 0, batch)
+		s.mu.Lock()
+		s.sent(batch, err)
+		s.mu.Unlock()
+	}
+}
+
+// batch takes as many of entries as fit into one request, most at most, without those that are
+// gone; s.mu is held.
+func (s *Session) batch(entries *[]int64, most int) (batch []int64) {
+	for ops := 0; len(*entries) > 0 && len(batch) < most; *entries = (*entries)[1:] {
+		n := (*entries)[0]
+		need := s.ledger.removalOps(n)
+		if need == 0 {
+			continue
+		}
+		if ops += need; ops > s.maxOps && len(batch) > 0 {
+			break
+		}
+		batch = append(batch, n)
+	}
+	return batch
+}
+
+// tryEntries tries once, after so many tries, to remove batch.
+func (s *Session) tryEntries(ctx context.Context, tries int, batch []int64) error {
+	ctx, cancel := tryFor(ctx, tries)
+	defer cancel()
+	return s.removeEntries(ctx, batch)
+}
+
+// sent decides what becomes of batch after a try: nothing if err is nil, because it is removed. A
+// batch that was refused because of its content is tried again at once: in smaller ones if it was
+// too large, and otherwise each entry on its own, because its failure says nothing about others.
+// s.mu is held.
+func (s *Session) sent(batch []int64, err error) {
 	switch {
-	case batch[0].other != nil, content && len(batch) == 1:
-		x := batch[0]
-		x.tries++
-		x.pace, x.due = nil, now.Add(x.wait.Next())
-	case content:
-		for _, x := range batch {
-			x.pace, x.due = nil, now
-			x.alone = x.alone || !cluster.IsTooManyOps(err)
+	case err == nil:
+	case cluster.IsTooManyOps(err) && len(batch) > 1:
+		s.remove(batch...)
+	case isRefused(err):
+		for _, n := range batch {
+			s.tryAlone(func(ctx context.Context) bool { return s.removeAlone(ctx, n) })
 		}
-	case !cluster.IsNoSpace(err):
-		r.failing.fail(batch, now, backoff.Quick())
+	case cluster.IsNoSpace(err):
+		s.fail(&s.removals.full, batch)
 	default:
-		r.full.fail(batch, now, backoff.Backoff{First: minSpaceWait, Most: maxSpaceWait})
+		s.fail(&s.removals.failing, batch)
 	}
-	r.pending = append(r.pending, batch...)
+}
+
+// isRefused reports whether a request was refused because of its content.
+func isRefused(err error) bool {
+	return cluster.IsTooManyOps(err) || cluster.IsPermissionDenied(err) || cluster.IsTooLarge(err)
+}
+
+// removeAlone tries to remove entry n, which was refused. It returns false if it is refused again.
+func (s *Session) removeAlone(ctx context.Context, n int64) (done bool) {
+	err := s.removeEntries(ctx, []int64{n})
+	if isRefused(err) {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sent([]int64{n}, err)
+	return true
+}
+
+// fail has batch, which failed, wait with what failed before; s.mu is held.
+func (s *Session) fail(b *breaker, batch []int64) {
+	b.entries = append(b.entries, batch...)
+	if !b.open {
+		b.open = s.goRemove(func(ctx context.Context) { s.mend(ctx, b, len(batch)) })
+	}
+}
+
+// mend tries to remove the entries of b, the first size of which failed, until none is left or a
+// request succeeds.
+func (s *Session) mend(ctx context.Context, b *breaker, size int) {
+	wait := b.wait // a copy: the waits begin again each time
+	for tries := 1; wait.Sleep(ctx); tries++ {
+		size = max(size/2, 1)
+		most := size
+		if isLong(tries) {
+			most = maxOps
+		}
+		s.mu.Lock()
+		batch := s.batch(&b.entries, most)
+		s.mu.Unlock()
+		if s.mended(b, batch, s.tryEntries(ctx, tries, batch)) {
+			return
+		}
+	}
+}
+
+// mended decides what becomes of batch after a try for b, and reports whether that was the last:
+// nothing waits with b any more, or the server does what it is asked, and the others follow.
+func (s *Session) mended(b *breaker, batch []int64, err error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sent(batch, err)
+	if err != nil && !isRefused(err) && len(b.entries) > 0 {
+		return false
+	}
+	s.remove(b.entries...)
+	b.open, b.entries = false, nil
+	return true
 }

@@ -30,7 +30,7 @@ type release struct {
 	tries []time.Time
 }
 
-func (r *release) Remove(context.Context) bool {
+func (r *release) remove(context.Context) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.tries = append(r.tries, time.Now())
@@ -48,11 +48,11 @@ func TestARemovalIsTriedUntilItIsDone(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{})
 		x := &release{at: 7}
-		s.RemoveInBackground(x)
+		s.RemoveInBackground(x.remove)
 		sleep(time.Minute)
 		assert.Equal(t, 7, x.count())
 		y := &release{at: 1}
-		s.RemoveInBackground(y)
+		s.RemoveInBackground(y.remove)
 		synctest.Wait()
 		assert.Equal(t, 1, y.count(), "at once")
 	})
@@ -64,10 +64,10 @@ func TestARemovalThatFailsForEverHoldsUpNoOther(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{})
 		stuck, other, later := &release{}, &release{at: 1}, &release{at: 2}
-		s.RemoveInBackground(stuck)
+		s.RemoveInBackground(stuck.remove)
 		synctest.Wait()
-		s.RemoveInBackground(other)
-		s.RemoveInBackground(later)
+		s.RemoveInBackground(other.remove)
+		s.RemoveInBackground(later.remove)
 		sleep(time.Second)
 		assert.Equal(t, 1, other.count())
 		sleep(10 * time.Second)
@@ -81,11 +81,11 @@ func TestRemovalsEndWithTheSession(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{})
 		x := &release{}
-		s.RemoveInBackground(x)
+		s.RemoveInBackground(x.remove)
 		sleep(time.Second)
 		require.NoError(t, s.Close(context.Background()))
 		n := x.count()
-		s.RemoveInBackground(&release{})
+		s.RemoveInBackground((&release{}).remove)
 		sleep(time.Minute)
 		assert.Equal(t, n, x.count(), "the lease took it along")
 		assert.Empty(t, r.host.Cleanup.Close(0))
@@ -99,13 +99,13 @@ func (r *rig) waiters(s *Session, n int) (ns []int64) {
 		n, key, err := begin(s, "queue/")
 		require.NoError(r.t, err)
 		r.Put(key, "", s.ID())
-		s.Answered(n)
+		s.Learn(n, Answered)
 		ns = append(ns, n)
 	}
 	return ns
 }
 
-// Rule A6: what many waiters of a session gave up is removed together: 1,000 take two round
+// Rule A6: what many waiters of a session gave up is removed together: 1,000 take three round
 // trips, in requests that are full but for a few.
 func TestWhatManyWaitersGaveUpIsRemovedTogether(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
@@ -118,9 +118,9 @@ func TestWhatManyWaitersGaveUpIsRemovedTogether(t *testing.T) {
 		for _, n := range ns {
 			s.Leave(n)
 		}
-		sleep(2*30*time.Millisecond + time.Millisecond)
+		sleep(3*30*time.Millisecond + time.Millisecond)
 		assert.Empty(t, r.Keys("queue/"))
-		assert.LessOrEqual(t, r.Counts().Since(before).Received["Txn"], 11)
+		assert.LessOrEqual(t, r.Counts().Since(before).Received["Txn"], 12)
 		assert.Empty(t, unsettled(s.Detach()))
 	})
 }
@@ -144,7 +144,7 @@ func TestRemovalsThatAreGivenUpOneAfterTheOtherAreConfirmedBySlowMembers(t *test
 	})
 }
 
-// One lane hangs, the other works.
+// One request hangs, the others work.
 func TestARemovalThatHangsHoldsUpNoOther(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 60 * time.Second})
@@ -167,7 +167,7 @@ func TestReleasesInTheBackgroundGoSideBySide(t *testing.T) {
 		slow := make([]*slowRelease, 80)
 		for i := range slow {
 			slow[i] = &slowRelease{}
-			s.RemoveInBackground(slow[i])
+			s.RemoveInBackground(slow[i].remove)
 		}
 		sleep(1100 * time.Millisecond)
 		for _, x := range slow {
@@ -179,7 +179,7 @@ func TestReleasesInTheBackgroundGoSideBySide(t *testing.T) {
 // slowRelease takes 100 ms.
 type slowRelease struct{ done atomic.Bool }
 
-func (r *slowRelease) Remove(ctx context.Context) bool {
+func (r *slowRelease) remove(ctx context.Context) bool {
 	r.done.Store(backoff.Sleep(ctx, 100*time.Millisecond))
 	return r.done.Load()
 }
@@ -310,7 +310,7 @@ func removesAll(t *testing.T, name string, fault func(r *rig, keys []string)) {
 			keys := r.open(s, 100)
 			for i := range keys {
 				if n := int64(i + 1); i%2 == 0 {
-					s.Answered(n)
+					s.Learn(n, Answered)
 				}
 			}
 			fault(r, keys)
@@ -348,69 +348,57 @@ func TestAnEntryThatMakesEachRequestFailHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// A backoff that nothing waits with any more begins again with its first wait.
-func TestAPaceThatNothingWaitsWithBeginsAgain(t *testing.T) {
-	for name, last := range map[string]error{"removed": nil, "waits with another": status.Error(codes.Unavailable, "cut")} {
+// undos counts the requests that delete key.
+func (r *rig) undos(key string) *etcdfake.Fault {
+	return r.Inject(etcdfake.Rule{Op: "leave the queue", Match: func(q etcdfake.Request) bool { return deletes(q, key) }})
+}
+
+// A6: a backoff that nothing waits with any more begins again with its first wait, whether what waited was removed
+// or fails in another way now.
+func TestABackoffThatNothingWaitsWithBeginsAgain(t *testing.T) {
+	for name, last := range map[string]error{"removed": nil, "cut": status.Error(codes.Unavailable, "cut")} {
 		t.Run(name, func(t *testing.T) {
-			now := time.Now()
-			r := removals{added: make(chan struct{}, 1)}
-			try := func(err error) {
-				batch, _ := r.take(now, 10, func(int64) int { return 1 })
-				require.Len(t, batch, 1)
-				r.tried(batch, now, err)
-			}
-			r.add(&removal{n: 1})
-			for range 8 {
-				try(rpctypes.ErrGRPCNoSpace)
-				now = now.Add(time.Minute)
-			}
-			try(last)
-			now = now.Add(time.Minute)
-			if last != nil {
-				try(nil)
-			}
-			r.add(&removal{n: 2})
-			try(rpctypes.ErrGRPCNoSpace)
-			assert.LessOrEqual(t, r.pending[0].next().Sub(now), minSpaceWait)
+			inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+				s := r.session(lease.Options{TTL: 60 * time.Second})
+				all := r.open(s, 2)
+				r.SetNoSpace(true)
+				s.Leave(1)
+				sleep(5 * time.Minute)
+				r.SetNoSpace(false)
+				if last != nil {
+					cut := r.Inject(etcdfake.Rule{Op: "leave the queue", Lose: true, Err: last})
+					sleep(2 * maxSpaceWait)
+					cut.Lift()
+				}
+				sleep(maxSpaceWait)
+				require.NotNil(t, r.Get(string(s.CancelKey(1))))
+
+				r.SetNoSpace(true)
+				undos := r.undos(all[1])
+				s.Leave(2)
+				synctest.Wait()
+				first := undos.Hits()
+				sleep(minSpaceWait)
+				assert.Greater(t, undos.Hits(), first)
+			})
 		})
 	}
 }
 
-// What waits for disk space does not take the faster pace of what failed for another reason.
-func TestWhatWaitsForDiskSpaceDoesNotWaitWithWhatWasCut(t *testing.T) {
-	now := time.Now()
-	r := removals{added: make(chan struct{}, 1)}
-	for n, err := range map[int64]error{1: status.Error(codes.Unavailable, "cut"), 2: rpctypes.ErrGRPCNoSpace} {
-		r.tried([]*removal{{n: n}}, now, err)
-	}
-	for _, x := range r.pending {
-		wait := x.next().Sub(now)
-		assert.Equal(t, x.n != 1, wait >= minSpaceWait/2, "entry %d: %v", x.n, wait)
-	}
-}
-
-// Only new entries that fill a request may use more than two lanes, so that a slow cluster is
-// not flooded, and they take none from those that failed before.
-func TestEntriesThatFailedHaveTwoLanesOfTheirOwn(t *testing.T) {
-	now := time.Now()
-	for _, c := range []struct{ fresh, failed, want int }{
-		{100, 0, fullLanes}, {1, 0, 1}, {0, 100, entryLanes}, {100, 100, fullLanes + entryLanes},
-	} {
-		r := removals{added: make(chan struct{}, 1)}
-		for n := range int64(c.fresh + c.failed) {
-			r.add(&removal{n: n + 1})
-		}
-		for _, x := range r.pending[c.fresh:] {
-			x.tries, x.pace = longTryEvery-1, &r.failing // its next try takes longer: it shares no request with new ones
-		}
-		under := 0
-		for {
-			batch, _ := r.take(now, 2, func(int64) int { return 1 })
-			if len(batch) == 0 {
-				break
-			}
-			under++
-		}
-		assert.Equal(t, c.want, under, "%d new, %d that failed", c.fresh, c.failed)
-	}
+// What waits for disk space does not take the faster backoff of what fails for another reason.
+func TestWhatWaitsForDiskSpaceDoesNotWaitWithWhatFails(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 60 * time.Second})
+		all := r.open(s, 2)
+		r.SetNoSpace(true)
+		failing := r.Inject(etcdfake.Rule{Op: "leave the queue", Lose: true, Err: status.Error(codes.Internal, "this name"), Match: func(q etcdfake.Request) bool {
+			return deletes(q, all[0])
+		}})
+		full := r.undos(all[1])
+		s.Leave(1)
+		s.Leave(2)
+		sleep(time.Minute)
+		assert.Greater(t, failing.Hits(), 60)
+		assert.Less(t, full.Hits(), 20)
+	})
 }

@@ -30,7 +30,7 @@ func (s *Session) loop() {
 			return
 		case c := <-r.results:
 			r.finish(c)
-		case <-s.woken:
+		case <-s.waking.woken:
 		case <-timer.C:
 		}
 		if s.Err() != nil {
@@ -78,7 +78,7 @@ func (r *renewer) step(now time.Time) time.Time {
 	switch {
 	case r.underWay:
 		return now.Add(time.Hour) // its end comes first
-	case r.s.urgent.Swap(false):
+	case r.s.waking.urgent.Swap(false):
 		r.begin = now
 	case now.Before(r.begin):
 		return r.begin

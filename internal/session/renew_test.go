@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
@@ -158,7 +159,7 @@ func TestASlowRenewalIsJoinedAfter300Milliseconds(t *testing.T) {
 		sleep(1)
 		require.Len(t, seen(), 1)
 		assert.Equal(t, 2300*time.Millisecond, seen()[0].at.Sub(began))
-		assert.Equal(t, window{granted: 8 * time.Second}.kept(), began.Add(2300*time.Millisecond+8*time.Second).Sub(s.Deadline()), "anchored at the hedge's sending")
+		assert.Equal(t, newWindow(clock.Instant{}, 8*time.Second, 0).margin, began.Add(2300*time.Millisecond+8*time.Second).Sub(s.Deadline()), "anchored at the hedge's sending")
 	})
 }
 
@@ -221,7 +222,7 @@ func TestThePageSaysWhenRenewalsAreSent(t *testing.T) {
 	var table strings.Builder
 	for _, ttl := range []time.Duration{3, 5, 10, 30, 60} {
 		ttl *= time.Second
-		whole := window{granted: ttl}.whole()
+		whole := newWindow(clock.Instant{}, ttl, 0).whole()
 		left := func(at time.Duration) string { return fmt.Sprintf("%s (%s)", seconds(at), seconds(whole-at)) }
 		for _, trip := range []time.Duration{0, min(ttl/12, 2500*time.Millisecond)} {
 			alone := unanswered(t, ttl, trip)
@@ -265,7 +266,7 @@ func unanswered(t *testing.T, ttl, trip time.Duration) (all []sending) {
 		for s.Deadline().Equal(granted) {
 			sleep(time.Millisecond)
 		}
-		sent := s.Deadline().Add(-window{granted: ttl}.whole())
+		sent := s.Deadline().Add(-newWindow(clock.Instant{}, ttl, 0).whole())
 		seen := r.keepAlives()
 		r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Lose: true})
 		sleep(time.Until(s.Deadline()))
@@ -385,8 +386,8 @@ func TestAfterTheEndNoRenewalIsSent(t *testing.T) {
 		"close":    func(_ *rig, s *Session) { _ = s.Close(context.Background()) },
 		"detach":   func(_ *rig, s *Session) { s.Detach() },
 		"revoked":  func(r *rig, s *Session) { r.Revoke(s.ID()) },
-		"deleted":  func(r *rig, s *Session) { r.Delete(s.key) },
-		"rewriten": func(r *rig, s *Session) { r.Put(s.key, "x", s.ID()) },
+		"deleted":  func(r *rig, s *Session) { r.Delete(s.own.key) },
+		"rewriten": func(r *rig, s *Session) { r.Put(s.own.key, "x", s.ID()) },
 		"expired": func(r *rig, s *Session) {
 			r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Err: rpctypes.ErrGRPCNoLeader})
 		},

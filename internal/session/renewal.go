@@ -153,8 +153,8 @@ func (k *renewal) confirm(ctx context.Context) {
 func (s *Session) ValidateKey(key *mvccpb.KeyValue, rev int64) error {
 	switch {
 	case key == nil:
-		return s.Gone(fmt.Sprintf("session key %q is not there at revision %d", s.key, rev))
-	case key.CreateRevision != s.create || key.ModRevision != s.mod:
+		return s.Gone(fmt.Sprintf("session key %q is not there at revision %d", s.own.key, rev))
+	case key.CreateRevision != s.own.create || key.ModRevision != s.own.mod:
 		return s.displaced(key.ModRevision)
 	}
 	return nil

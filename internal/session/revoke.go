@@ -50,9 +50,14 @@ func (s *Session) CloseInBackground() { s.end(lease.ErrClosed, remove) }
 // for a revocation.
 func (s *Session) Stopped() <-chan struct{} { return s.stopped }
 
-// A revocation is the revocation of an ended session's lease, and its result.
+// A revocation is the revocation of an ended session's lease: what holds it back, and its result.
+// The session guards taking and promised.
 type revocation struct {
-	done chan struct{} // closed when that is decided
+	deferral Deferral
+	taking   bool          // the session is being taken over: however it ends, the lease is left
+	promised clock.Instant // until when somebody outside this process may believe that it holds something; it never moves back
+
+	done chan struct{} // closed when the result is decided
 	left error         // why the lease is left to expire; read after done
 }
 
@@ -69,11 +74,14 @@ func (s *Session) revoke() {
 			s.revocation.decide(leftToExpire(s.id, errors.New("its revocation is deferred")))
 			return
 		}
-		if !s.awaitPromise(ctx) {
+		s.mu.Lock()
+		until := s.revocation.promised // the session has ended, so none can be added
+		s.mu.Unlock()
+		if !AwaitInstant(ctx, until) {
 			s.revocation.decide(leftToExpire(s.id, errors.New("what it holds is promised")))
 			return
 		}
-		s.revocation.decide(revokeUntilGone(ctx, s.host.Cluster, s.id, s.lifetime()))
+		s.revocation.decide(revokeUntilGone(ctx, s.host.Cluster, s.id, s.lifetime(), 0))
 	})
 	if !ok {
 		s.revocation.decide(leftToExpire(s.id, errors.New("the client is closed")))
@@ -82,15 +90,17 @@ func (s *Session) revoke() {
 
 // revokeUntilGone revokes lease id until the server confirms that it is gone, or ctx ends. It
 // gives up when the lease, which is no longer renewed, must have expired: a revocation may be
-// refused for good, for lack of permission on one of the lease's keys.
-func revokeUntilGone(ctx context.Context, c *cluster.Cluster, id int64, ttl time.Duration) error {
+// refused for good, for lack of permission on one of the lease's keys. That it is not found proves
+// nothing before it has settled.
+func revokeUntilGone(ctx context.Context, c *cluster.Cluster, id int64, ttl, settles time.Duration) error {
 	began := clock.Now()
 	for wait := backoff.Background(); ; {
 		err := revokeOnce(ctx, c, id)
-		if err == nil || cluster.IsLeaseNotFound(err) {
+		past := clock.Now().Sub(began)
+		if err == nil || cluster.IsLeaseNotFound(err) && past >= settles {
 			return nil
 		}
-		if c.Err() != nil || clock.Now().Sub(began) > ttl+lateGrant || !wait.Sleep(ctx) {
+		if c.Err() != nil || past > ttl+lateGrant || !wait.Sleep(ctx) {
 			return leftToExpire(id, err)
 		}
 	}
@@ -117,15 +127,6 @@ const lateGrant = 8 * time.Second
 // has passed. A lease that is granted even later expires after ttl, because nobody renews it.
 func revokeInBackground(host Host, id int64, ttl time.Duration) {
 	host.Cleanup.Go(fmt.Sprintf("lease %x", id), func(ctx context.Context) {
-		sent := clock.Now()
-		for wait := backoff.Background(); ; {
-			err := revokeOnce(ctx, host.Cluster, id)
-			if err == nil || cluster.IsLeaseNotFound(err) && clock.Now().Sub(sent) > lateGrant {
-				return
-			}
-			if host.Cluster.Err() != nil || clock.Now().Sub(sent) > ttl+lateGrant || !wait.Sleep(ctx) {
-				return
-			}
-		}
+		_ = revokeUntilGone(ctx, host.Cluster, id, ttl, lateGrant)
 	})
 }

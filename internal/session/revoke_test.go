@@ -164,7 +164,7 @@ func TestCloseAfterDetachDoesNothing(t *testing.T) {
 func TestASessionWhoseKeyWasRewrittenLeavesTheLease(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 60 * time.Second})
-		r.Put(s.key, "another's", s.ID())
+		r.Put(s.own.key, "another's", s.ID())
 		synctest.Wait()
 		requireEnded(t, s, lease.ErrRevoked)
 		sleep(20 * time.Second)

@@ -120,7 +120,7 @@ func requireEnded(t *testing.T, s *Session, want error) {
 func (r *rig) keysOf(s *Session) []string {
 	var out []string
 	for _, k := range r.Keys("") {
-		if strings.HasPrefix(k, s.key) {
+		if strings.HasPrefix(k, s.own.key) {
 			out = append(out, k)
 		}
 	}

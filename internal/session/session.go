@@ -40,13 +40,11 @@ type Host struct {
 // Invariants: validity decides while ended is nil; ended is set once, under mu, and never
 // cleared; each dependent on the roster learns of the end once, after ended was set.
 type Session struct {
-	host        Host
-	id          int64
-	owner       string
-	key         string      // the session key
-	create, mod int64       // its revisions, as this session wrote it
-	same        *pb.Compare // compares that the key has mod
-	label       keys.Label  // what every key's value begins with
+	host  Host
+	id    int64
+	owner string
+	label keys.Label // what every key's value begins with
+	own   ownKey
 
 	validity validity
 	ended    atomic.Pointer[ending]
@@ -55,8 +53,7 @@ type Session struct {
 	cancel  context.CancelCauseFunc
 	done    chan struct{} // closed after ended is set and the dependents are notified
 	stopped chan struct{} // closed when the renewal loop has returned
-	woken   chan struct{} // wakes the loop
-	urgent  atomic.Bool   // a renewal is to begin at once
+	waking  waking
 
 	events *notify.Source // set before a caller has the session; nil if there is no observer
 
@@ -65,12 +62,22 @@ type Session struct {
 	removals removals
 	roster   roster
 	keyWatch keyWatch
-	maxOps   int  // how many operations a transaction may have beside the one on the session key
-	taking   bool // it is being taken over: however it ends, the lease is left
+	maxOps   int // how many operations a transaction may have beside the one on the session key
 
-	deferral   Deferral
-	promise    promise
 	revocation revocation
+}
+
+// An ownKey is the session key, as the session wrote it.
+type ownKey struct {
+	key         string
+	create, mod int64       // its revisions
+	same        *pb.Compare // compares that the key has mod
+}
+
+// Waking makes the loop check its timers again.
+type waking struct {
+	woken  chan struct{}
+	urgent atomic.Bool // a renewal is to begin at once
 }
 
 // ID is the lease ID.
@@ -94,14 +101,14 @@ func (s *Session) Host() Host { return s.host }
 // Key is the session's own key, and the modification revision under which this session wrote
 // it. Every enqueue compares that revision, so that a session that was taken over is refused at
 // once (rule N6).
-func (s *Session) Key() (key string, mod int64) { return s.key, s.mod }
+func (s *Session) Key() (key string, mod int64) { return s.own.key, s.own.mod }
 
 // Same compares that the session key is as this session wrote it. It is made once, because every
 // enqueue sends it (docs/decisions/allocations.md), and must not be modified.
-func (s *Session) Same() *pb.Compare { return s.same }
+func (s *Session) Same() *pb.Compare { return s.own.same }
 
 // ReadKey reads the session key, without its value.
-func (s *Session) ReadKey() *pb.RequestOp { return txn.Stat(s.key) }
+func (s *Session) ReadKey() *pb.RequestOp { return txn.Stat(s.own.key) }
 
 // Write sends a write to queues, alone or together with others. A write that was not sent
 // before the session ended is not sent.
@@ -113,14 +120,14 @@ func (s *Session) Write(ctx context.Context, w together.Write) (*pb.TxnResponse,
 // RenewNow begins a renewal at once, or when the one under way has ended. Calls in a burst, as
 // when a lease ends together with a thousand keys, share it.
 func (s *Session) RenewNow() {
-	s.urgent.Store(true)
+	s.waking.urgent.Store(true)
 	s.wake()
 }
 
 // wake makes the loop check its timers again.
 func (s *Session) wake() {
 	select {
-	case s.woken <- struct{}{}:
+	case s.waking.woken <- struct{}{}:
 	default:
 	}
 }

@@ -220,7 +220,7 @@ func TestEachEndHasOneCauseThatStays(t *testing.T) {
 	}{
 		"closed":    {lease.ErrClosed, func(_ *testing.T, _ *rig, s *Session) { _ = s.Close(context.Background()) }},
 		"detached":  {lease.ErrClosed, func(_ *testing.T, _ *rig, s *Session) { s.Detach() }},
-		"abandoned": {lease.ErrClosed, func(_ *testing.T, _ *rig, s *Session) { s.Abandon(because(lease.ErrClosed, "overrun")) }},
+		"abandoned": {lease.ErrClosed, func(_ *testing.T, _ *rig, s *Session) { s.Abandon(fmt.Errorf("%w: overrun", lease.ErrClosed)) }},
 		"expired":   {lease.ErrExpired, func(_ *testing.T, r *rig, _ *Session) { r.silence(); sleep(3 * time.Second) }},
 		"revoked":   {lease.ErrRevoked, func(_ *testing.T, r *rig, s *Session) { r.Revoke(s.ID()) }},
 		"TTL 0": {lease.ErrRevoked, func(_ *testing.T, r *rig, _ *Session) {
@@ -229,8 +229,8 @@ func TestEachEndHasOneCauseThatStays(t *testing.T) {
 			}})
 			sleep(2 * time.Second)
 		}},
-		"session key deleted":   {lease.ErrRevoked, func(_ *testing.T, r *rig, s *Session) { r.Delete(s.key) }},
-		"session key rewritten": {lease.ErrRevoked, func(_ *testing.T, r *rig, s *Session) { r.Put(s.key, "", s.ID()) }},
+		"session key deleted":   {lease.ErrRevoked, func(_ *testing.T, r *rig, s *Session) { r.Delete(s.own.key) }},
+		"session key rewritten": {lease.ErrRevoked, func(_ *testing.T, r *rig, s *Session) { r.Put(s.own.key, "", s.ID()) }},
 		"another cluster": {cluster.ErrChanged, func(_ *testing.T, r *rig, _ *Session) {
 			for _, m := range r.Members() {
 				m.SetClusterID(77)
@@ -327,7 +327,7 @@ func TestACutOffHolderKnowsBeforeTheServerDeletesItsKey(t *testing.T) {
 				ttl := time.Duration(3+i%5) * time.Second
 				s := r.session(lease.Options{TTL: ttl})
 				mu.Lock()
-				held[s.key] = s
+				held[s.own.key] = s
 				mu.Unlock()
 				all = append(all, s)
 				time.Sleep(delay(300 * time.Millisecond)())
@@ -362,7 +362,7 @@ func TestAServersClockThatRunsTwoPercentFasterIsCovered(t *testing.T) {
 		sleep(10 * time.Minute)
 		require.NoError(t, s.Err())
 		r.OnChange(func(ch etcdfake.Change) {
-			if ch.Deleted && ch.Key == s.key {
+			if ch.Deleted && ch.Key == s.own.key {
 				assert.Error(t, s.Err())
 			}
 		})

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -14,6 +15,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/detached"
+	"github.com/pawl-locks/pawl/internal/gate"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/txn"
 	"github.com/pawl-locks/pawl/lease"
@@ -38,7 +40,7 @@ func resume(ctx context.Context, host Host, opts lease.Options) (*Session, error
 	opts.LockDelay = h.LockDelay // that of the lease
 	s := newSession(host, opts)
 	s.adopt(h.Lease, clock.Instant{}, h.TTL)
-	s.taking, s.create = true, h.Create
+	s.revocation.taking, s.own.create = true, h.Create
 	if err := s.ledger.inherit(h.Lease, h.Next, h.Unsettled, h.Lost); err != nil {
 		return nil, fmt.Errorf("lease: resume: %w", err)
 	}
@@ -50,20 +52,6 @@ func resume(ctx context.Context, host Host, opts lease.Options) (*Session, error
 	}
 	s.tidy(ctx)
 	return s, nil
-}
-
-// keepInherited keeps for the lock-delay, from now on, what the predecessor has held and not released:
-// the entries that its Handle lists as such, and the lease with those that nobody resumes (rule LD3).
-// s.mu is held.
-func (s *Session) keepInherited() {
-	if s.validity.delay == 0 {
-		return
-	}
-	now := clock.Now()
-	s.promise.keep(now, s.validity.delay)
-	for _, n := range s.ledger.losses() {
-		s.ledger.keep(n, now.Add(s.validity.delay))
-	}
 }
 
 // Claim decides on the nonce with which h is taken over. Whoever has what it returns, in whatever process, continues
@@ -78,14 +66,49 @@ func Claim(h lease.Handle) lease.Handle {
 	return handleOf(state)
 }
 
+// takeovers are the takeovers, by Handle, that this process has begun and not finished. One whose
+// answer was lost, or that failed later, may have rewritten the session key: the next try with its
+// Handle writes the same nonce, and so recognizes its own write. One that is not tried again stays
+// here, because it is small, and a process takes few sessions over.
+var takeovers sync.Map
+
+// A takeover is the use of one Handle.
+type takeover struct {
+	trying gate.Gate // one call at a time tries it
+	nonce  string    // of the new value of the session key; set by the caller that tries
+}
+
+// beginTakeover returns the takeover of h, once no other caller tries it; the caller has to call end.
+func beginTakeover(ctx context.Context, h lease.Handle) (*takeover, error) {
+	for {
+		begun, _ := takeovers.LoadOrStore(h, &takeover{trying: gate.New(1)})
+		t := begun.(*takeover)
+		if !t.trying.Enter(ctx) {
+			return nil, cluster.EndOf(ctx)
+		}
+		if now, _ := takeovers.Load(h); now == begun {
+			return t, nil
+		}
+		t.trying.Leave() // finished meanwhile: its nonce would make another's session ours
+	}
+}
+
+// end ends a try of t, which is of h; finished: no further try will follow.
+func (t *takeover) end(h lease.Handle, finished bool) {
+	if finished {
+		takeovers.Delete(h)
+	}
+	t.trying.Leave()
+}
+
 // takeOver makes s, which has the Handle's lease, the session described by h.
 func (s *Session) takeOver(ctx context.Context, of lease.Handle, h detached.State) (err error) {
-	t, err := takeovers.begin(ctx, of, s.lifetime())
+	t, err := beginTakeover(ctx, of)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		takeovers.end(of, t, err == nil || errors.Is(err, lease.ErrTakenOver) || errors.Is(err, lease.ErrRevoked))
+		t.end(of, err == nil || errors.Is(err, lease.ErrTakenOver) || errors.Is(err, lease.ErrRevoked))
 	}()
 	if t.nonce == "" {
 		t.nonce = cmp.Or(h.Claim, rand.Text())
@@ -101,8 +124,13 @@ func (s *Session) takeOver(ctx context.Context, of lease.Handle, h detached.Stat
 		return err
 	}
 	s.mu.Lock()
-	s.taking = false
-	s.keepInherited()
+	s.revocation.taking = false
+	if s.validity.delay > 0 { // what the predecessor has held, and nobody resumes (rule LD3)
+		s.keepLease()
+		for _, n := range s.ledger.losses() {
+			s.ledger.keep(n, clock.Now().Add(s.validity.delay))
+		}
+	}
 	s.mu.Unlock()
 	return nil
 }
@@ -114,28 +142,11 @@ const tidyWait = 2 * time.Second
 // ends or tidyWait has passed. It does not wait for what has to stay for now.
 func (s *Session) tidy(ctx context.Context) {
 	s.mu.Lock()
-	var open, later []*removal
 	for n := range s.ledger.entries {
-		now := clock.Now()
-		if until := s.ledger.kept[n]; now.Before(until) {
-			later = append(later, &removal{n: n, due: until.Time(now)})
-			continue
-		}
-		open = append(open, &removal{n: n})
+		s.removeAfter(s.ledger.kept[n].Sub(clock.Now()), n)
 	}
+	idle := s.removals.idle
 	s.mu.Unlock()
-	s.awaitRemoval(ctx, open)
-	if len(later) > 0 {
-		s.remove(later...)
-	}
-}
-
-// awaitRemoval has open removed, and waits as tidy does.
-func (s *Session) awaitRemoval(ctx context.Context, open []*removal) {
-	if len(open) == 0 {
-		return
-	}
-	idle := s.remove(open...)
 	if idle == nil {
 		return
 	}
@@ -153,12 +164,12 @@ func (s *Session) awaitRemoval(ctx context.Context, open []*removal) {
 func (s *Session) takeKey(ctx context.Context, h detached.State, nonce string) error {
 	value := s.keyValue(nonce)
 	resp, err := s.host.Cluster.Txn(ctx, cluster.Request{Op: "take over session", Repeat: cluster.Always}, &pb.TxnRequest{
-		Compare: []*pb.Compare{txn.CreateIs(s.key, h.Create), txn.ModIs(s.key, h.Mod)},
-		Success: []*pb.RequestOp{txn.Put(s.key, value, s.id), txn.Get(s.key)},
-		Failure: []*pb.RequestOp{txn.Get(s.key)},
+		Compare: []*pb.Compare{txn.CreateIs(s.own.key, h.Create), txn.ModIs(s.own.key, h.Mod)},
+		Success: []*pb.RequestOp{txn.Put(s.own.key, value, s.id), txn.Get(s.own.key)},
+		Failure: []*pb.RequestOp{txn.Get(s.own.key)},
 	})
 	if cluster.IsLeaseNotFound(err) {
-		return because(lease.ErrRevoked, "lease %x", s.id)
+		return fmt.Errorf("%w: lease %x", lease.ErrRevoked, s.id)
 	}
 	if err != nil {
 		return err
@@ -166,9 +177,9 @@ func (s *Session) takeKey(ctx context.Context, h detached.State, nonce string) e
 	kv := txn.KV(resp, len(resp.Responses)-1)
 	switch {
 	case kv == nil:
-		return because(lease.ErrRevoked, "session key %q is not there", s.key)
+		return fmt.Errorf("%w: session key %q is not there", lease.ErrRevoked, s.own.key)
 	case keys.SessionNonce(kv.Value) != nonce:
-		return fmt.Errorf("%w: session key %q is at revision %d, the handle knows %d", lease.ErrTakenOver, s.key, kv.ModRevision, h.Mod)
+		return fmt.Errorf("%w: session key %q is at revision %d, the handle knows %d", lease.ErrTakenOver, s.own.key, kv.ModRevision, h.Mod)
 	}
 	s.wroteKey(kv)
 	return nil
@@ -179,8 +190,8 @@ func (s *Session) takeKey(ctx context.Context, h detached.State, nonce string) e
 // the session over now; one that matches cluster.IsNoSpace means that the server is out of space.
 func (s *Session) Rehearse(ctx context.Context) error {
 	_, err := s.host.Cluster.Txn(ctx, cluster.Request{Op: "rehearse a takeover", Repeat: cluster.Always}, &pb.TxnRequest{
-		Compare: []*pb.Compare{txn.CreateIs(s.key, -1)},
-		Success: []*pb.RequestOp{txn.Put(s.key, s.keyValue(rand.Text()), s.id)},
+		Compare: []*pb.Compare{txn.CreateIs(s.own.key, -1)},
+		Success: []*pb.RequestOp{txn.Put(s.own.key, s.keyValue(rand.Text()), s.id)},
 	})
 	return err
 }

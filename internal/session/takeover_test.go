@@ -60,7 +60,7 @@ func TestADetachedSessionIsResumedByAnotherProcessOnce(t *testing.T) {
 		assert.Equal(t, s.ID(), next.ID())
 		assert.Equal(t, 6*time.Second, next.TTL())
 		assert.Equal(t, began.Add(5*time.Second), next.Deadline(), "from a confirmed renewal of its own")
-		assert.Contains(t, string(r.Get(next.key).Value), `"next"`)
+		assert.Contains(t, string(r.Get(next.own.key).Value), `"next"`)
 		sleep(time.Minute)
 		require.NoError(t, next.Err())
 		assert.Equal(t, key, r.Get("held").CreateRevision)
@@ -196,7 +196,7 @@ func TestOpenEntriesAreUndoneByTheSuccessor(t *testing.T) {
 		n3, settled, err := begin(s, "d/")
 		require.NoError(t, err)
 		r.Put(settled, "", s.ID())
-		s.Absent(n3)
+		s.Learn(n3, Absent)
 		n4, held, err := begin(s, "e/")
 		require.NoError(t, err)
 		r.Put(held, "", s.ID())
@@ -255,7 +255,7 @@ func TestWhatIsDiscardedIsRemovedAtItsTime(t *testing.T) {
 
 // undo removes an entry that is unwanted, as the background does, but sends one request only.
 func undo(s *Session, n int64) error {
-	s.move(n, unwanted, nil)
+	s.Learn(n, Unwanted)
 	return s.removeEntries(context.Background(), []int64{n})
 }
 
@@ -286,7 +286,7 @@ func TestUndoIsRefusedToWhoWasTakenOver(t *testing.T) {
 		require.NoError(t, err)
 		muteWatches(r.Member(0))
 		r.Put(key, "", s.ID())
-		r.Put(s.key, "another's", s.ID())
+		r.Put(s.own.key, "another's", s.ID())
 		oneCause(t, undo(s, n), lease.ErrRevoked)
 		assert.NotNil(t, r.Get(key))
 		requireEnded(t, s, lease.ErrRevoked)
@@ -589,7 +589,7 @@ func TestAClaimedTakeoverIsContinuedByAnotherProcess(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
-				defer func() { takeovers = takeoverTable{} }()
+				defer takeovers.Clear()
 				alone := r.session(lease.Options{TTL: 60 * time.Second}).Detach()
 				held := r.Put("held", "", leftBy(alone).Lease)
 				h, other := Claim(alone), Claim(alone)
@@ -604,7 +604,7 @@ func TestAClaimedTakeoverIsContinuedByAnotherProcess(t *testing.T) {
 					require.ErrorIs(t, err, context.DeadlineExceeded)
 				}
 				r.LiftAll()
-				takeovers = takeoverTable{} // another process knows of none
+				takeovers.Clear() // another process knows of none
 
 				next := sessionOn(t, r.successor(), lease.Options{Resume: h})
 				for _, h := range []lease.Handle{alone, other} {

@@ -40,7 +40,7 @@ func (e entry) extras() (n int) {
 // that was taken over. It also puts the cancel keys of entries whose enqueues may still be
 // applied. deletions: make only deletions; left are the entries that still have to be removed then.
 func (s *Session) undoTxn(ns []int64, deletions bool) (w together.Write, left []int64) {
-	t := &pb.TxnRequest{Compare: []*pb.Compare{s.same}, Failure: []*pb.RequestOp{s.ReadKey()}}
+	t := &pb.TxnRequest{Compare: []*pb.Compare{s.own.same}, Failure: []*pb.RequestOp{s.ReadKey()}}
 	w = together.Write{Op: "leave the queue", Repeat: cluster.Always, Kind: together.Plain, Txn: t}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +108,7 @@ func (s *Session) removeEntries(ctx context.Context, ns []int64) error {
 	if err == nil || cluster.IsNoSpace(err) {
 		s.mu.Lock()
 		for _, n := range ns {
-			s.ledger.move(n, absent, nil)
+			s.ledger.move(n, Absent, nil)
 		}
 		s.mu.Unlock()
 	}

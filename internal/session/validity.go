@@ -1,10 +1,12 @@
 package session
 
 import (
+	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/lease"
 )
 
 // A validity is until when a session is trusted: the window in force, which any goroutine may
@@ -31,7 +33,7 @@ func (v *validity) window() window { return *v.force.Load() }
 
 // begin sets the first window: of a grant, or of a takeover's first renewal.
 func (v *validity) begin(sent clock.Instant, granted time.Duration) window {
-	w := window{sent: sent, granted: granted, margin: v.margin}
+	w := newWindow(sent, granted, v.margin)
 	v.force.Store(&w)
 	return w
 }
@@ -39,8 +41,8 @@ func (v *validity) begin(sent clock.Instant, granted time.Duration) window {
 // expired returns why the validity has ended at now; nil while it has not.
 func (v *validity) expired(now clock.Instant) error {
 	err := v.window().expired(now)
-	if c, ok := err.(*cause); ok {
-		c.last = v.failure
+	if err != nil && v.failure != nil {
+		err = fmt.Errorf("%w (last failure: %v)", err, v.failure)
 	}
 	return err
 }
@@ -53,7 +55,7 @@ func (v *validity) extend(sent clock.Instant, granted time.Duration, now clock.I
 	if old.expired(now) != nil {
 		return false
 	}
-	w := window{sent: sent, granted: granted, margin: v.margin}
+	w := newWindow(sent, granted, v.margin)
 	if w.after(old) || w.granted < old.granted {
 		v.force.Store(&w)
 	}
@@ -67,4 +69,71 @@ func (v *validity) failed(err error) (first bool) {
 	first = v.failure == nil
 	v.failure = err
 	return first
+}
+
+// A window is one period of validity: from when a grant or renewal was sent to when the session
+// is no longer trusted. It is a value, and its methods are pure arithmetic.
+type window struct {
+	sent    clock.Instant // c of rule T2: before the request was written
+	granted time.Duration // the TTL in the server's answer, less what the lock-delay adds
+	margin  time.Duration // at least a sixth of granted
+}
+
+// newWindow makes a window with the configured margin, or a sixth of granted if that is more.
+func newWindow(sent clock.Instant, granted, margin time.Duration) window {
+	// Rounded up, so that the integer division never makes the margin smaller.
+	return window{sent, granted, max(margin, (granted+5)/6)}
+}
+
+// deadline is the first instant at which the window has expired.
+func (w window) deadline() clock.Instant {
+	return w.sent.Add(w.granted - w.margin)
+}
+
+// remaining is how long the window still lasts at now; zero or negative once it has expired.
+func (w window) remaining(now clock.Instant) time.Duration {
+	return w.deadline().Sub(now)
+}
+
+// whole is the window's whole length.
+func (w window) whole() time.Duration { return w.granted - w.margin }
+
+// half is half of the window's whole length.
+func (w window) half() time.Duration { return w.whole() / 2 }
+
+// due is how long after the window's renewal was sent the next begins, and how late another
+// member joins a renewal at the latest: so three begin before the deadline (rule N3). It is a
+// quarter of the TTL if the margin is a sixth.
+func (w window) due() time.Duration { return (w.whole()*3 + 9) / 10 }
+
+// bound is how long a renewal may take, so that three fit: a third of the TTL if the margin is a
+// sixth.
+func (w window) bound() time.Duration { return w.whole() * 2 / 5 }
+
+// pause is how long a round waits after its n-th failure, from 1. The wait doubles up to a
+// limit, and shrinks again as the deadline approaches, of which left is the time.
+func (w window) pause(n int, left time.Duration) time.Duration {
+	v := w.whole()
+	wait := min(v*3/100<<min(n-2, 8), v*3/20)
+	return max(min(wait, left/4), min(v*3/100, 100*time.Millisecond))
+}
+
+// Validity is how long a renewal keeps the session valid, counted from when the renewal was
+// sent.
+func (s *Session) Validity() time.Duration { return s.validity.window().whole() }
+
+// expired returns why the window has expired at now; nil while it has not.
+func (w window) expired(now clock.Instant) error {
+	if w.deadline().Sub(now) <= 0 {
+		return fmt.Errorf("%w: unconfirmed for %v of a TTL of %v", lease.ErrExpired, now.Sub(w.sent).Round(time.Millisecond), w.granted)
+	}
+	if ahead := now.WallAhead(w.sent); ahead > w.margin {
+		return fmt.Errorf("%w: the wall clock ran ahead by %v: this machine was frozen, or its time was set", lease.ErrExpired, ahead.Round(time.Millisecond))
+	}
+	return nil
+}
+
+// after reports whether w ends later than v.
+func (w window) after(v window) bool {
+	return v.deadline().Before(w.deadline())
 }

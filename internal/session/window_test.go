@@ -26,7 +26,7 @@ func TestDeadlineIsASixthOfTheTTLBeforeTheServersExpiry(t *testing.T) {
 		{10 * time.Second, 0, 10*time.Second - 1666666667},    // the sixth is rounded up
 		{0, 0, 0},
 	} {
-		w := window{sent: c, granted: at.granted, margin: at.margin}
+		w := newWindow(c, at.granted, at.margin)
 		assert.Equal(t, at.want, w.deadline().Sub(c), "TTL %v, margin %v", at.granted, at.margin)
 	}
 }
@@ -34,7 +34,7 @@ func TestDeadlineIsASixthOfTheTTLBeforeTheServersExpiry(t *testing.T) {
 func TestWindowIsOverAtItsDeadlineAndNotANanosecondBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clock.Now()
-		w := window{sent: c, granted: 6 * time.Second}
+		w := newWindow(c, 6*time.Second, 0)
 		assert.NoError(t, w.expired(c.Add(5*time.Second-1)))
 		assert.Equal(t, time.Nanosecond, w.remaining(c.Add(5*time.Second-1)))
 		assert.ErrorIs(t, w.expired(c.Add(5*time.Second)), lease.ErrExpired)
@@ -47,7 +47,7 @@ func TestWindowIsOverAtItsDeadlineAndNotANanosecondBefore(t *testing.T) {
 func TestWindowIsOverWhenTheWallClockRanAheadByMoreThanTheMargin(t *testing.T) {
 	t.Cleanup(func() { clock.SetWallJump(0) })
 	synctest.Test(t, func(t *testing.T) {
-		w := window{sent: clock.Now(), granted: 6 * time.Second}
+		w := newWindow(clock.Now(), 6*time.Second, 0)
 		for jump, want := range map[time.Duration]error{
 			time.Second: nil, -time.Hour: nil, time.Second + 1: lease.ErrExpired, time.Hour: lease.ErrExpired,
 		} {
@@ -67,7 +67,7 @@ func FuzzWindowKeepsAtLeastASixth(f *testing.F) {
 			t.Skip()
 		}
 		c := clock.Now()
-		w := window{sent: c, granted: time.Duration(granted), margin: time.Duration(margin)}
+		w := newWindow(c, time.Duration(granted), time.Duration(margin))
 		// valid at c+after if and only if after < granted − max(margin, granted/6)
 		sixth := new(big.Rat).SetFrac64(granted, 6)
 		keep := new(big.Rat).SetInt64(margin)
