@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"time"
+	"weak"
 
 	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/cluster"
@@ -86,10 +87,13 @@ func (s *Session) removeAfter(wait time.Duration, n int64) {
 		s.remove(n)
 		return
 	}
-	time.AfterFunc(wait, func() { // does nothing after the session's end
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.remove(n)
+	still := weak.Make(s) // a session that has ended does not stay in memory for it
+	time.AfterFunc(wait, func() {
+		if s := still.Value(); s != nil {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.remove(n) // does nothing after the session's end
+		}
 	})
 }
 
