@@ -126,7 +126,7 @@ func newCluster(cfg Config) (*Cluster, error) {
 		if err != nil {
 			c.die(err)
 			for _, m := range list {
-				_ = m.conn.Close()
+				m.close()
 			}
 			return nil, fmt.Errorf("endpoint %q: %w", ep.name, err)
 		}
@@ -178,7 +178,7 @@ func (c *Cluster) Close() error {
 	c.end(ErrClosed)
 	c.die(ErrClosed)
 	for _, m := range list {
-		_ = m.conn.Close()
+		m.close()
 	}
 	c.work.Wait()
 	return nil

@@ -66,7 +66,7 @@ func (c *Cluster) Pick(avoid ...*Member) *Member {
 
 func (m *Member) grade(now time.Duration, avoid []*Member) int {
 	g := 0
-	if !m.conn.ready() {
+	if !m.ready() {
 		g |= unready
 	}
 	if int64(now) < m.coolUntil.Load() {
@@ -88,7 +88,7 @@ func (m *Member) grade(now time.Duration, avoid []*Member) int {
 // others.
 func (c *Cluster) Failed(m *Member, err error) {
 	if passing(err) {
-		m.conn.move()
+		m.move()
 	}
 	m.failure.Store(&err)
 	if m.coolUntil.Swap(int64(c.now()+backoff.Spread(coolDown))) == 0 {

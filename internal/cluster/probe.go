@@ -28,7 +28,7 @@ func (c *Cluster) probe(ctx context.Context, m *Member) error {
 	}
 	if err != nil {
 		if passing(err) {
-			m.conn.move()
+			m.move()
 		}
 		m.failure.Store(&err)
 		return explain(m, err)
@@ -56,12 +56,12 @@ func (c *Cluster) status(ctx context.Context, m *Member, l *login, until time.Ti
 	bound, cancel := context.WithDeadline(metadata.NewOutgoingContext(ctx, l.md), until)
 	defer cancel()
 	for {
-		line := m.conn.line.Load()
+		line := m.line.Load()
 		resp, err := pb.NewMaintenanceClient(m).Status(bound, &pb.StatusRequest{})
 		switch {
 		case err == nil:
 			return resp, nil
-		case m.conn.line.Load() == line || EndOf(bound) != nil:
+		case m.line.Load() == line || EndOf(bound) != nil:
 			return nil, plainEnd(ctx, err)
 		}
 	}

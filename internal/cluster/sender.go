@@ -107,7 +107,7 @@ func (s *sender) pick() *Member {
 	return s.c.Pick()
 }
 
-// try tries the member that prepare has picked. Outcome is meaningful only with an error.
+// try sends the request to the member that prepare has picked; nothing else sends one. Outcome is meaningful only with an error.
 func (s *sender) try(ctx context.Context) (Outcome, error) {
 	s.began = time.Now()
 	end := s.began.Add(s.r.PerTry)
@@ -121,7 +121,15 @@ func (s *sender) try(ctx context.Context) (Outcome, error) {
 	if s.r.Lanes != nil {
 		s.r.Lanes.Began(s.r.Ticket, s.member, s.began)
 	}
-	h, err := s.send(t)
+	var h *pb.ResponseHeader
+	var err error
+	if s.txn != nil {
+		s.answer, t.opts[0] = new(pb.TxnResponse), grpc.StaticMethod()
+		err = s.member.Invoke(t, pb.KV_Txn_FullMethodName, s.txn, s.answer, t.opts[:]...)
+		h = s.answer.Header
+	} else {
+		h, err = s.call(t, s.member)
+	}
 	if s.r.Lanes != nil {
 		s.r.Lanes.Ended(s.r.Ticket, err == nil)
 	}
@@ -145,20 +153,6 @@ func (s *sender) try(ctx context.Context) (Outcome, error) {
 // the answer to a second copy, which found what the first copy wrote, and the first copy may
 // still be applied later.
 var errCopies = errors.New("an interceptor sent it more than once, and each copy may have been applied, or may still be")
-
-// send is the only function that sends a request.
-func (s *sender) send(t *try) (*pb.ResponseHeader, error) {
-	m := s.member
-	m.inflight.Add(1)
-	defer m.done()
-	if s.txn == nil {
-		return s.call(t, m)
-	}
-	s.answer = new(pb.TxnResponse)
-	t.opts[0] = grpc.StaticMethod()
-	err := m.conn.Invoke(t, pb.KV_Txn_FullMethodName, s.txn, s.answer, t.opts[:]...)
-	return s.answer.Header, err
-}
 
 // plainEnd returns err, of a try for a caller with ctx. An interceptor may have returned
 // the end of another context, which must not look like the end of the caller's: of such an

@@ -96,7 +96,7 @@ func (c *Cluster) proven(m *Member) *Member {
 	if err != nil && c.Err() == nil {
 		c.leaveOut(m.Endpoint(), err)
 	}
-	_ = m.conn.Close()
+	m.close()
 	return nil
 }
 
@@ -136,7 +136,7 @@ func (c *Cluster) install(next, fresh, gone []*Member) {
 	if c.shut.Load() {
 		c.mu.Unlock()
 		for _, m := range fresh {
-			_ = m.conn.Close()
+			m.close()
 		}
 		return
 	}
