@@ -168,12 +168,3 @@ func redact(text string) string {
 	}
 	return "…" + text[at:]
 }
-
-// unasked names what a server may require of a client that this endpoint's configuration does
-// not offer.
-func (e endpoint) unasked() string {
-	if e.tls {
-		return "a client certificate"
-	}
-	return "TLS"
-}

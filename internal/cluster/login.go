@@ -7,7 +7,6 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/pawl-locks/pawl/internal/backoff"
 )
@@ -83,7 +82,7 @@ func (s *credentials) authenticate(ctx context.Context, m *Member) (*login, erro
 		return resp.GetHeader(), err
 	})
 	switch {
-	case is(err, rpctypes.ErrGRPCAuthNotEnabled):
+	case isAuthNotEnabled(err):
 		return newLogin("", nil), nil
 	case err != nil:
 		return nil, err

@@ -17,6 +17,8 @@ func (c *Cluster) Revision() int64 { return c.revision.Load() }
 // RaftTerm is the highest raft_term that any member of the cluster has shown.
 func (c *Cluster) RaftTerm() uint64 { return c.raftTerm.Load() }
 
+var errNoHeader = errors.New("the answer has no header: not an etcd server")
+
 // errForeign is an answer of another cluster.
 var errForeign = errors.New("the answer is another cluster's")
 

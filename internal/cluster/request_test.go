@@ -413,4 +413,4 @@ func TestErrorsNameOperationAndEndpoint(t *testing.T) {
 	})
 }
 
-func isNoLeader(err error) bool { return is(err, rpctypes.ErrGRPCNoLeader) }
+func isNoLeader(err error) bool { return is(rpctypes.ErrGRPCNoLeader)(err) }

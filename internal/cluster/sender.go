@@ -10,7 +10,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/pawl-locks/pawl/internal/backoff"
 )
@@ -209,14 +208,14 @@ func (s *sender) refused(err error) bool {
 
 // pointless reports whether the server requires a token and no user is configured.
 func (s *sender) pointless(err error) bool {
-	return s.c.creds.user == "" && is(err, rpctypes.ErrGRPCUserEmpty)
+	return s.c.creds.user == "" && isUserEmpty(err)
 }
 
 // blame grades the member down.
 func (s *sender) blame(err error) {
 	s.tried = append(s.tried, s.member)
 	switch {
-	case is(err, rpctypes.ErrGRPCNotSupportedForLearner):
+	case isLearner(err):
 		s.c.foundLearner(s.member)
 	case errors.Is(err, errForeign), errors.Is(err, ErrChanged): // Check has handled it
 	case errors.Is(err, errCopies): // the member has answered

@@ -148,7 +148,7 @@ var mutants = []mutant{
 	{"an enqueue without an answer is taken for answered", "A5", []edit{{"internal/queue/settle.go",
 		"	late := cluster.OutcomeOf(lost) != cluster.Answered\n", "	late := cluster.OutcomeOf(lost) < cluster.Answered\n"}}, []string{inQueue, simulation}},
 	{"a server that timed out is taken to have answered", "A5", []edit{{"internal/cluster/classify.go",
-		"	return Unknown, elsewhere\n}\n\n// agrees", "	return Answered, elsewhere\n}\n\n// agrees"}}, []string{inCluster}},
+		"	return Unknown, elsewhere\n}\n\n// Each", "	return Answered, elsewhere\n}\n\n// Each"}}, []string{inCluster}},
 	{"an enqueue that was answered leaves a cancel key", "A5", []edit{{"internal/cluster/classify.go",
 		"	entry{rpctypes.ErrGRPCNoSpace, Answered, stop},", "	entry{rpctypes.ErrGRPCNoSpace, Unknown, stop},"}}, []string{inQueue}},
 	{"a copy under way is not counted as one that may come", "A5", []edit{{"internal/cluster/try.go",
