@@ -63,7 +63,7 @@ type Cluster struct {
 	log      *slog.Logger
 	notifier *notify.Notifier
 	events   *notify.Source // of the members
-	began    time.Time
+	began    time.Time      // by which cool-downs count
 
 	members atomic.Pointer[[]*Member] // replaced as a whole, under mu
 	picks   atomic.Uint64             // how often Pick was called
@@ -71,7 +71,7 @@ type Cluster struct {
 	leftOut sync.Map                  // why each advertised endpoint was last not used
 
 	id       atomic.Uint64
-	revision atomic.Int64
+	revision atomic.Int64 // see Revision
 	raftTerm atomic.Uint64
 
 	creds    *credentials
@@ -116,7 +116,7 @@ func newCluster(cfg Config) (*Cluster, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	c := &Cluster{cfg: cfg, log: cfg.Logger, began: time.Now(), wake: make(chan struct{}, 1), ended: make(chan struct{}), reaching: gate.New(1)}
-	c.notifier = notify.New(cfg.Observer, c.log, c.spawn)
+	c.notifier = notify.New(cfg.Observer, c.log, c.Go)
 	c.events = c.notifier.NewSource()
 	c.life, c.die = context.WithCancelCause(context.Background())
 	c.creds = newCredentials(c, cfg.Username, cfg.Password)

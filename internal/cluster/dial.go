@@ -40,7 +40,10 @@ func Dial(ctx context.Context, cfg Config) (*Cluster, error) {
 			return nil, err
 		}
 	}
-	c.spawn(c.keep) // ends with Close
+	c.Go(c.keep) // ends with Close
+	if cfg.SyncEvery > 0 {
+		c.Go(c.keepSynced) // ends with Close
+	}
 	return c, nil
 }
 
@@ -82,7 +85,7 @@ func (c *Cluster) reach(ctx context.Context, until time.Time, waitOut func(error
 	probed := make(chan firstProbe)
 	for i, m := range list {
 		errs[i] = fmt.Errorf("%s: no answer yet", m.Endpoint())
-		c.spawn(func() { c.probeUntilGood(firstProbe{i: i, member: m}, probed, decided, waitOut) }) // ends by probeTotal once decided, or with Close
+		c.Go(func() { c.probeUntilGood(firstProbe{i: i, member: m}, probed, decided, waitOut) }) // ends by probeTotal once decided, or with Close
 	}
 	for left := len(list); left > 0; {
 		select {
@@ -118,7 +121,7 @@ type firstProbe struct {
 // does not help, or is no longer needed.
 func (c *Cluster) probeUntilGood(p firstProbe, probed chan<- firstProbe, decided <-chan struct{}, waitOut func(error) bool) {
 	for wait := backoff.Request(); !p.final; {
-		p.err = c.probe(c.life, p.member)
+		p.err = c.probe(p.member)
 		p.final = p.err == nil || !waitOut(p.err)
 		select {
 		case probed <- p:

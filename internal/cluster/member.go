@@ -49,7 +49,7 @@ type Member struct {
 	trip      atomic.Int64           // the usual duration of a health call
 
 	// Guarded by credentials.mu.
-	ownFrom  time.Duration // on the Cluster's clock: own is not fetched before
+	ownFrom  time.Time     // own is not fetched before
 	ownPause retry.Backoff // from one such fetch to the next
 
 	wait func(d time.Duration, end, stop <-chan struct{}) bool // backoff.Wait

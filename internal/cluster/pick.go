@@ -30,7 +30,7 @@ func (c *Cluster) Members() []*Member {
 }
 
 // usable reports whether the member may be picked while there are others.
-func (m *Member) usable() bool { return !m.learner.Load() && !m.isForeign() }
+func (m *Member) usable() bool { return !m.learner.Load() && m.foreign.Load() == 0 }
 
 // The grades of Pick, from the lowest. Each is worse than all lower ones together.
 const (
@@ -49,7 +49,7 @@ const (
 func (c *Cluster) Pick(avoid ...*Member) *Member {
 	list := c.list()
 	start := int(c.picks.Add(1) % uint64(len(list)))
-	now := c.now()
+	now := time.Since(c.began) // the clock of cool-downs
 	var best *Member
 	bestGrade := foreign << 1
 	for i := range list {
@@ -78,7 +78,7 @@ func (m *Member) grade(now time.Duration, avoid []*Member) int {
 	if m.learner.Load() {
 		g |= learning
 	}
-	if m.isForeign() {
+	if m.foreign.Load() != 0 {
 		g |= foreign
 	}
 	return g
@@ -91,7 +91,7 @@ func (c *Cluster) Failed(m *Member, err error) {
 		m.move()
 	}
 	m.failure.Store(&err)
-	if m.coolUntil.Swap(int64(c.now()+backoff.Spread(coolDown))) == 0 {
+	if m.coolUntil.Swap(int64(time.Since(c.began)+backoff.Spread(coolDown))) == 0 {
 		c.log.Warn("etcd member failing", "endpoint", m.Endpoint(), "error", textOf(err))
 		c.events.Later(context.Background(), observe.MemberSwitched{From: m.Endpoint(), Err: err})
 	}
@@ -121,9 +121,6 @@ func (c *Cluster) Worked(m *Member) {
 		c.nudge()
 	}
 }
-
-// now is the Cluster's clock, for cool-downs: time since Dial.
-func (c *Cluster) now() time.Duration { return time.Since(c.began) }
 
 // uses reports whether m is in use: it is in the list.
 func (c *Cluster) uses(m *Member) bool { return slices.Contains(c.list(), m) }

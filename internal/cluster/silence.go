@@ -44,7 +44,7 @@ func (m *Member) patience() time.Duration { return max(patience, 3*time.Duration
 
 // watch begins to watch l until it has been heard.
 func (l *line) watch() {
-	l.m.c.spawn(func() { // ends when l was heard, or with l
+	l.m.c.Go(func() { // ends when l was heard, or with l
 		w := lineWatch{l: l, seen: l.heard()}
 		defer w.heard()
 		for l.m.wait(l.m.patience()/steps, l.life.Done(), nil) && !w.step() {
@@ -112,13 +112,15 @@ func (l *line) unwatch() bool {
 // up the tries that were sent in an earlier one, once the member knows its leader. The
 // old leader may have lost them, and then they would get no answer.
 func (l *line) askTerm() {
-	m, now := l.m, time.Now()
+	m := l.m
 	every := max(overdue, m.patience())
-	if !l.any(func(t *try) bool { return t.began.Before(now.Add(-overdue)) }) || !m.due(&m.termAt, every) {
+	if !l.any(func(t *try) bool { return time.Since(t.began) > overdue }) || !m.due(&m.termAt, every) {
 		return
 	}
-	m.c.spawn(func() { // ends within every
-		resp, err := m.c.status(m.c.life, m, m.c.creds.any(m), now.Add(every))
+	m.c.Go(func() { // ends within every
+		ctx, cancel := context.WithTimeout(m.c.life, every)
+		defer cancel()
+		resp, err := m.c.status(ctx, m, m.c.creds.any(m))
 		if err != nil || resp.Leader == 0 || m.c.Check(m, resp.Header, 0, false) != nil {
 			return
 		}
@@ -142,7 +144,7 @@ func (m *Member) due(last *time.Time, every time.Duration) bool {
 // measure makes a health call on l to learn the member's round trip. It takes no longer than
 // the steps that passed meanwhile, so the time in which this process was stopped is none of it.
 func (m *Member) measure(l *line) {
-	m.c.spawn(func() { // ends within probeTotal
+	m.c.Go(func() { // ends within probeTotal
 		ctx, cancel := context.WithTimeout(m.c.life, probeTotal)
 		defer cancel()
 		ok, answered := false, make(chan struct{})
@@ -189,7 +191,7 @@ func (l *line) examine() *exam {
 		}
 		n++
 		other := o.line.Load()
-		l.m.c.spawn(func() { // ends with x
+		l.m.c.Go(func() { // ends with x
 			if other.health(x.ctx) {
 				x.others.Store(true)
 			}
@@ -227,7 +229,7 @@ func (x *exam) open() {
 		return
 	}
 	spare := x.spare
-	x.l.m.c.spawn(func() { // ends with x
+	x.l.m.c.Go(func() { // ends with x
 		if spare.health(x.ctx) {
 			spare.serves.Store(true)
 		}
@@ -294,7 +296,7 @@ func (m *Member) move() {
 	if spare == nil {
 		return
 	}
-	asks := m.c.spawn(func() { // ends within probeTotal
+	asks := m.c.Go(func() { // ends within probeTotal
 		ctx, cancel := context.WithTimeout(metadata.NewOutgoingContext(m.c.life, m.c.creds.any(m).md), probeTotal)
 		defer cancel()
 		resp, err := pb.NewMaintenanceClient(spare.conn).Status(ctx, &pb.StatusRequest{})

@@ -67,7 +67,7 @@ func TestASilentMemberIsPickedLast(t *testing.T) {
 			}
 			return times
 		}
-		c.spawn(func() { _, _ = c.Txn(c.life, Request{Op: "txn", On: mute}, writing()) })
+		c.Go(func() { _, _ = c.Txn(c.life, Request{Op: "txn", On: mute}, writing()) })
 		time.Sleep(patience - time.Millisecond)
 		assert.NotZero(t, picked(), "it was not silent for long")
 		time.Sleep(patience / 2) // less than it takes to give up its tries, which makes it one that failed
@@ -288,7 +288,7 @@ func TestASpareThatTurnsMuteAtOnceIsReplacedToo(t *testing.T) {
 	linked(t, 1, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, dials *atomic.Int64) {
 		old := c.list()[0].line.Load()
 		fake.Member(0).Swallow()
-		c.spawn(func() { _, _ = c.Txn(c.life, Request{Op: "txn"}, writing()) })
+		c.Go(func() { _, _ = c.Txn(c.life, Request{Op: "txn"}, writing()) })
 		for c.list()[0].line.Load() == old {
 			time.Sleep(time.Millisecond)
 		}
@@ -378,7 +378,7 @@ func TestThePatienceFollowsTheRoundTrip(t *testing.T) {
 		}{{far, 2400 * time.Millisecond}, {nil, patience}} {
 			fake.Member(0).SetDelay(c2.delay, c2.delay)
 			for range 300 { // more at once than one round trip takes
-				c.spawn(func() { _, _ = c.Txn(c.life, Request{Op: "txn"}, writing()) })
+				c.Go(func() { _, _ = c.Txn(c.life, Request{Op: "txn"}, writing()) })
 				time.Sleep(30 * time.Millisecond)
 			}
 			assert.Equal(t, c2.want, c.list()[0].patience())
