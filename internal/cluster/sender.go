@@ -72,38 +72,30 @@ func (s *sender) run(ctx context.Context) error {
 }
 
 // prepare picks the member to try, and its credentials.
-func (s *sender) prepare(ctx context.Context) error {
+func (s *sender) prepare(ctx context.Context) (err error) {
 	if err := s.c.Err(); err != nil {
 		return err
 	}
-	if s.r.anonymous {
-		s.member, s.login = s.pick(), s.c.creds.bare
-		return nil
+	if !s.r.anonymous {
+		if err := s.c.reachUntil(ctx, s.until); err != nil {
+			return err
+		}
 	}
-	if err := s.c.reachUntil(ctx, s.until); err != nil {
-		return err
+	m, l := s.r.On, s.c.creds.bare
+	if m == nil {
+		avoid := s.tried
+		if len(avoid) == 0 {
+			avoid = []*Member{s.r.Avoid}
+		}
+		m = s.c.Pick(avoid...)
 	}
-	m := s.pick()
-	l, err := s.c.creds.For(ctx, m, s.until)
-	if err != nil {
-		return err
+	if !s.r.anonymous {
+		if l, err = s.c.creds.For(ctx, m, s.until); err != nil {
+			return err
+		}
 	}
 	s.member, s.login = m, l
 	return nil
-}
-
-func (s *sender) pick() *Member {
-	switch {
-	case s.r.On != nil:
-		return s.r.On
-	case len(s.tried) > 0:
-		return s.c.Pick(s.tried...)
-	case s.member != nil: // after a pause: not the last member again
-		return s.c.Pick(s.member)
-	case s.r.Avoid != nil:
-		return s.c.Pick(s.r.Avoid)
-	}
-	return s.c.Pick()
 }
 
 // try sends the request to the member that prepare has picked; nothing else sends one. Outcome is meaningful only with an error.
@@ -170,6 +162,7 @@ func (s *sender) mayRetry(ctx context.Context, outcome Outcome, err error) bool 
 		outcome = NotApplied
 	}
 	s.outcome = max(s.outcome, outcome)
+	s.r.Avoid = s.member // also after a pause
 	if s.last == nil || EndOf(ctx) == nil {
 		s.last = err
 	}
@@ -203,12 +196,7 @@ func (s *sender) refused(err error) bool {
 		return true
 	}
 	s.refusals++
-	return s.refusals <= maxRefusals && !s.pointless(err)
-}
-
-// pointless reports whether the server requires a token and no user is configured.
-func (s *sender) pointless(err error) bool {
-	return s.c.creds.user == "" && isUserEmpty(err)
+	return s.refusals <= maxRefusals && (s.c.creds.user != "" || !isUserEmpty(err)) // without a user there is no token
 }
 
 // blame grades the member down.
