@@ -25,9 +25,8 @@ type sender struct {
 	r    Request
 	call func(context.Context, *Member) (*pb.ResponseHeader, error)
 
-	txn      *pb.TxnRequest
-	answer   *pb.TxnResponse
-	harmless bool // it writes nothing
+	txn    *pb.TxnRequest
+	answer *pb.TxnResponse
 
 	until    time.Time // when the last try has to end
 	began    time.Time // when the last try began
@@ -134,7 +133,7 @@ func (s *sender) try(ctx context.Context) (Outcome, error) {
 	if err := s.c.Check(s.member, h, floor, !s.r.Local); err != nil {
 		return Unknown, err
 	}
-	if copies > 1 && s.txn != nil && s.r.Repeat != Always && !s.harmless {
+	if copies > 1 && s.txn != nil && s.r.Repeat != Always && !s.harmless() {
 		return Unknown, errCopies
 	}
 	return NotApplied, nil
@@ -156,9 +155,17 @@ func plainEnd(ctx context.Context, err error) error {
 	return status.Error(codes.DeadlineExceeded, textOf(err))
 }
 
+// harmless reports whether the request writes nothing.
+func (s *sender) harmless() bool {
+	if s.txn == nil {
+		return s.r.anonymous || s.r.Reads
+	}
+	return readOnly(s.txn.Success) && readOnly(s.txn.Failure)
+}
+
 // mayRetry records a failed try, and reports whether another may follow.
 func (s *sender) mayRetry(ctx context.Context, outcome Outcome, err error) bool {
-	if s.harmless {
+	if s.harmless() {
 		outcome = NotApplied
 	}
 	s.outcome = max(s.outcome, outcome)
