@@ -17,12 +17,7 @@ const coolDown = 5 * time.Second
 // can. Learners, and endpoints of another cluster, cannot.
 func (c *Cluster) Members() []*Member {
 	all := c.list()
-	out := make([]*Member, 0, len(all))
-	for _, m := range all {
-		if m.usable() {
-			out = append(out, m)
-		}
-	}
+	out := slices.DeleteFunc(slices.Clone(all), func(m *Member) bool { return !m.usable() })
 	if len(out) == 0 {
 		out = append(out, all...)
 	}

@@ -10,15 +10,12 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// A line is examined when nothing was read for max(200 ms, three round trips) after something
-// was sent, and a call or a message has no answer: a health call is sent on it, and on those of up to two other members. If it is still
-// silent after as long again, a spare line is opened, and when another member or the spare has
-// answered, the tries on the silent line are given up, and the streams that have not opened.
-// Silence alone is no reason. When the
+// How a mute line is replaced (guarantee 7 of the package's comment says what that must not do). A line is
+// examined when nothing was read for max(200 ms, three round trips) after something was sent, and a
+// call or a message has no answer: a health call is sent on it, and on those of up to two other
+// members. If it is still silent after as long again, a spare line is opened, and when another member or the spare has
+// answered, the tries on the silent line are given up, and the streams that have not opened. When the
 // spare has answered, it takes the line's place. Each member is examined by itself.
-//
-// Events of watches are no answers: a line that delivers them, and none of what is sent, is
-// as silent as one that delivers nothing.
 //
 // A line that is heard may still have a try that gets no answer, because the leader to which
 // the member forwarded it has died. So the member is asked about its leader meanwhile.
