@@ -8,47 +8,47 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// errAnswer is the error of an answer that does not fit what was sent. Whether the transaction
-// was applied is not known.
+// errAnswer is the error of an answer that does not fit what was sent.
 var errAnswer = errors.New("the answer does not fit the request")
 
-// result reads the answer to request.
+// result reads the answer to request. Of one that does not fit it is not known whether it was applied.
 func (t *Txn) result(a *pb.TxnResponse) (Result, error) {
 	res := Result{Revision: a.GetHeader().GetRevision()}
-	if len(t.Guards) > 0 {
-		if !a.Succeeded {
-			return Result{}, t.fenced(a)
+	if len(t.Guards) > 0 && !a.Succeeded {
+		return Result{}, t.fenced(a)
+	}
+	if len(t.Guards) > 0 && len(t.If) > 0 {
+		if len(a.Responses) != 1 || a.Responses[0].GetResponseTxn() == nil {
+			return Result{}, fmt.Errorf("%w: %w", ErrUnknown, errAnswer)
 		}
-		if len(t.If) > 0 {
-			if len(a.Responses) != 1 || a.Responses[0].GetResponseTxn() == nil {
-				return Result{}, fmt.Errorf("%w: %w", ErrUnknown, errAnswer)
-			}
-			a = a.Responses[0].GetResponseTxn()
-		}
+		a = a.Responses[0].GetResponseTxn()
 	}
 	res.OK = a.Succeeded
 	ran := t.Then
 	if !a.Succeeded {
 		ran = t.Else
 	}
-	if len(a.Responses) < len(ran) || !res.OK && len(t.If) == 0 { // one more is the read that request added
+	if len(a.Responses) < len(ran) || !res.OK && len(t.If) == 0 || !res.read(ran, a.Responses) { // one more is the read that request added
 		return Result{}, fmt.Errorf("%w: %w", ErrUnknown, errAnswer)
 	}
-	for i, op := range ran {
-		if !op.reads() {
-			continue
-		}
-		r := a.Responses[i].GetResponseRange()
-		if r == nil {
-			return Result{}, fmt.Errorf("%w: %w", ErrUnknown, errAnswer)
-		}
-		if op.kind == opPrefix {
-			res.Gets, res.More = append(res.Gets, entries(r)...), res.More || r.More
-			continue
-		}
-		res.Gets = append(res.Gets, entry(op.key, r))
-	}
 	return res, nil
+}
+
+// read takes over what the operations that ran have read; false: the answers do not fit them.
+func (res *Result) read(ran []Op, answers []*pb.ResponseOp) bool {
+	for i, op := range ran {
+		r := answers[i].GetResponseRange()
+		switch {
+		case !op.reads():
+		case r == nil:
+			return false
+		case op.kind == opPrefix:
+			res.Gets, res.More = append(res.Gets, entries(r)...), res.More || r.More
+		default:
+			res.Gets = append(res.Gets, entry(op.key, r))
+		}
+	}
+	return true
 }
 
 func entry(key string, r *pb.RangeResponse) Entry {

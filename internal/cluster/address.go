@@ -97,6 +97,15 @@ func (a *addresses) resolve(ctx context.Context) ([]string, error) {
 	return all, nil
 }
 
+// dialing is the making of one connection.
+type dialing struct {
+	a       *addresses
+	ctx     context.Context
+	left    []string             // addresses that were not tried yet
+	began   map[string]time.Time // those under way
+	results chan dialed
+}
+
 type dialed struct {
 	address string
 	conn    net.Conn
@@ -111,53 +120,54 @@ func (a *addresses) connect(ctx context.Context, _ string) (net.Conn, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the others
-	results := make(chan dialed)
-	began := make(map[string]time.Time) // under way
-	begin := func() {
-		address := all[0]
-		all, began[address] = all[1:], time.Now()
-		go func() { // ends with ctx
-			conn, err := a.dial(ctx, "tcp", address)
-			select {
-			case results <- dialed{address, conn, err}:
-			case <-ctx.Done():
-				if conn != nil {
-					_ = conn.Close()
-				}
-			}
-		}()
-	}
-	begin()
+	d := dialing{a, ctx, all, make(map[string]time.Time), make(chan dialed)}
 	next := time.NewTicker(addressStagger)
 	defer next.Stop()
-	for {
+	for d.next(); ; {
 		select {
 		case <-next.C:
-			if len(all) > 0 {
-				begin()
-			}
-		case got := <-results:
-			delete(began, got.address)
+			d.next()
+		case got := <-d.results:
+			delete(d.began, got.address)
 			if got.err == nil {
-				for address, t := range began {
-					if time.Since(t) >= addressStagger {
-						a.failedAt(address)
-					}
-				}
+				d.failed(addressStagger)
 				return got.conn, nil
 			}
 			a.failedAt(got.address)
-			switch {
-			case len(all) > 0:
-				begin()
-			case len(began) == 0:
+			if d.next(); len(d.began) == 0 {
 				return nil, got.err
 			}
 		case <-ctx.Done():
-			for address := range began {
-				a.failedAt(address)
-			}
+			d.failed(0)
 			return nil, ctx.Err()
+		}
+	}
+}
+
+// next begins to dial the next address, if there is one.
+func (d *dialing) next() {
+	if len(d.left) == 0 {
+		return
+	}
+	address := d.left[0]
+	d.left, d.began[address] = d.left[1:], time.Now()
+	go func() { // ends with ctx
+		conn, err := d.a.dial(d.ctx, "tcp", address)
+		select {
+		case d.results <- dialed{address, conn, err}:
+		case <-d.ctx.Done():
+			if conn != nil {
+				_ = conn.Close()
+			}
+		}
+	}()
+}
+
+// failed records that the addresses do not serve that have been under way for so long.
+func (d *dialing) failed(long time.Duration) {
+	for address, t := range d.began {
+		if time.Since(t) >= long {
+			d.a.failedAt(address)
 		}
 	}
 }

@@ -47,7 +47,7 @@ func (n *Named) Config() Config {
 
 // InUse is the member whose address c uses.
 func (n *Named) InUse(c *Cluster) int {
-	l := c.list()[0].conn.line.Load()
+	l := c.list()[0].line.Load()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.IndexFunc(n.Members(), func(m *etcdfake.Member) bool { return m.Endpoint() == l.raw.RemoteAddr().String() })

@@ -16,7 +16,7 @@ func BenchmarkTxn(b *testing.B) {
 	ss := newStubs(b, 1)
 	c := ss.connect(ss.config())
 	b.Run("bare", func(b *testing.B) {
-		bare := pb.NewKVClient(c.Pick().conn)
+		bare := pb.NewKVClient(c.Pick())
 		b.ReportAllocs()
 		for b.Loop() {
 			if _, err := bare.Txn(context.Background(), writing()); err != nil {
@@ -25,7 +25,7 @@ func BenchmarkTxn(b *testing.B) {
 		}
 	})
 	b.Run("bare-hasleader-timeout", func(b *testing.B) {
-		bare := pb.NewKVClient(c.Pick().conn)
+		bare := pb.NewKVClient(c.Pick())
 		md := metadata.Pairs("hasleader", "true")
 		b.ReportAllocs()
 		for b.Loop() {
@@ -50,7 +50,7 @@ func BenchmarkTxn(b *testing.B) {
 func TestATransactionCostsFewAllocationsMoreThanTheBareStub(t *testing.T) {
 	ss := newStubs(t, 1)
 	c := ss.connect(ss.config())
-	bare := pb.NewKVClient(c.Pick().conn)
+	bare := pb.NewKVClient(c.Pick())
 	md := metadata.Pairs("hasleader", "true")
 	floor := testing.AllocsPerRun(500, func() {
 		ctx, cancel := context.WithTimeout(metadata.NewOutgoingContext(context.Background(), md), defaultPerTry)

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"errors"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -19,15 +18,19 @@ const (
 	reauth                // a new token is needed
 )
 
-// rule says what one of etcd's statuses proves.
-type rule struct {
-	code    codes.Code
-	outcome Outcome
-	next    next
-}
+// said is what one of etcd's statuses says, and rule what that proves.
+type (
+	said struct {
+		code codes.Code
+		text string
+	}
+	rule struct {
+		outcome Outcome
+		next    next
+	}
+)
 
-// rules holds every status of etcd's server that proves more than "unknown, try elsewhere", by its
-// message; the code must agree. Each was read in the server's source (v3.7.3), named here by file.
+// rules holds every status of etcd's server that proves more than "unknown, try elsewhere". Each was read in the server's source (v3.7.3), named here by file.
 var rules = ruleTable(
 	// v3rpc/interceptor.go: checked before the handler is called. A follower that waits for an
 	// election while a lease is renewed or shown answers so too, and those write nothing.
@@ -38,6 +41,11 @@ var rules = ruleTable(
 
 	// v3_server.go processInternalRaftRequestOnce: before the proposal.
 	entry{rpctypes.ErrGRPCRequestTooManyRequests, NotApplied, elsewhere},
+	// So it travels, because the server maps it to an error without a gRPC status (v3rpc/util.go).
+	entry{status.Error(codes.Unknown, status.Convert(rpctypes.ErrGRPCRequestTooManyRequests).Message()), NotApplied, elsewhere},
+	// Raft's refusal, before the entry was taken, while leadership is being transferred or
+	// too much is uncommitted. etcd gives it no code of its own.
+	entry{status.Error(codes.Unknown, "raft proposal dropped"), NotApplied, elsewhere},
 	entry{rpctypes.ErrGRPCRequestTooLarge, NotApplied, stop},
 
 	// auth/store.go AuthInfoFromCtx, before the proposal; and isOpPermitted, which the applier calls
@@ -77,21 +85,17 @@ var rules = ruleTable(
 	entry{rpctypes.ErrGRPCCorrupt, Unknown, stop},
 )
 
-// dropped is raft's refusal, before the entry was taken, while leadership is being transferred or
-// too much is uncommitted. etcd gives it no code of its own.
-const dropped = "raft proposal dropped"
-
 type entry struct {
 	err     error
 	outcome Outcome
 	next    next
 }
 
-func ruleTable(entries ...entry) map[string]rule {
-	t := make(map[string]rule, len(entries))
+func ruleTable(entries ...entry) map[said]rule {
+	t := make(map[said]rule, len(entries))
 	for _, e := range entries {
 		s := status.Convert(e.err)
-		t[s.Message()] = rule{s.Code(), e.outcome, e.next}
+		t[said{s.Code(), s.Message()}] = rule{e.outcome, e.next}
 	}
 	return t
 }
@@ -103,34 +107,51 @@ func classify(err error) (Outcome, next) {
 	if s == nil {
 		return Unknown, elsewhere
 	}
-	if r, ok := rules[s.Message()]; ok && agrees(s, r) {
+	if r, ok := rules[said{s.Code(), s.Message()}]; ok {
 		return r.outcome, r.next
 	}
 	switch {
-	case s.Code() == codes.Unknown && s.Message() == dropped:
-		return NotApplied, elsewhere
 	case s.Code() == codes.Unimplemented:
 		// gRPC's server returns it for a method that nobody has registered.
 		return NotApplied, elsewhere
-	case s.Code() == codes.ResourceExhausted && strings.HasPrefix(s.Message(), overLimit):
+	case isOverLimit(s):
 		// Said by gRPC's server before it calls the handler, or on this side of a complete answer.
 		return Answered, elsewhere
 	}
 	return Unknown, elsewhere
 }
 
-// agrees reports whether the status has the code that goes with its message. etcd maps "too many
-// requests" to an error without a gRPC status (v3rpc/util.go), which then travels as Unknown.
-func agrees(s *status.Status, r rule) bool {
-	return s.Code() == r.code || s.Code() == codes.Unknown && r == rules[descOf(rpctypes.ErrGRPCRequestTooManyRequests)]
-}
+// Each reports whether an error is, or wraps, one status.
+var (
+	// IsNoSpace: the cluster's space quota is used up. The request may have been applied.
+	IsNoSpace = is(rpctypes.ErrGRPCNoSpace)
+	// IsPermissionDenied: the user's roles do not allow the request.
+	IsPermissionDenied = is(rpctypes.ErrGRPCPermissionDenied)
+	// IsLeaseNotFound: a lease that the request names is gone.
+	IsLeaseNotFound = is(rpctypes.ErrGRPCLeaseNotFound)
+	// IsLeaseExists: the lease ID of a grant is taken.
+	IsLeaseExists = is(rpctypes.ErrGRPCLeaseExist)
+	// IsCompacted: the requested revision is compacted.
+	IsCompacted = is(rpctypes.ErrGRPCCompacted)
+	// IsTooManyOps: the transaction has more operations than the server's max-txn-ops.
+	IsTooManyOps = is(rpctypes.ErrGRPCTooManyOps)
 
-func descOf(err error) string { return status.Convert(err).Message() }
+	isTooLarge       = is(rpctypes.ErrGRPCRequestTooLarge)
+	isUserEmpty      = is(rpctypes.ErrGRPCUserEmpty)
+	isAuthNotEnabled = is(rpctypes.ErrGRPCAuthNotEnabled)
+	isLearner        = is(rpctypes.ErrGRPCNotSupportedForLearner)
+)
 
-// is reports whether err is, or wraps, the status want.
-func is(err, want error) bool {
-	s, w := statusOf(err), status.Convert(want)
-	return s != nil && s.Code() == w.Code() && s.Message() == w.Message()
+// is returns a function that reports whether err is, or wraps, the status want.
+func is(want error) func(err error) bool {
+	w := status.Convert(want)
+	return func(err error) bool {
+		if err == nil {
+			return false
+		}
+		s := statusOf(err)
+		return s != nil && s.Code() == w.Code() && s.Message() == w.Message()
+	}
 }
 
 // IsCode reports whether err is, or wraps, a gRPC status with this code.
@@ -146,66 +167,38 @@ func IsFinal(err error) bool {
 	return n != elsewhere
 }
 
-// IsNoSpace reports whether the cluster's space quota is used up. The request may have been applied.
-func IsNoSpace(err error) bool { return is(err, rpctypes.ErrGRPCNoSpace) }
-
 // IsNoLeader reports whether a member, one of several if err is of several, answered that it knows no leader.
 func IsNoLeader(err error) bool {
 	return err != nil && strings.Contains(err.Error(), rpctypes.ErrNoLeader.Error())
 }
 
-// IsPermissionDenied reports whether the user's roles do not allow the request.
-func IsPermissionDenied(err error) bool { return is(err, rpctypes.ErrGRPCPermissionDenied) }
-
-// IsLeaseNotFound reports whether a lease that the request names is gone.
-func IsLeaseNotFound(err error) bool { return is(err, rpctypes.ErrGRPCLeaseNotFound) }
-
-// IsLeaseExists reports whether the lease ID of a grant is taken.
-func IsLeaseExists(err error) bool { return is(err, rpctypes.ErrGRPCLeaseExist) }
-
-// IsCompacted reports whether the requested revision is compacted.
-func IsCompacted(err error) bool { return is(err, rpctypes.ErrGRPCCompacted) }
-
-// IsTooManyOps reports whether the transaction has more operations than the server's max-txn-ops.
-func IsTooManyOps(err error) bool { return is(err, rpctypes.ErrGRPCTooManyOps) }
-
-// overLimit is how gRPC's server begins its message about a request over its own limit, which is
+// isOverLimit reports whether gRPC's server refuses a request over its own limit, which is
 // 512 KiB above etcd's --max-request-bytes.
-const overLimit = "grpc: received message larger than max"
+func isOverLimit(s *status.Status) bool {
+	return s.Code() == codes.ResourceExhausted && strings.HasPrefix(s.Message(), "grpc: received message larger than max")
+}
 
 // IsTooLarge reports whether the request is larger than the server takes. (An answer over a limit
 // that the user has set for this side looks the same, so it does not prove that nothing was applied.)
 func IsTooLarge(err error) bool {
-	return is(err, rpctypes.ErrGRPCRequestTooLarge) ||
-		IsCode(err, codes.ResourceExhausted) && strings.HasPrefix(statusOf(err).Message(), overLimit)
+	s := statusOf(err)
+	return s != nil && isOverLimit(s) || isTooLarge(err)
 }
 
 // IsTokenRefusal reports whether the request's auth token, or its absence, was refused, so that a
 // new one may help.
 func IsTokenRefusal(err error) bool {
-	if err == nil {
-		return false
-	}
 	_, n := classify(err)
 	return n == reauth
-}
-
-// refusals are the texts that IsTokenRefusalText knows.
-var refusals = [...]string{
-	descOf(rpctypes.ErrGRPCInvalidAuthToken),
-	descOf(rpctypes.ErrGRPCUserEmpty),
-	descOf(rpctypes.ErrGRPCAuthOldRevision),
 }
 
 // IsTokenRefusalText is IsTokenRefusal for the cancel reason of a watch, which etcd sends as text,
 // with or without gRPC's "rpc error: code = … desc =" before it.
 func IsTokenRefusalText(reason string) bool {
-	for _, r := range refusals {
-		if strings.HasSuffix(reason, r) {
+	for s, r := range rules {
+		if r.next == reauth && strings.HasSuffix(reason, s.text) {
 			return true
 		}
 	}
 	return false
 }
-
-var errNoHeader = errors.New("the answer has no header: not an etcd server")

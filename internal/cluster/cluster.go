@@ -19,38 +19,19 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// Config is the configuration of a Cluster. Only Endpoints is required.
+// Config is the configuration of a Cluster. Only Endpoints is required. What has a namesake in
+// pawl.Config is described there.
 type Config struct {
-	// Endpoints are "host:port", "http://host:port", "https://host:port", "unix:///path"
-	// or, with TLS, "unixs:///path".
 	Endpoints []string
-	// TLS is used for every endpoint. With nil, every endpoint uses TLS with the system's roots if any
-	// of them says https or unixs, and plain text otherwise. http:// together with either is refused, and an
-	// advertised http:// address is never used. TLS is copied. A ServerName in it is expected of every
-	// endpoint; without one each is checked against its own host name, a unix socket against localhost.
-	TLS *tls.Config
+	TLS       *tls.Config // copied. Without a ServerName each endpoint is checked against its own host name, a unix socket against localhost
 	// Handshake, in place of TLS, returns the configuration of each handshake.
-	Handshake func() *tls.Config
-	// Username and Password are used to fetch the auth token. Empty: no token, or the client
-	// certificate's name.
-	Username, Password string
-	// Lazy makes Dial only check the Config. The first call reaches the cluster: see Reach.
-	Lazy bool
-	// SyncEvery is how often the endpoints are replaced by those that the cluster's members
-	// advertise, at most ten times a second; 0 means never.
-	SyncEvery time.Duration
-	// Logger gets what an operator has to know; nil means no log.
-	Logger *slog.Logger
-	// Observer is notified of events; nil means no observer.
-	Observer observe.Observer
-	// DialOptions come after this package's own, so they win. An interceptor may change or drop
-	// options, and send a request several times. It must pass on the context that it got, or
-	// one made from it, and must not send after it has returned: what is sent with that context
-	// is refused then. The outcome is Unknown for a request that an interceptor fails without
-	// sending it, and for a transaction that it sent twice if more than one copy may have been
-	// applied. The context of a request that carries several callers' transactions has the
-	// values of none of them, nor their deadlines.
-	DialOptions []grpc.DialOption
+	Handshake          func() *tls.Config
+	Username, Password string        // Username empty: no token, or the client certificate's name
+	Lazy               bool          // see Reach
+	SyncEvery          time.Duration // at most ten times a second
+	Logger             *slog.Logger
+	Observer           observe.Observer
+	DialOptions        []grpc.DialOption // come after this package's own, so they win
 
 	// For tests: they replace how package net resolves a name and connects to an address of it.
 	lookup func(ctx context.Context, host string) ([]string, error)
@@ -63,7 +44,7 @@ type Cluster struct {
 	log      *slog.Logger
 	notifier *notify.Notifier
 	events   *notify.Source // of the members
-	began    time.Time
+	began    time.Time      // by which cool-downs count
 
 	members atomic.Pointer[[]*Member] // replaced as a whole, under mu
 	picks   atomic.Uint64             // how often Pick was called
@@ -71,7 +52,7 @@ type Cluster struct {
 	leftOut sync.Map                  // why each advertised endpoint was last not used
 
 	id       atomic.Uint64
-	revision atomic.Int64
+	revision atomic.Int64 // see Revision
 	raftTerm atomic.Uint64
 
 	creds    *credentials
@@ -116,7 +97,7 @@ func newCluster(cfg Config) (*Cluster, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	c := &Cluster{cfg: cfg, log: cfg.Logger, began: time.Now(), wake: make(chan struct{}, 1), ended: make(chan struct{}), reaching: gate.New(1)}
-	c.notifier = notify.New(cfg.Observer, c.log, c.spawn)
+	c.notifier = notify.New(cfg.Observer, c.log, c.Go)
 	c.events = c.notifier.NewSource()
 	c.life, c.die = context.WithCancelCause(context.Background())
 	c.creds = newCredentials(c, cfg.Username, cfg.Password)
@@ -126,7 +107,7 @@ func newCluster(cfg Config) (*Cluster, error) {
 		if err != nil {
 			c.die(err)
 			for _, m := range list {
-				_ = m.conn.Close()
+				m.close()
 			}
 			return nil, fmt.Errorf("endpoint %q: %w", ep.name, err)
 		}
@@ -178,7 +159,7 @@ func (c *Cluster) Close() error {
 	c.end(ErrClosed)
 	c.die(ErrClosed)
 	for _, m := range list {
-		_ = m.conn.Close()
+		m.close()
 	}
 	c.work.Wait()
 	return nil

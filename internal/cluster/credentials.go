@@ -34,7 +34,7 @@ type login struct {
 	token   string          // empty if none is needed
 	issuer  *Member         // the member that issued it, or nil
 	alone   bool            // for requests to the issuer only
-	renewAt time.Duration   // on the Cluster's clock; 0 if it is renewed only once it is refused
+	renewAt time.Time       // zero if it is renewed only once it is refused
 }
 
 func newLogin(token string, issuer *Member) *login {
@@ -45,6 +45,9 @@ func newLogin(token string, issuer *Member) *login {
 	l.ctx = metadata.NewOutgoingContext(context.Background(), l.md)
 	return l
 }
+
+// stale reports whether l is about to expire according to its own claims.
+func (l *login) stale() bool { return !l.renewAt.IsZero() && !time.Now().Before(l.renewAt) }
 
 // credentials are the user of a Cluster, its current login, and the one fetch of the next.
 //
@@ -68,17 +71,10 @@ type credentials struct {
 	fetching *fetch
 	shun     []*Member       // for the next fetch: the members that refused the last login, and the one that issued it
 	usual    Usual           // how long a login takes
-	began    time.Duration   // when the last fetch began, or 0
+	began    time.Time       // when the last fetch began
 	backoff  backoff.Backoff // between that and the next fetch
 	failure  error           // of the last fetch, if user and password were refused
-	failedAt time.Duration
-}
-
-// fetch is one login under way, shared by all callers that need it.
-type fetch struct {
-	done  chan struct{} // closed when login or err is set
-	login *login
-	err   error
+	failedAt time.Time
 }
 
 func newCredentials(c *Cluster, user, password string) *credentials {
@@ -95,19 +91,24 @@ func newCredentials(c *Cluster, user, password string) *credentials {
 // ctx ends, because other callers wait for it too. A login that is about to expire is still
 // used while the next is fetched.
 func (s *credentials) For(ctx context.Context, m *Member, until time.Time) (*login, error) {
-	if own := m.own.Load(); own != nil {
-		if s.stale(own) {
-			s.logInAt(m)
-		}
-		return own, nil
+	l := m.own.Load()
+	if l == nil {
+		l = s.current.Load()
 	}
-	l := s.current.Load()
-	if l != nil {
-		if s.stale(l) {
-			_, _ = s.join(m) // if that fails, the server says when a new one is needed
-		}
-		return l, nil
+	switch {
+	case l == nil:
+		return s.await(ctx, m, until)
+	case !l.stale():
+	case l.alone:
+		s.logInAt(m)
+	default:
+		_, _ = s.join(m) // if that fails, the server says when a new one is needed
 	}
+	return l, nil
+}
+
+// await waits for the login that is being fetched.
+func (s *credentials) await(ctx context.Context, m *Member, until time.Time) (*login, error) {
 	f, err := s.join(m)
 	if err != nil {
 		return nil, err
@@ -131,43 +132,36 @@ func (s *credentials) For(ctx context.Context, m *Member, until time.Time) (*log
 
 var errNoToken = errors.New("no auth token came in time")
 
-// after returns the login for a probe of m, which refused l with err; an error: there is none to try.
+// after returns the login for a probe of m with ctx. m refused l with err; an error: there is none to try.
 // A member that is not in use yet may be newer than l, and then does not know it, even if other members accept it.
 // So the login is at m itself, and proves m alone.
-func (s *credentials) after(ctx context.Context, m *Member, l *login, err error, until time.Time) (*login, error) {
+func (s *credentials) after(ctx context.Context, m *Member, l *login, err error) (*login, error) {
 	if s.c.uses(m) {
 		if !s.Refused(m, l.token, err) {
 			return nil, explain(m, err)
 		}
-		return s.For(ctx, m, until)
+		until, _ := ctx.Deadline()
+		return s.For(s.c.life, m, until)
 	}
-	now := s.c.now()
-	if last, ok := s.at.Load(m.endpoint); ok && now < last.(time.Duration)+coolDown {
+	now := time.Now()
+	if last, ok := s.at.Load(m.endpoint); ok && now.Sub(last.(time.Time)) < coolDown {
 		return nil, explain(m, err)
 	}
 	s.at.Store(m.endpoint, now)
-	return s.loginAt(ctx, m, until)
-}
-
-// loginAt is a login at m.
-func (s *credentials) loginAt(ctx context.Context, m *Member, until time.Time) (*login, error) {
-	bound, cancel := context.WithDeadline(ctx, until)
-	defer cancel()
-	return s.authenticate(bound, m)
+	return s.authenticate(ctx, m)
 }
 
 // logInAt begins a login at m for the requests to m alone, unless the last one was lately.
 func (s *credentials) logInAt(m *Member) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.c.now()
-	if now < m.ownFrom {
+	now := time.Now()
+	if now.Before(m.ownFrom) {
 		return
 	}
-	m.ownFrom = now + m.ownPause.Next()
-	s.c.spawn(func() { // ends within probeTotal
-		own, err := s.loginAt(s.c.life, m, time.Now().Add(probeTotal))
-		if err == nil {
+	m.ownFrom = now.Add(m.ownPause.Next())
+	s.c.Go(func() { // ends with its one try
+		if own, err := s.authenticate(s.c.life, m); err == nil {
 			own.alone = true
 			m.own.Store(own)
 		}
@@ -184,9 +178,6 @@ func (s *credentials) any(m *Member) *login {
 	}
 	return s.bare
 }
-
-// stale reports whether l is about to expire according to its own claims.
-func (s *credentials) stale(l *login) bool { return l.renewAt != 0 && s.c.now() >= l.renewAt }
 
 // Accepted records that m served a request with l.
 func (s *credentials) Accepted(m *Member, l *login) {
@@ -217,7 +208,7 @@ func (s *credentials) refused(m *Member, token string) (again, blamed bool) {
 	defer s.mu.Unlock()
 	if own := m.own.Load(); own != nil && own.token == token {
 		if m.accepted.Load() == own { // until now
-			m.ownFrom = 0
+			m.ownFrom = time.Time{}
 			m.ownPause.Reset()
 		}
 		m.own.Store(nil)
@@ -260,61 +251,6 @@ func (s *credentials) forgetAccepted(l *login) {
 	for _, o := range s.c.list() {
 		o.accepted.CompareAndSwap(l, nil)
 	}
-}
-
-// join returns the fetch under way, or begins one.
-func (s *credentials) join(first *Member) (*fetch, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.fetching != nil {
-		return s.fetching, nil
-	}
-	if l := s.current.Load(); l != nil && !s.stale(l) { // another fetch has just ended
-		f := &fetch{done: make(chan struct{}), login: l}
-		close(f.done)
-		return f, nil
-	}
-	now := s.c.now()
-	if s.failure != nil && now < s.failedAt+failurePause {
-		return nil, s.failure
-	}
-	f, wait := &fetch{done: make(chan struct{})}, s.pace(now)
-	round := &loginRound{s: s, first: first, shun: s.shun, after: s.usual.HedgeAfter(maxLoginHedge)}
-	if !s.c.spawn(func() { s.run(f, round, wait) }) { // ends within fetchTotal and wait, or with the Cluster
-		return nil, s.c.Err()
-	}
-	s.fetching, s.shun = f, nil
-	return f, nil
-}
-
-// pace returns how long a fetch requested now waits before it begins.
-func (s *credentials) pace(now time.Duration) time.Duration {
-	var wait time.Duration
-	if s.began == 0 || now-s.began > calmAfter {
-		s.backoff.Reset()
-	} else {
-		wait = max(0, s.began+s.backoff.Next()-now)
-	}
-	s.began = max(1, now+wait)
-	return wait
-}
-
-// run fetches a login and makes it the current one.
-func (s *credentials) run(f *fetch, round *loginRound, wait time.Duration) {
-	backoff.Sleep(s.c.life, wait)
-	var trip time.Duration
-	f.login, trip, f.err = round.run()
-	s.mu.Lock()
-	s.failure, s.failedAt = nil, s.c.now()
-	if f.err == nil {
-		s.current.Store(f.login)
-		s.usual.Note(trip)
-	} else if _, next := classify(f.err); next == stop {
-		s.failure = f.err
-	}
-	s.fetching = nil
-	s.mu.Unlock()
-	close(f.done)
 }
 
 // Outgoing returns ctx with the metadata of everything that is sent to m, instead of its own,

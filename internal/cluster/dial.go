@@ -5,14 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/pawl-locks/pawl/internal/backoff"
 )
@@ -42,7 +40,10 @@ func Dial(ctx context.Context, cfg Config) (*Cluster, error) {
 			return nil, err
 		}
 	}
-	c.spawn(c.keep) // ends with Close
+	c.Go(c.keep) // ends with Close
+	if cfg.SyncEvery > 0 {
+		c.Go(c.keepSynced) // ends with Close
+	}
 	return c, nil
 }
 
@@ -72,60 +73,62 @@ func (c *Cluster) reachUntil(ctx context.Context, until time.Time) error {
 
 var errNotReached = errors.New("no endpoint gave a good answer in time")
 
-// firstProbe is the first probing of an endpoint.
-type firstProbe struct {
-	member *Member
-	last   atomic.Pointer[error] // the last probe's error; nil until a probe has ended
-}
-
-var errNoAnswerYet = errors.New("no answer yet")
-
-func (l *firstProbe) err() error {
-	if p := l.last.Load(); p != nil {
-		return *p
-	}
-	return fmt.Errorf("%s: %w", l.member.Endpoint(), errNoAnswerYet)
-}
-
 // reach queries all endpoints until one gives a good answer, all have failed in ways that
-// waiting does not help, or the time is up.
+// waiting does not help, or the time is up. It gets the first token too, so that Dial reports wrong credentials.
 func (c *Cluster) reach(ctx context.Context, until time.Time, waitOut func(error) bool) error {
 	late := time.NewTimer(time.Until(until))
 	defer late.Stop()
 	decided := make(chan struct{})
 	defer close(decided)
 	list := c.list()
-	probes := make([]*firstProbe, len(list))
-	done := make(chan *firstProbe, len(list))
+	errs := make([]error, len(list)) // each endpoint's last
+	probed := make(chan firstProbe)
 	for i, m := range list {
-		l := &firstProbe{member: m}
-		probes[i] = l
-		c.spawn(func() { c.probeUntilGood(l, decided, waitOut); done <- l }) // ends by probeTotal once decided, or with Close
+		errs[i] = fmt.Errorf("%s: no answer yet", m.Endpoint())
+		c.Go(func() { c.probeUntilGood(firstProbe{i: i, member: m}, probed, decided, waitOut) }) // ends by probeTotal once decided, or with Close
 	}
-	for range list {
+	for left := len(list); left > 0; {
 		select {
-		case l := <-done:
-			if l.err() == nil {
-				return c.login(ctx, l.member, until)
+		case p := <-probed:
+			if p.err == nil {
+				_, err := c.creds.For(ctx, p.member, until)
+				return err
+			}
+			errs[p.i] = p.err
+			if p.final {
+				left--
 			}
 		case <-ctx.Done():
-			return errors.Join(EndOf(ctx), joinProbes(probes))
+			return errors.Join(EndOf(ctx), joinOnce(errs))
 		case <-late.C:
-			return errors.Join(errNotReached, joinProbes(probes))
+			return errors.Join(errNotReached, joinOnce(errs))
 		case <-c.ended:
 			return c.Err()
 		}
 	}
-	return joinProbes(probes)
+	return joinOnce(errs)
 }
 
-// probeUntilGood probes l's member until it gives a good answer, fails in a way that waiting
+// firstProbe is a probe of an endpoint, the i-th, by reach.
+type firstProbe struct {
+	i      int
+	member *Member
+	err    error
+	final  bool // no other follows
+}
+
+// probeUntilGood probes p's member until it gives a good answer, fails in a way that waiting
 // does not help, or is no longer needed.
-func (c *Cluster) probeUntilGood(l *firstProbe, decided <-chan struct{}, waitOut func(error) bool) {
-	for wait := backoff.Request(); ; {
-		err := c.probe(c.life, l.member)
-		l.last.Store(&err)
-		if err == nil || !waitOut(err) || !backoff.Wait(wait.Next(), decided, c.life.Done()) {
+func (c *Cluster) probeUntilGood(p firstProbe, probed chan<- firstProbe, decided <-chan struct{}, waitOut func(error) bool) {
+	for wait := backoff.Request(); !p.final; {
+		p.err = c.probe(p.member)
+		p.final = p.err == nil || !waitOut(p.err)
+		select {
+		case probed <- p:
+		case <-decided:
+			return
+		}
+		if !p.final && !backoff.Wait(wait.Next(), decided, c.life.Done()) {
 			return
 		}
 	}
@@ -143,25 +146,38 @@ func transient(err error) bool {
 	return passing(err) || IsCode(err, codes.Unavailable) || IsCode(err, codes.DeadlineExceeded)
 }
 
-// login gets the first token, so that Dial reports wrong credentials.
-func (c *Cluster) login(ctx context.Context, m *Member, until time.Time) error {
-	_, err := c.creds.For(ctx, m, until)
-	return err
-}
-
-// joinProbes joins the endpoints' errors in the endpoints' order; an error that all share
-// appears once.
-func joinProbes(probes []*firstProbe) error {
-	all := make([]error, 0, len(probes))
+// joinOnce joins errors in their order; one that several share appears once.
+func joinOnce(errs []error) error {
 	said := make(map[string]bool)
-	for _, l := range probes {
-		err := l.err()
-		if err != nil && !said[err.Error()] {
+	var all []error
+	for _, err := range errs {
+		if !said[err.Error()] {
 			said[err.Error()] = true
 			all = append(all, err)
 		}
 	}
 	return errors.Join(all...)
+}
+
+// hints say what the text of a failed first contact means, to an endpoint without TLS and to one with it;
+// the first that fits and is not empty counts.
+var hints = []struct {
+	text        *regexp.Regexp
+	plain, with string
+}{
+	{regexp.MustCompile("unexpected HTTP status code|malformed header"), "not an etcd server", "not an etcd server"},
+	{regexp.MustCompile("first record does not look like a TLS handshake"), "", "the server does not speak TLS"},
+	{regexp.MustCompile("authentication handshake failed: EOF"), "", "the server ended the TLS handshake; it may not speak TLS"},
+	// gRPC closes a connection that stays silent, and sometimes one that the other side is closing.
+	{regexp.MustCompile("(?s)error reading server preface.*(use of closed network connection|i/o timeout)"),
+		"it takes connections and says nothing: stopped, overloaded, not an etcd server, or one that wants TLS",
+		"it takes connections and says nothing: stopped, overloaded, not an etcd server, or one that wants a client certificate"},
+	{regexp.MustCompile("error reading server preface"),
+		"not an etcd server, or one that wants TLS", "not an etcd server, or one that wants a client certificate"},
+	// TLS 1.3 reports a missing certificate after the handshake.
+	{regexp.MustCompile("broken pipe|connection reset by peer"), "", "the server ended the connection; it may want a client certificate"},
+	{regexp.MustCompile("authentication handshake failed|remote error: tls:"), "", "TLS failed"},
+	{regexp.MustCompile("connection refused|no such file or directory"), "nobody listens there", "nobody listens there"},
 }
 
 // explain says in plain words what a failed first contact means. No decision depends on its
@@ -171,47 +187,33 @@ func explain(m *Member, err error) error {
 	if !ok {
 		return fmt.Errorf("%s: %w", m.Endpoint(), err)
 	}
-	hint := ""
-	msg := s.Message()
+	plain := &plainStatus{err, s.Message()}
+	if hint := hintOf(s, m.endpoint.tls); hint != "" {
+		return fmt.Errorf("%s: %s: %w", m.Endpoint(), hint, plain)
+	}
+	return fmt.Errorf("%s: %w", m.Endpoint(), plain)
+}
+
+func hintOf(s *status.Status, tls bool) string {
 	switch {
-	case is(err, rpctypes.ErrGRPCUserEmpty):
-		hint = "the cluster demands authentication, and there is no user name"
-	case s.Code() == codes.Unimplemented, strings.Contains(msg, "unexpected HTTP status code"), strings.Contains(msg, "malformed header"):
-		hint = "not an etcd server"
-	case strings.Contains(msg, "first record does not look like a TLS handshake"):
-		hint = "the server does not speak TLS"
-	case strings.Contains(msg, "authentication handshake failed: EOF"):
-		hint = "the server ended the TLS handshake; it may not speak TLS"
-	case strings.Contains(msg, "error reading server preface"):
-		hint = "not an etcd server, or one that wants " + m.endpoint.unasked()
-		if saysNothing(msg) {
-			hint = "it takes connections and says nothing: stopped, overloaded, " + hint
+	case isUserEmpty(s.Err()):
+		return "the cluster demands authentication, and there is no user name"
+	case s.Code() == codes.Unimplemented:
+		return "not an etcd server"
+	}
+	for _, h := range hints {
+		hint := h.plain
+		if tls {
+			hint = h.with
 		}
-	case m.endpoint.tls && broken(msg): // TLS 1.3 reports a missing certificate after the handshake
-		hint = "the server ended the connection; it may want a client certificate"
-	case strings.Contains(msg, "authentication handshake failed"), strings.Contains(msg, "remote error: tls:"):
-		hint = "TLS failed"
-	case strings.Contains(msg, "connection refused"), strings.Contains(msg, "no such file or directory"):
-		hint = "nobody listens there"
-	case s.Code() == codes.DeadlineExceeded:
-		hint = "no answer in time"
+		if hint != "" && h.text.MatchString(s.Message()) {
+			return hint
+		}
 	}
-	if hint == "" {
-		return fmt.Errorf("%s: %w", m.Endpoint(), &plainStatus{err, msg})
+	if s.Code() == codes.DeadlineExceeded {
+		return "no answer in time"
 	}
-	return fmt.Errorf("%s: %s: %w", m.Endpoint(), hint, &plainStatus{err, msg})
-}
-
-// saysNothing reports whether msg may mean that the other side sent nothing, rather than
-// something wrong: gRPC closes a connection that stays silent, and sometimes one that the other
-// side is closing.
-func saysNothing(msg string) bool {
-	return strings.Contains(msg, "use of closed network connection") || strings.Contains(msg, "i/o timeout")
-}
-
-// broken reports whether a connection was made and then lost.
-func broken(msg string) bool {
-	return strings.Contains(msg, "broken pipe") || strings.Contains(msg, "connection reset by peer")
+	return ""
 }
 
 // plainStatus is a gRPC status whose text is only its message.

@@ -59,29 +59,16 @@ func parseEndpoint(text string, secure bool) (endpoint, error) {
 			return parseUnix(rest, true)
 		}
 	}
-	scheme, rest, ok := strings.Cut(text, "://")
 	if strings.Contains(text, "@") { // checked first: other errors may show what precedes the @
 		return endpoint{}, fmt.Errorf("an endpoint cannot have user information; use Config.Username and Config.Password")
 	}
-	if !ok {
-		scheme, rest = "", text
-	}
-	switch strings.ToLower(scheme) {
-	case "":
-		if ok {
-			return endpoint{}, fmt.Errorf("the scheme is empty")
+	rest := text
+	if scheme, after, ok := strings.Cut(text, "://"); ok {
+		var err error
+		if secure, err = secured(scheme, secure); err != nil {
+			return endpoint{}, err
 		}
-	case "http":
-		if secure {
-			return endpoint{}, errPlain
-		}
-	case "https":
-		secure = true
-	default:
-		return endpoint{}, fmt.Errorf("scheme %q is not one of http, https, unix, unixs", scheme)
-	}
-	if err := onlyHostPort(rest); err != nil {
-		return endpoint{}, err
+		rest = after
 	}
 	name, err := hostPort(rest)
 	if err != nil {
@@ -89,6 +76,21 @@ func parseEndpoint(text string, secure bool) (endpoint, error) {
 	}
 	// passthrough leaves the name to the dialer, which resolves it again for each connection.
 	return endpoint{name: name, target: "passthrough:///" + url.PathEscape(name), tls: secure}, nil
+}
+
+// secured reports whether an endpoint with this scheme uses TLS, in a list whose endpoints do if secure.
+func secured(scheme string, secure bool) (bool, error) {
+	switch scheme = strings.ToLower(scheme); {
+	case scheme == "https":
+		return true, nil
+	case scheme == "http" && secure:
+		return false, errPlain
+	case scheme == "http":
+		return false, nil
+	case scheme == "":
+		return false, fmt.Errorf("the scheme is empty")
+	}
+	return false, fmt.Errorf("scheme %q is not one of http, https, unix, unixs", scheme)
 }
 
 // parseUnix parses what follows the scheme: /path or ///path. etcd's client takes //path too,
@@ -111,20 +113,11 @@ func parseUnix(rest string, secure bool) (endpoint, error) {
 	return endpoint{name: "unix://" + path, target: target, tls: secure}, nil
 }
 
-// onlyHostPort refuses the parts of a URL that have no meaning in an endpoint.
-func onlyHostPort(s string) error {
-	for _, part := range []struct{ mark, what string }{
-		{"/", "a path"}, {"?", "a query"}, {"#", "a fragment"},
-	} {
-		if strings.Contains(s, part.mark) {
-			return fmt.Errorf("an endpoint cannot have %s", part.what)
-		}
-	}
-	return nil
-}
-
 // hostPort checks "host:port" and returns it in one spelling.
 func hostPort(s string) (string, error) {
+	if i := strings.IndexAny(s, "/?#"); i >= 0 { // parts of a URL that have no meaning in an endpoint
+		return "", fmt.Errorf("an endpoint cannot have %s", map[byte]string{'/': "a path", '?': "a query", '#': "a fragment"}[s[i]])
+	}
 	host, port, err := net.SplitHostPort(s)
 	if err != nil {
 		if addr, ok := err.(*net.AddrError); ok {
@@ -141,21 +134,20 @@ func hostPort(s string) (string, error) {
 	return net.JoinHostPort(strings.ToLower(host), port), nil
 }
 
+// hostChars are those of a host's name.
+const hostChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._"
+
 func checkHost(host string) error {
-	if host == "" {
+	switch _, err := netip.ParseAddr(host); {
+	case host == "":
 		return fmt.Errorf("the host is empty")
-	}
-	if strings.Contains(host, ":") {
-		if _, err := netip.ParseAddr(host); err != nil {
-			return fmt.Errorf("%q is not an IPv6 address", host)
-		}
+	case strings.Contains(host, ":") && err != nil:
+		return fmt.Errorf("%q is not an IPv6 address", host)
+	case strings.Contains(host, ":"):
 		return nil
 	}
-	for _, r := range host {
-		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-._", r) {
-			continue
-		}
-		return fmt.Errorf("host %q has the character %q", host, r)
+	if wrong := strings.TrimLeft(host, hostChars); wrong != "" {
+		return fmt.Errorf("host %q has the character %q", host, []rune(wrong)[0])
 	}
 	return nil
 }
@@ -167,13 +159,4 @@ func redact(text string) string {
 		return text
 	}
 	return "…" + text[at:]
-}
-
-// unasked names what a server may require of a client that this endpoint's configuration does
-// not offer.
-func (e endpoint) unasked() string {
-	if e.tls {
-		return "a client certificate"
-	}
-	return "TLS"
 }

@@ -38,14 +38,6 @@ const (
 	Unknown
 )
 
-// String returns "not applied" or "outcome unknown".
-func (o Outcome) String() string {
-	if o == NotApplied {
-		return "not applied"
-	}
-	return "outcome unknown"
-}
-
 // Error is the error of a failed request. It matches ErrUnknown unless its Outcome is
 // NotApplied. It matches the end of the caller's context (context.Canceled or DeadlineExceeded,
 // and its cause) when that ended the request. A time limit of this package that passed is not

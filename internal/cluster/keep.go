@@ -14,11 +14,9 @@ const recheckEvery = 10 * time.Second
 // urgentEvery is that interval while no endpoint is known to belong to the cluster.
 const urgentEvery = time.Second
 
-// minSync is the least time between two refreshes of the member list.
-const minSync = 100 * time.Millisecond
-
-// spawn runs f in a goroutine that Close waits for; false, and f is not run, once Close was called.
-func (c *Cluster) spawn(f func()) bool {
+// Go runs f in a goroutine that Close waits for; f has to return soon after the Cluster has
+// ended. Once Close was called it returns false and does not run f.
+func (c *Cluster) Go(f func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.shut.Load() {
@@ -28,10 +26,6 @@ func (c *Cluster) spawn(f func()) bool {
 	return true
 }
 
-// Go runs f in a goroutine that Close waits for; f has to return soon after the Cluster has
-// ended. Once Close was called it returns false and does not run f.
-func (c *Cluster) Go(f func()) bool { return c.spawn(f) }
-
 // nudge wakes the keeper: there may be something to do.
 func (c *Cluster) nudge() {
 	select {
@@ -40,37 +34,25 @@ func (c *Cluster) nudge() {
 	}
 }
 
-// keep probes members and refreshes the list of them from time to time, until Close.
+// keep probes members from time to time, until Close.
 func (c *Cluster) keep() {
-	var recheck, sync <-chan time.Time
+	var recheck <-chan time.Time
 	var checked time.Time // when the last recheck ended
 	for {
-		reached := c.id.Load() != 0 // until then there is nothing to do: see Reach
-		urgent := reached && c.Err() == nil && c.noneIsOurs(1)
-		if urgent && time.Since(checked) >= urgentEvery {
-			c.recheck()
-			checked = time.Now()
-		}
 		switch {
-		case urgent:
-			recheck = time.After(urgentEvery)
-		case reached && recheck == nil && len(c.unchecked()) > 0:
+		case c.id.Load() == 0: // until then there is nothing to do: see Reach
+		case c.Err() == nil && c.noneIsOurs(1):
+			recheck = time.After(urgentEvery - time.Since(checked))
+		case recheck == nil && len(c.unchecked()) > 0:
 			recheck = time.After(backoff.Spread(recheckEvery))
-		}
-		if reached && sync == nil && c.cfg.SyncEvery > 0 {
-			sync = time.After(backoff.Spread(max(c.cfg.SyncEvery, minSync)))
 		}
 		select {
 		case <-c.life.Done():
 			return
 		case <-c.wake:
 		case <-recheck:
-			recheck = nil
 			c.recheck()
-			checked = time.Now()
-		case <-sync:
-			sync = nil
-			c.syncMembers()
+			recheck, checked = nil, time.Now()
 		}
 	}
 }
@@ -79,7 +61,7 @@ func (c *Cluster) keep() {
 func (c *Cluster) unchecked() []*Member {
 	var out []*Member
 	for _, m := range c.list() {
-		if m.isForeign() || !m.checked.Load() || m.learner.Load() {
+		if m.foreign.Load() != 0 || !m.checked.Load() || m.learner.Load() {
 			out = append(out, m)
 		}
 	}
@@ -89,7 +71,7 @@ func (c *Cluster) unchecked() []*Member {
 func (c *Cluster) recheck() {
 	var wg sync.WaitGroup
 	for _, m := range c.unchecked() {
-		wg.Go(func() { _ = c.probe(c.life, m) }) // ends within probeTotal; the result is stored on the member
+		wg.Go(func() { _ = c.probe(m) }) // ends within probeTotal; the result is stored on the member
 	}
 	wg.Wait()
 	c.endIfForeign()

@@ -7,7 +7,6 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -21,12 +20,10 @@ import (
 
 // line is one gRPC connection, and what is needed to notice that it swallows what is sent.
 type line struct {
-	conn  *grpc.ClientConn
-	done  chan struct{} // closed with conn
-	watch func(*line)   // begins to watch it; never blocks
-	alien func(error)   // told why the other side's certificate is refused; never blocks
-
-	addresses *addresses // of the member's name; nil if it has only one
+	m    *Member
+	conn *grpc.ClientConn
+	life context.Context // ends with conn
+	end  context.CancelFunc
 
 	asked   atomic.Bool   // something was sent since the last read, or events were read instead of an answer
 	reads   atomic.Uint32 // how often a read changed that
@@ -41,66 +38,57 @@ type line struct {
 	mu    sync.Mutex
 	raw   net.Conn
 	tries map[*try]struct{}
-	ended bool
 }
 
-func newLine(ep endpoint, cfg *Config, a *addresses, watch func(*line), alien func(error)) (*line, error) {
-	l := &line{addresses: a, done: make(chan struct{}), watch: watch, alien: alien, tries: make(map[*try]struct{})}
-	conn, err := grpc.NewClient(ep.target, dialOptions(ep, cfg, l)...)
+func (m *Member) newLine() (*line, error) {
+	l := &line{m: m, tries: make(map[*try]struct{})}
+	conn, err := grpc.NewClient(m.endpoint.target, m.dialOptions(l)...)
 	if err != nil {
 		return nil, err
 	}
 	l.conn = conn
+	l.life, l.end = context.WithCancel(m.c.life)
 	return l, nil
 }
 
 // close ends everything on the line.
-func (l *line) close() error {
+func (l *line) close() {
+	l.end()
+	_ = l.conn.Close() // a second Close returns an error, and is harmless
+}
+
+// socket returns what was connected last, or nil.
+func (l *line) socket() net.Conn {
 	l.mu.Lock()
-	first := !l.ended
-	l.ended = true
-	l.mu.Unlock()
-	if first {
-		close(l.done)
-	}
-	return l.conn.Close()
+	defer l.mu.Unlock()
+	return l.raw
 }
 
 // blame has other addresses preferred to that of the line.
-func (l *line) blame() {
-	l.mu.Lock()
-	raw := l.raw
-	l.mu.Unlock()
-	l.addresses.fail(raw)
-}
+func (l *line) blame() { l.m.addresses.fail(l.socket()) }
 
-// kill is close without a farewell, which a mute connection might block.
-func (l *line) kill() {
-	l.mu.Lock()
-	raw := l.raw
-	l.mu.Unlock()
-	if raw != nil {
-		_ = raw.Close()
-	}
-	_ = l.close()
-}
-
-func (l *line) enter(t *try) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.tries[t] = struct{}{}
-}
-
-func (l *line) leave(t *try) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.tries, t)
-}
-
-// begin notes that a call or a message begins, which wants an answer.
-func (l *line) begin() {
+// begin notes that a call begins, which wants an answer; t is its try, or nil.
+func (l *line) begin(t *try) {
 	l.open.Add(1)
 	l.due.Store(true)
+	if t != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.tries[t] = struct{}{}
+	}
+}
+
+// done notes that a call has ended, and whether with an answer.
+func (l *line) done(t *try, answered bool) {
+	if t != nil {
+		l.mu.Lock()
+		delete(l.tries, t)
+		l.mu.Unlock()
+	}
+	if answered {
+		l.answered()
+	}
+	l.open.Add(-1)
 }
 
 // answered notes an answer to what was sent.
@@ -109,21 +97,13 @@ func (l *line) answered() {
 	l.answers.Add(1)
 }
 
-// unasked notes events that nobody asked for: while an answer is due, they are none.
-func (l *line) unasked() {
-	if l.due.Load() {
-		l.events.Add(1)
-		l.ask()
-	}
-}
-
 // ask notes that something wants to be read, and has the line watched.
 func (l *line) ask() {
 	if !l.asked.Load() {
 		l.asked.Store(true)
 	}
 	if !l.watched.Load() && l.watched.CompareAndSwap(false, true) {
-		l.watch(l)
+		l.watch()
 	}
 }
 
@@ -140,41 +120,33 @@ func (h heard) lifeSince(then heard) bool {
 	return h.answers != then.answers || h.reads != then.reads && h.events == then.events
 }
 
-// giveUp ends the tries under way that which chooses, with the error why.
-func (l *line) giveUp(why *error, which func(*try) bool) {
+// any reports whether one of the tries under way is such.
+func (l *line) any(such func(*try) bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for t := range l.tries {
-		if which(t) {
-			t.why.CompareAndSwap(nil, why)
-			t.cancel()
-		}
-	}
-}
-
-func everyTry(*try) bool { return true }
-
-// busy reports whether something was sent since the last read, or a try is under way.
-func (l *line) busy() bool {
-	if l.asked.Load() {
-		return true
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.tries) > 0
-}
-
-// hasSince reports whether a try has been under way since before t.
-func (l *line) hasSince(t time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for try := range l.tries {
-		if try.began.Before(t) {
+		if such(t) {
 			return true
 		}
 	}
 	return false
 }
+
+// giveUp ends the tries under way that are such, with the error why.
+func (l *line) giveUp(why *error, such func(*try) bool) {
+	l.any(func(t *try) bool {
+		if such(t) {
+			t.why.CompareAndSwap(nil, why)
+			t.cancel()
+		}
+		return false
+	})
+}
+
+func everyTry(*try) bool { return true }
+
+// busy reports whether something was sent since the last read, or a try is under way.
+func (l *line) busy() bool { return l.asked.Load() || l.any(everyTry) }
 
 var (
 	// errMute is the error of a try whose connection was silent while another answered.
@@ -191,14 +163,11 @@ var (
 // answer counts, a refusal too.
 func (l *line) health(ctx context.Context) bool {
 	var p peer.Peer
-	l.begin()
-	defer l.open.Add(-1)
+	l.begin(nil)
 	_, err := healthpb.NewHealthClient(l.conn).Check(ctx, &healthpb.HealthCheckRequest{}, grpc.Peer(&p))
-	if p.Addr == nil || !isAnswer(err) {
-		return false
-	}
-	l.answered()
-	return true
+	answered := p.Addr != nil && isAnswer(err)
+	l.done(nil, answered)
+	return answered
 }
 
 // isAnswer reports whether err, of a call, is the server's. What may be of this side is not.
@@ -233,7 +202,10 @@ func (s *asking) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
 	switch r, ok := m.(*pb.WatchResponse); {
 	case err == nil && ok && len(r.Events) > 0:
-		s.l.unasked()
+		if s.l.due.Load() { // nobody asked for them: while an answer is due, they are none
+			s.l.events.Add(1)
+			s.l.ask()
+		}
 		return nil
 	case err == nil && s.sent.Load():
 		s.l.answered()
@@ -263,10 +235,10 @@ func (c listening) ClientHandshake(ctx context.Context, authority string, raw ne
 	c.l.asked.Store(false)
 	conn, info, err := c.TransportCredentials.ClientHandshake(ctx, authority, &wire{Conn: raw, l: c.l})
 	if err != nil {
-		c.l.addresses.fail(raw)
+		c.l.m.addresses.fail(raw)
 	}
 	if refused := new(tls.CertificateVerificationError); errors.As(err, &refused) {
-		c.l.alien(err)
+		c.l.m.c.Failed(c.l.m, err)
 	}
 	return conn, info, err
 }
@@ -302,27 +274,7 @@ func (w *wire) Write(b []byte) (int, error) {
 func (w *wire) Close() error {
 	w.l.asked.Store(false)
 	if !w.heard.Load() {
-		w.l.addresses.fail(w.Conn)
+		w.l.m.addresses.fail(w.Conn)
 	}
 	return w.Conn.Close()
 }
-
-// patience is how long a line may be silent before it is examined, at least.
-const patience = 200 * time.Millisecond
-
-// steps is in how many steps patience is counted. A process that was itself stopped counts one
-// step for all of that time, so it blames nobody.
-const steps = 4
-
-// overdue is how long a try may be under way until its member is asked whether another leader
-// was elected meanwhile, and how often that is asked at most.
-const overdue = 500 * time.Millisecond
-
-// tripEvery is how often the round trip of a far member that is in use is measured.
-const tripEvery = 5 * time.Second
-
-// Swaps of a member's line are minSwap to maxSwap apart.
-const (
-	minSwap = 2 * time.Second
-	maxSwap = 30 * time.Second
-)

@@ -2,12 +2,14 @@ package cluster
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/pawl-locks/pawl/internal/backoff"
 )
@@ -18,59 +20,110 @@ const (
 	maxLoginHedge = time.Second
 )
 
-// loginRound gets one token. One goroutine at a time owns it.
-type loginRound struct {
-	s     *credentials
-	first *Member       // queried first, unless it is in shun
-	shun  []*Member     // queried last: tokens that they issue are likely to be refused
-	after time.Duration // until another member is queried too
+// fetch is one login under way, shared by all callers that need it. Until done, its goroutine alone uses the rest.
+type fetch struct {
+	done  chan struct{} // closed when login or err is set
+	login *login
+	err   error // so far, of the last failure
 
+	s        *credentials
+	first    *Member       // queried first, unless it is in shun
+	shun     []*Member     // queried last: tokens that they issue are likely to be refused
+	after    time.Duration // until another member is queried too
 	backoff  backoff.Backoff
 	failures int
-	last     error // of the last failure
 }
 
-// run returns the first login that a member issues, and how long that took.
-func (r *loginRound) run() (*login, time.Duration, error) {
-	ctx, cancel := context.WithTimeout(r.s.c.life, fetchTotal)
-	defer cancel()
-	r.backoff, r.last = backoff.Request(), errNoToken
-	h := Hedge[*login]{Cluster: r.s.c, After: r.after, Pick: r.pick, Query: r.s.authenticate, Failed: r.failed}
-	switch got, err := h.Run(ctx); {
-	case err == nil:
-		return got.Result, got.Took, nil
-	case r.s.c.life.Err() != nil:
-		return nil, 0, ErrClosed
-	default:
-		return nil, 0, r.last
+// join returns the fetch under way, or begins one.
+func (s *credentials) join(first *Member) (*fetch, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fetching != nil {
+		return s.fetching, nil
 	}
+	f := &fetch{done: make(chan struct{}), s: s, first: first, shun: s.shun, after: s.usual.HedgeAfter(maxLoginHedge), backoff: backoff.Request()}
+	if l := s.current.Load(); l != nil && !l.stale() { // another fetch has just ended
+		f.login = l
+		close(f.done)
+		return f, nil
+	}
+	now := time.Now()
+	if s.failure != nil && now.Sub(s.failedAt) < failurePause {
+		return nil, s.failure
+	}
+	wait := s.pace(now)
+	if !s.c.Go(func() { f.run(wait) }) { // ends within fetchTotal and wait, or with the Cluster
+		return nil, s.c.Err()
+	}
+	s.fetching, s.shun = f, nil
+	return f, nil
+}
+
+// pace returns how long a fetch requested now waits before it begins.
+func (s *credentials) pace(now time.Time) time.Duration {
+	var wait time.Duration
+	if now.Sub(s.began) > calmAfter {
+		s.backoff.Reset()
+	} else {
+		wait = max(0, s.began.Add(s.backoff.Next()).Sub(now))
+	}
+	s.began = now.Add(wait)
+	return wait
+}
+
+// run fetches a login and makes it the current one.
+func (f *fetch) run(wait time.Duration) {
+	s := f.s
+	backoff.Sleep(s.c.life, wait)
+	ctx, cancel := context.WithTimeout(s.c.life, fetchTotal)
+	defer cancel()
+	f.err = errNoToken
+	h := Hedge[*login]{Cluster: s.c, After: f.after, Pick: f.pick, Query: s.authenticate, Failed: f.failed}
+	got, err := h.Run(ctx)
+	s.mu.Lock()
+	s.failure = nil
+	switch {
+	case err == nil:
+		f.login, f.err = got.Result, nil
+		s.current.Store(f.login)
+		s.usual.Note(got.Took)
+	case s.c.life.Err() != nil:
+		f.err = ErrClosed
+	default:
+		if _, next := classify(f.err); next == stop {
+			s.failure, s.failedAt = f.err, time.Now()
+		}
+	}
+	s.fetching = nil
+	s.mu.Unlock()
+	close(f.done)
 }
 
 // pick chooses the first member, then others, and those to be shunned last. Of these it rather
 // chooses the token's issuer than the member that refused the token.
-func (r *loginRound) pick(queried []*Member) *Member {
-	if len(queried) == 0 && r.first != nil && !slices.Contains(r.shun, r.first) {
-		return r.first
+func (f *fetch) pick(queried []*Member) *Member {
+	if len(queried) == 0 && !slices.Contains(f.shun, f.first) {
+		return f.first
 	}
-	for n := len(r.shun); n > 0; n-- {
-		avoid := append(slices.Clone(queried), r.shun[:n]...)
-		if m := r.s.c.Pick(avoid...); !slices.Contains(avoid, m) {
+	for n := len(f.shun); n > 0; n-- {
+		avoid := append(slices.Clone(queried), f.shun[:n]...)
+		if m := f.s.c.Pick(avoid...); !slices.Contains(avoid, m) {
 			return m
 		}
 	}
-	return r.s.c.Pick(queried...)
+	return f.s.c.Pick(queried...)
 }
 
 // failed pauses after as many failures as there are members.
-func (r *loginRound) failed(err error) (wait time.Duration, final bool) {
-	r.failures, r.last = r.failures+1, err
+func (f *fetch) failed(err error) (wait time.Duration, final bool) {
+	f.failures, f.err = f.failures+1, err
 	if _, n := classify(err); n == stop {
 		return 0, true
 	}
-	if r.failures%len(r.s.c.Members()) != 0 {
+	if f.failures%len(f.s.c.Members()) != 0 {
 		return 0, false
 	}
-	return r.backoff.Next(), false
+	return f.backoff.Next(), false
 }
 
 // authenticate queries m for a login, once.
@@ -83,14 +136,39 @@ func (s *credentials) authenticate(ctx context.Context, m *Member) (*login, erro
 		return resp.GetHeader(), err
 	})
 	switch {
-	case is(err, rpctypes.ErrGRPCAuthNotEnabled):
+	case isAuthNotEnabled(err):
 		return newLogin("", nil), nil
 	case err != nil:
 		return nil, err
 	}
 	l := newLogin(token, m)
 	if life := tokenLife(token, time.Now()); life > 0 {
-		l.renewAt = s.c.now() + life - life/4
+		l.renewAt = time.Now().Add(life - life/4)
 	}
 	return l, nil
+}
+
+// tokenLife is how long a JSON web token lasts according to its claims; 0 if it does not say,
+// or is another kind of token. Nothing is verified: this only decides when to fetch the next
+// one, and a wrong answer costs one refusal.
+func tokenLife(token string, now time.Time) time.Duration {
+	_, rest, ok := strings.Cut(token, ".")
+	if !ok {
+		return 0
+	}
+	payload, _, ok := strings.Cut(rest, ".")
+	if !ok {
+		return 0
+	}
+	text, err := base64.RawURLEncoding.DecodeString(payload)
+	if err != nil {
+		return 0
+	}
+	var claims struct {
+		Exp int64 `json:"exp"`
+	}
+	if json.Unmarshal(text, &claims) != nil || claims.Exp <= 0 {
+		return 0
+	}
+	return max(0, time.Unix(claims.Exp, 0).Sub(now))
 }

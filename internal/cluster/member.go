@@ -25,11 +25,12 @@ import (
 // its own failures. It is safe for concurrent use. Its clients send requests unchanged: their
 // context must come from Cluster.Outgoing.
 type Member struct {
-	endpoint endpoint
-	conn     *link
-	kv       pb.KVClient
-	lease    pb.LeaseClient
-	watch    pb.WatchClient
+	c         *Cluster
+	endpoint  endpoint
+	addresses *addresses           // of the endpoint's name; nil if it has only one
+	line      atomic.Pointer[line] // in use: it is replaced when it turns mute and a new one to the same address is not
+	lease     pb.LeaseClient
+	watch     pb.WatchClient
 
 	inflight atomic.Int64 // requests and streams under way
 	retired  atomic.Bool  // no longer in the list; the connection is closed when inflight is 0
@@ -45,19 +46,31 @@ type Member struct {
 	nests     atomic.Int64           // the version if it accepts transactions within transactions, otherwise 0; see TakesNested
 	foreign   atomic.Int32           // how often in a row another cluster answered here, at most confirmed
 	warned    atomic.Pointer[string] // the version that was last warned about
+	trip      atomic.Int64           // the usual duration of a health call
 
 	// Guarded by credentials.mu.
-	ownFrom  time.Duration // on the Cluster's clock: own is not fetched before
+	ownFrom  time.Time     // own is not fetched before
 	ownPause retry.Backoff // from one such fetch to the next
+
+	wait func(d time.Duration, end, stop <-chan struct{}) bool // backoff.Wait
+
+	mu      sync.Mutex
+	closed  bool
+	spareAt time.Time     // no spare is opened before
+	swapped time.Time     // when the line was last replaced
+	gap     time.Duration // from that to the next
+	tripAt  time.Time     // when the round trip was last measured
+	termAt  time.Time     // when the member was last asked for its raft term
 }
 
 func newMember(ep endpoint, c *Cluster) (*Member, error) {
-	m := &Member{endpoint: ep, ownPause: retry.Backoff{First: minOwnPause, Most: maxOwnPause}}
-	var err error
-	if m.conn, err = newLink(c, m); err != nil {
+	m := &Member{c: c, endpoint: ep, addresses: addressesOf(ep, &c.cfg), wait: retry.Wait, ownPause: retry.Backoff{First: minOwnPause, Most: maxOwnPause}}
+	l, err := m.newLine()
+	if err != nil {
 		return nil, err
 	}
-	m.kv, m.lease, m.watch = pb.NewKVClient(m), pb.NewLeaseClient(m), pb.NewWatchClient(m)
+	m.line.Store(l)
+	m.lease, m.watch = pb.NewLeaseClient(m), pb.NewWatchClient(m)
 	return m, nil
 }
 
@@ -73,9 +86,9 @@ func (e eachHandshake) ClientHandshake(ctx context.Context, authority string, co
 
 func (e eachHandshake) Clone() tlscreds.TransportCredentials { return e }
 
-func dialOptions(ep endpoint, cfg *Config, l *line) []grpc.DialOption {
-	creds := insecure.NewCredentials()
-	if ep.tls {
+func (m *Member) dialOptions(l *line) []grpc.DialOption {
+	cfg, creds := &m.c.cfg, insecure.NewCredentials()
+	if m.endpoint.tls {
 		creds = tlscreds.NewTLS(cfg.TLS) // copies; nil means the system's roots
 		if cfg.Handshake != nil {
 			creds = eachHandshake{creds, cfg.Handshake}
@@ -100,8 +113,8 @@ func dialOptions(ep endpoint, cfg *Config, l *line) []grpc.DialOption {
 		grpc.WithStaticStreamWindowSize(1 << 20),
 		grpc.WithStaticConnWindowSize(4 << 20),
 	}
-	if l.addresses != nil {
-		opts = append(opts, grpc.WithContextDialer(l.addresses.connect))
+	if m.addresses != nil {
+		opts = append(opts, grpc.WithContextDialer(m.addresses.connect))
 	}
 	// The witness comes last, so that none of the user's interceptors is between it and the
 	// transport.
@@ -110,9 +123,6 @@ func dialOptions(ep endpoint, cfg *Config, l *line) []grpc.DialOption {
 
 // Endpoint is the member's address, for people to read: "host:port" or "unix:///path".
 func (m *Member) Endpoint() string { return m.endpoint.name }
-
-// KV is the member's key-value service.
-func (m *Member) KV() pb.KVClient { return m.kv }
 
 // Lease is the member's lease service.
 func (m *Member) Lease() pb.LeaseClient { return m.lease }
@@ -124,29 +134,67 @@ func (m *Member) Watch() pb.WatchClient { return m.watch }
 func (m *Member) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
 	m.inflight.Add(1)
 	defer m.done()
-	return m.conn.Invoke(ctx, method, args, reply, opts...)
+	t, _ := ctx.Value(tryKey{}).(*try)
+	l := m.line.Load()
+	l.begin(t)
+	err := l.conn.Invoke(ctx, method, args, reply, opts...)
+	l.done(t, isAnswer(err))
+	return err
 }
 
-// NewStream implements grpc.ClientConnInterface. The stream counts as under way until it has
+// NewStream implements grpc.ClientConnInterface. It waits for the connection, so until then it
+// is given up as a try is. The stream counts as under way until it has
 // ended. The outcome of a try that opens a stream is Unknown.
 func (m *Member) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	if t, ok := ctx.Value(tryKey{}).(*try); ok && t.begin() == nil {
 		return nil, errTryEnded
 	}
 	m.inflight.Add(1)
-	done := sync.OnceFunc(m.done)
-	s, err := m.conn.NewStream(ctx, desc, method, append(opts, grpc.OnFinish(func(error) { done() }))...)
+	ctx, cancel := context.WithCancel(ctx)
+	t := &try{cancel: cancel, began: time.Now()}
+	l := m.line.Load()
+	l.begin(t)
+	stream, err := l.conn.NewStream(ctx, desc, method, opts...)
+	l.done(t, false)
 	if err != nil {
-		done()
+		if why := t.why.Load(); why != nil {
+			err = *why
+		}
+		cancel()
+		m.done()
 		return nil, err
 	}
+	s := &asking{ClientStream: stream, l: l}
+	context.AfterFunc(stream.Context(), func() { s.settle(); cancel(); m.done() }) // nothing is answered, after its end
 	return s, nil
+}
+
+// ready reports whether the line in use is connected, and is not examined for its silence. One
+// that is not connected begins to connect.
+func (m *Member) ready() bool {
+	l := m.line.Load()
+	switch l.conn.GetState() {
+	case connectivity.Ready:
+		return !l.silent.Load()
+	case connectivity.Idle:
+		l.conn.Connect()
+	}
+	return false
+}
+
+// close closes the line in use, which no other replaces.
+func (m *Member) close() {
+	m.mu.Lock()
+	m.closed = true
+	l := m.line.Load()
+	m.mu.Unlock()
+	l.close()
 }
 
 // done ends what Invoke or NewStream counted.
 func (m *Member) done() {
 	if m.inflight.Add(-1) == 0 && m.retired.Load() {
-		_ = m.conn.Close() // a second Close returns an error, and is harmless
+		m.close()
 	}
 }
 
@@ -154,7 +202,7 @@ func (m *Member) done() {
 func (m *Member) retire() {
 	m.retired.Store(true)
 	if m.inflight.Load() == 0 {
-		_ = m.conn.Close()
+		m.close()
 	}
 }
 
@@ -163,4 +211,4 @@ func (m *Member) retire() {
 func (m *Member) Retired() bool { return m.retired.Load() }
 
 // left reports whether a retired member's connection is closed.
-func (m *Member) left() bool { return m.conn.GetState() == connectivity.Shutdown }
+func (m *Member) left() bool { return m.line.Load().conn.GetState() == connectivity.Shutdown }

@@ -17,12 +17,7 @@ const coolDown = 5 * time.Second
 // can. Learners, and endpoints of another cluster, cannot.
 func (c *Cluster) Members() []*Member {
 	all := c.list()
-	out := make([]*Member, 0, len(all))
-	for _, m := range all {
-		if m.usable() {
-			out = append(out, m)
-		}
-	}
+	out := slices.DeleteFunc(slices.Clone(all), func(m *Member) bool { return !m.usable() })
 	if len(out) == 0 {
 		out = append(out, all...)
 	}
@@ -30,7 +25,7 @@ func (c *Cluster) Members() []*Member {
 }
 
 // usable reports whether the member may be picked while there are others.
-func (m *Member) usable() bool { return !m.learner.Load() && !m.isForeign() }
+func (m *Member) usable() bool { return !m.learner.Load() && m.foreign.Load() == 0 }
 
 // The grades of Pick, from the lowest. Each is worse than all lower ones together.
 const (
@@ -49,7 +44,7 @@ const (
 func (c *Cluster) Pick(avoid ...*Member) *Member {
 	list := c.list()
 	start := int(c.picks.Add(1) % uint64(len(list)))
-	now := c.now()
+	now := time.Since(c.began) // the clock of cool-downs
 	var best *Member
 	bestGrade := foreign << 1
 	for i := range list {
@@ -66,7 +61,7 @@ func (c *Cluster) Pick(avoid ...*Member) *Member {
 
 func (m *Member) grade(now time.Duration, avoid []*Member) int {
 	g := 0
-	if !m.conn.ready() {
+	if !m.ready() {
 		g |= unready
 	}
 	if int64(now) < m.coolUntil.Load() {
@@ -78,7 +73,7 @@ func (m *Member) grade(now time.Duration, avoid []*Member) int {
 	if m.learner.Load() {
 		g |= learning
 	}
-	if m.isForeign() {
+	if m.foreign.Load() != 0 {
 		g |= foreign
 	}
 	return g
@@ -88,10 +83,10 @@ func (m *Member) grade(now time.Duration, avoid []*Member) int {
 // others.
 func (c *Cluster) Failed(m *Member, err error) {
 	if passing(err) {
-		m.conn.move()
+		m.move()
 	}
 	m.failure.Store(&err)
-	if m.coolUntil.Swap(int64(c.now()+backoff.Spread(coolDown))) == 0 {
+	if m.coolUntil.Swap(int64(time.Since(c.began)+backoff.Spread(coolDown))) == 0 {
 		c.log.Warn("etcd member failing", "endpoint", m.Endpoint(), "error", textOf(err))
 		c.events.Later(context.Background(), observe.MemberSwitched{From: m.Endpoint(), Err: err})
 	}
@@ -121,9 +116,6 @@ func (c *Cluster) Worked(m *Member) {
 		c.nudge()
 	}
 }
-
-// now is the Cluster's clock, for cool-downs: time since Dial.
-func (c *Cluster) now() time.Duration { return time.Since(c.began) }
 
 // uses reports whether m is in use: it is in the list.
 func (c *Cluster) uses(m *Member) bool { return slices.Contains(c.list(), m) }

@@ -17,12 +17,14 @@ func (c *Cluster) Revision() int64 { return c.revision.Load() }
 // RaftTerm is the highest raft_term that any member of the cluster has shown.
 func (c *Cluster) RaftTerm() uint64 { return c.raftTerm.Load() }
 
+var errNoHeader = errors.New("the answer has no header: not an etcd server")
+
 // errForeign is an answer of another cluster.
 var errForeign = errors.New("the answer is another cluster's")
 
 // Check validates the header of an answer from m, and records it.
 //
-// floor is Revision as it was when the request was sent. linearizable says that the answer's
+// floor is the highest revision as it was when the request was sent. linearizable says that the answer's
 // revision is at least that of everything acknowledged before the request was sent. That is so
 // for transactions that hold a Range, for linearizable ranges, and for what goes through raft;
 // it is not for LeaseKeepAlive, watches, Status and LeaseTimeToLive.
@@ -30,7 +32,7 @@ var errForeign = errors.New("the answer is another cluster's")
 // A linearizable revision below floor ends the Cluster, and the error matches ErrChanged.
 // Another cluster_id sets the endpoint aside, which is logged, until it answers as this cluster
 // again. If every endpoint is set aside, and another probe of each confirms it, the Cluster
-// ends with ErrChanged too. Otherwise RaftTerm, and if linearizable Revision, are raised.
+// ends with ErrChanged too. Otherwise the highest raft term, and if linearizable the highest revision, are raised.
 func (c *Cluster) Check(m *Member, h *pb.ResponseHeader, floor int64, linearizable bool) error {
 	if h == nil {
 		return fmt.Errorf("%s: %w", m.Endpoint(), errNoHeader)
@@ -81,9 +83,6 @@ func (c *Cluster) checkID(m *Member, id uint64) error {
 // confirmed is how many foreign answers in a row make an endpoint another cluster's: one to a
 // request, and one to a probe.
 const confirmed = 2
-
-// isForeign reports whether the last answer of m was another cluster's.
-func (m *Member) isForeign() bool { return m.foreign.Load() != 0 }
 
 // noneIsOurs reports whether each endpoint has given at least answers foreign answers in a row.
 func (c *Cluster) noneIsOurs(answers int32) bool {

@@ -16,24 +16,25 @@ const probeTotal = 5 * time.Second
 
 // probe queries the member for its identity: the cluster, its version, whether it is a learner.
 // If the cluster demands a token even for that, probe fetches one.
-func (c *Cluster) probe(ctx context.Context, m *Member) error {
-	until := time.Now().Add(probeTotal)
+func (c *Cluster) probe(m *Member) error {
+	ctx, cancel := context.WithTimeout(c.life, probeTotal)
+	defer cancel()
 	l := c.creds.any(m)
-	resp, err := c.status(ctx, m, l, until)
+	resp, err := c.status(ctx, m, l)
 	if IsTokenRefusal(err) && c.creds.user != "" {
-		if l, err = c.creds.after(ctx, m, l, err, until); err != nil {
+		if l, err = c.creds.after(ctx, m, l, err); err != nil {
 			return err
 		}
-		resp, err = c.status(ctx, m, l, until)
+		resp, err = c.status(ctx, m, l)
 	}
 	if err != nil {
 		if passing(err) {
-			m.conn.move()
+			m.move()
 		}
 		m.failure.Store(&err)
 		return explain(m, err)
 	}
-	again := m.isForeign()
+	again := m.foreign.Load() != 0
 	if err := c.Check(m, resp.Header, 0, false); err != nil {
 		if again && errors.Is(err, errForeign) {
 			m.foreign.Store(confirmed)
@@ -52,17 +53,17 @@ func (c *Cluster) probe(ctx context.Context, m *Member) error {
 	return nil
 }
 
-func (c *Cluster) status(ctx context.Context, m *Member, l *login, until time.Time) (*pb.StatusResponse, error) {
-	bound, cancel := context.WithDeadline(metadata.NewOutgoingContext(ctx, l.md), until)
-	defer cancel()
+// status queries m until ctx, a part of the Cluster's life, ends: again when its line is replaced.
+func (c *Cluster) status(ctx context.Context, m *Member, l *login) (*pb.StatusResponse, error) {
+	ctx = metadata.NewOutgoingContext(ctx, l.md)
 	for {
-		line := m.conn.line.Load()
-		resp, err := pb.NewMaintenanceClient(m).Status(bound, &pb.StatusRequest{})
+		line := m.line.Load()
+		resp, err := pb.NewMaintenanceClient(m).Status(ctx, &pb.StatusRequest{})
 		switch {
 		case err == nil:
 			return resp, nil
-		case m.conn.line.Load() == line || EndOf(bound) != nil:
-			return nil, plainEnd(ctx, err)
+		case m.line.Load() == line || EndOf(ctx) != nil:
+			return nil, plainEnd(c.life, err)
 		}
 	}
 }

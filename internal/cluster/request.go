@@ -67,7 +67,7 @@ func Ops(ctx context.Context) []string {
 //
 // Txn returns when ctx ends, and within r.Total in any case.
 func (c *Cluster) Txn(ctx context.Context, r Request, t *pb.TxnRequest) (*pb.TxnResponse, error) {
-	s := sender{c: c, r: r, txn: t, harmless: readOnly(t.Success) && readOnly(t.Failure)}
+	s := sender{c: c, r: r, txn: t}
 	if err := s.run(ctx); err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (c *Cluster) Txn(ctx context.Context, r Request, t *pb.TxnRequest) (*pb.Txn
 // it is given, and returns the answer's header. It may be called several times, one after the
 // other.
 func (c *Cluster) Do(ctx context.Context, r Request, call func(ctx context.Context, m *Member) (*pb.ResponseHeader, error)) error {
-	s := sender{c: c, r: r, call: call, harmless: r.anonymous || r.Reads}
+	s := sender{c: c, r: r, call: call}
 	return s.run(ctx)
 }
 

@@ -315,7 +315,7 @@ func TestDoReportsOutcomesLikeTxn(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, ss *stubs, c *Cluster) {
 		ss.each(func(s *stub) { s.onTxn = answers(rpctypes.ErrGRPCTimeout) })
 		send := func(ctx context.Context, m *Member) (*pb.ResponseHeader, error) {
-			resp, err := m.KV().Txn(ctx, writing())
+			resp, err := pb.NewKVClient(m).Txn(ctx, writing())
 			return resp.GetHeader(), err
 		}
 		err := c.Do(t.Context(), Request{Op: "txn"}, send)
@@ -413,4 +413,4 @@ func TestErrorsNameOperationAndEndpoint(t *testing.T) {
 	})
 }
 
-func isNoLeader(err error) bool { return is(err, rpctypes.ErrGRPCNoLeader) }
+func isNoLeader(err error) bool { return is(rpctypes.ErrGRPCNoLeader)(err) }

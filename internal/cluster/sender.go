@@ -10,7 +10,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/pawl-locks/pawl/internal/backoff"
 )
@@ -26,9 +25,8 @@ type sender struct {
 	r    Request
 	call func(context.Context, *Member) (*pb.ResponseHeader, error)
 
-	txn      *pb.TxnRequest
-	answer   *pb.TxnResponse
-	harmless bool // it writes nothing
+	txn    *pb.TxnRequest
+	answer *pb.TxnResponse
 
 	until    time.Time // when the last try has to end
 	began    time.Time // when the last try began
@@ -73,41 +71,33 @@ func (s *sender) run(ctx context.Context) error {
 }
 
 // prepare picks the member to try, and its credentials.
-func (s *sender) prepare(ctx context.Context) error {
+func (s *sender) prepare(ctx context.Context) (err error) {
 	if err := s.c.Err(); err != nil {
 		return err
 	}
-	if s.r.anonymous {
-		s.member, s.login = s.pick(), s.c.creds.bare
-		return nil
+	if !s.r.anonymous {
+		if err := s.c.reachUntil(ctx, s.until); err != nil {
+			return err
+		}
 	}
-	if err := s.c.reachUntil(ctx, s.until); err != nil {
-		return err
+	m, l := s.r.On, s.c.creds.bare
+	if m == nil {
+		avoid := s.tried
+		if len(avoid) == 0 {
+			avoid = []*Member{s.r.Avoid}
+		}
+		m = s.c.Pick(avoid...)
 	}
-	m := s.pick()
-	l, err := s.c.creds.For(ctx, m, s.until)
-	if err != nil {
-		return err
+	if !s.r.anonymous {
+		if l, err = s.c.creds.For(ctx, m, s.until); err != nil {
+			return err
+		}
 	}
 	s.member, s.login = m, l
 	return nil
 }
 
-func (s *sender) pick() *Member {
-	switch {
-	case s.r.On != nil:
-		return s.r.On
-	case len(s.tried) > 0:
-		return s.c.Pick(s.tried...)
-	case s.member != nil: // after a pause: not the last member again
-		return s.c.Pick(s.member)
-	case s.r.Avoid != nil:
-		return s.c.Pick(s.r.Avoid)
-	}
-	return s.c.Pick()
-}
-
-// try tries the member that prepare has picked. Outcome is meaningful only with an error.
+// try sends the request to the member that prepare has picked; nothing else sends one. Outcome is meaningful only with an error.
 func (s *sender) try(ctx context.Context) (Outcome, error) {
 	s.began = time.Now()
 	end := s.began.Add(s.r.PerTry)
@@ -116,12 +106,20 @@ func (s *sender) try(ctx context.Context) (Outcome, error) {
 	}
 	bound, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
-	t := &try{Context: bound, login: s.login, op: s.r.Op, parts: s.r.Parts, cancel: cancel, began: s.began, term: s.c.RaftTerm()}
-	floor := s.c.Revision()
+	t := &try{Context: bound, login: s.login, op: s.r.Op, parts: s.r.Parts, cancel: cancel, began: s.began, term: s.c.raftTerm.Load()}
+	floor := s.c.revision.Load()
 	if s.r.Lanes != nil {
 		s.r.Lanes.Began(s.r.Ticket, s.member, s.began)
 	}
-	h, err := s.send(t)
+	var h *pb.ResponseHeader
+	var err error
+	if s.txn != nil {
+		s.answer, t.opts[0] = new(pb.TxnResponse), grpc.StaticMethod()
+		err = s.member.Invoke(t, pb.KV_Txn_FullMethodName, s.txn, s.answer, t.opts[:]...)
+		h = s.answer.Header
+	} else {
+		h, err = s.call(t, s.member)
+	}
 	if s.r.Lanes != nil {
 		s.r.Lanes.Ended(s.r.Ticket, err == nil)
 	}
@@ -135,7 +133,7 @@ func (s *sender) try(ctx context.Context) (Outcome, error) {
 	if err := s.c.Check(s.member, h, floor, !s.r.Local); err != nil {
 		return Unknown, err
 	}
-	if copies > 1 && s.txn != nil && s.r.Repeat != Always && !s.harmless {
+	if copies > 1 && s.txn != nil && s.r.Repeat != Always && !s.harmless() {
 		return Unknown, errCopies
 	}
 	return NotApplied, nil
@@ -145,20 +143,6 @@ func (s *sender) try(ctx context.Context) (Outcome, error) {
 // the answer to a second copy, which found what the first copy wrote, and the first copy may
 // still be applied later.
 var errCopies = errors.New("an interceptor sent it more than once, and each copy may have been applied, or may still be")
-
-// send is the only function that sends a request.
-func (s *sender) send(t *try) (*pb.ResponseHeader, error) {
-	m := s.member
-	m.inflight.Add(1)
-	defer m.done()
-	if s.txn == nil {
-		return s.call(t, m)
-	}
-	s.answer = new(pb.TxnResponse)
-	t.opts[0] = grpc.StaticMethod()
-	err := m.conn.Invoke(t, pb.KV_Txn_FullMethodName, s.txn, s.answer, t.opts[:]...)
-	return s.answer.Header, err
-}
 
 // plainEnd returns err, of a try for a caller with ctx. An interceptor may have returned
 // the end of another context, which must not look like the end of the caller's: of such an
@@ -171,12 +155,21 @@ func plainEnd(ctx context.Context, err error) error {
 	return status.Error(codes.DeadlineExceeded, textOf(err))
 }
 
+// harmless reports whether the request writes nothing.
+func (s *sender) harmless() bool {
+	if s.txn == nil {
+		return s.r.anonymous || s.r.Reads
+	}
+	return readOnly(s.txn.Success) && readOnly(s.txn.Failure)
+}
+
 // mayRetry records a failed try, and reports whether another may follow.
 func (s *sender) mayRetry(ctx context.Context, outcome Outcome, err error) bool {
-	if s.harmless {
+	if s.harmless() {
 		outcome = NotApplied
 	}
 	s.outcome = max(s.outcome, outcome)
+	s.r.Avoid = s.member // also after a pause
 	if s.last == nil || EndOf(ctx) == nil {
 		s.last = err
 	}
@@ -210,19 +203,14 @@ func (s *sender) refused(err error) bool {
 		return true
 	}
 	s.refusals++
-	return s.refusals <= maxRefusals && !s.pointless(err)
-}
-
-// pointless reports whether the server requires a token and no user is configured.
-func (s *sender) pointless(err error) bool {
-	return s.c.creds.user == "" && is(err, rpctypes.ErrGRPCUserEmpty)
+	return s.refusals <= maxRefusals && (s.c.creds.user != "" || !isUserEmpty(err)) // without a user there is no token
 }
 
 // blame grades the member down.
 func (s *sender) blame(err error) {
 	s.tried = append(s.tried, s.member)
 	switch {
-	case is(err, rpctypes.ErrGRPCNotSupportedForLearner):
+	case isLearner(err):
 		s.c.foundLearner(s.member)
 	case errors.Is(err, errForeign), errors.Is(err, ErrChanged): // Check has handled it
 	case errors.Is(err, errCopies): // the member has answered

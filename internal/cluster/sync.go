@@ -3,9 +3,24 @@ package cluster
 import (
 	"context"
 	"slices"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl/internal/backoff"
 )
+
+// minSync is the least time between two refreshes of the member list.
+const minSync = 100 * time.Millisecond
+
+// keepSynced refreshes the list of members from time to time, until Close.
+func (c *Cluster) keepSynced() {
+	for backoff.Sleep(c.life, backoff.Spread(max(c.cfg.SyncEvery, minSync))) {
+		if c.id.Load() != 0 { // until then there is nothing to do: see Reach
+			c.syncMembers()
+		}
+	}
+}
 
 // syncMembers replaces the endpoints by those that the cluster's voting members advertise. A
 // new endpoint is used only after it has answered. An old one is removed only when its member
@@ -89,14 +104,14 @@ func (c *Cluster) reachNew(wanted map[endpoint]bool) []*Member {
 
 // proven returns m if it answers as a voting member of the cluster; otherwise it closes it.
 func (c *Cluster) proven(m *Member) *Member {
-	err := c.probe(c.life, m)
+	err := c.probe(m)
 	if err == nil && !m.learner.Load() {
 		return m
 	}
 	if err != nil && c.Err() == nil {
 		c.leaveOut(m.Endpoint(), err)
 	}
-	_ = m.conn.Close()
+	m.close()
 	return nil
 }
 
@@ -136,7 +151,7 @@ func (c *Cluster) install(next, fresh, gone []*Member) {
 	if c.shut.Load() {
 		c.mu.Unlock()
 		for _, m := range fresh {
-			_ = m.conn.Close()
+			m.close()
 		}
 		return
 	}

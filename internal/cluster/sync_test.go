@@ -50,7 +50,7 @@ func TestEndpointsFollowTheMembers(t *testing.T) {
 		old := member(t, c, "m0:2379")
 		time.Sleep(2 * time.Minute)
 		assert.Equal(t, []string{"m1:2379", "m2:2379"}, endpointsOf(c))
-		assert.Equal(t, connectivity.Shutdown, old.conn.GetState())
+		assert.Equal(t, connectivity.Shutdown, old.line.Load().conn.GetState())
 		assert.True(t, member(t, c, "m2:2379").checked.Load())
 		for range 8 {
 			time.Sleep(time.Second) // whoever has only just been asked something is passed over for a moment
@@ -79,10 +79,10 @@ func TestAMemberThatLeftIsClosedWhenItsRequestsAreDone(t *testing.T) {
 		}()
 		time.Sleep(2 * time.Minute)
 		assert.Equal(t, []string{"m1:2379"}, endpointsOf(c))
-		assert.NotEqual(t, connectivity.Shutdown, old.conn.GetState())
+		assert.NotEqual(t, connectivity.Shutdown, old.line.Load().conn.GetState())
 		require.NoError(t, <-done)
 		synctest.Wait()
-		assert.Equal(t, connectivity.Shutdown, old.conn.GetState())
+		assert.Equal(t, connectivity.Shutdown, old.line.Load().conn.GetState())
 	})
 }
 
@@ -95,11 +95,11 @@ func TestAStreamKeepsAMemberThatLeft(t *testing.T) {
 		require.NoError(t, err)
 		time.Sleep(2 * time.Minute)
 		assert.NotContains(t, endpointsOf(c), "m0:2379")
-		assert.NotEqual(t, connectivity.Shutdown, old.conn.GetState())
+		assert.NotEqual(t, connectivity.Shutdown, old.line.Load().conn.GetState())
 		cancel()
 		synctest.Wait()
 		assert.Zero(t, old.inflight.Load())
-		assert.Equal(t, connectivity.Shutdown, old.conn.GetState())
+		assert.Equal(t, connectivity.Shutdown, old.line.Load().conn.GetState())
 	})
 }
 

@@ -166,7 +166,7 @@ func TestAnAnswerBesideACopyThatMayHaveBeenAppliedLeavesTheOutcomeUnknown(t *tes
 				_, err = c.Txn(t.Context(), Request{Op: "txn", On: m}, reading())
 				require.NoError(t, err, "a read is harmless")
 				require.NoError(t, c.Do(t.Context(), Request{Op: "grant", On: m}, func(ctx context.Context, m *Member) (*pb.ResponseHeader, error) {
-					resp, err := m.KV().Txn(ctx, writing())
+					resp, err := pb.NewKVClient(m).Txn(ctx, writing())
 					return resp.GetHeader(), err
 				}), "what compares nothing says by itself what it did")
 			})

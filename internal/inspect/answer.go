@@ -38,34 +38,28 @@ func (r *reader) answerBatch(ctx context.Context, queries []query, then bool, an
 			rev = 0
 		}
 		key := keys.SessionKey(r.host.Namespace, q.lease)
-		ops = append(ops, get(&pb.RangeRequest{Key: []byte(key), Revision: rev}))
+		second := keys.OwnerKey(key, q.n)
 		if q.ended {
-			ops = append(ops, get(&pb.RangeRequest{Key: []byte(keys.EvictionKey(key, q.n)), Revision: rev}))
-		} else {
-			ops = append(ops, get(&pb.RangeRequest{Key: []byte(keys.OwnerKey(key, q.n)), Revision: rev}))
+			second = keys.EvictionKey(key, q.n)
 		}
+		ops = append(ops, get(&pb.RangeRequest{Key: []byte(key), Revision: rev}), get(&pb.RangeRequest{Key: []byte(second), Revision: rev}))
 	}
 	resp, err := r.query(ctx, "read sessions", ops...)
 	if err != nil {
 		return err
 	}
-	i := 0
-	for _, q := range queries {
-		var a answer
-		if kv := txn.KV(resp, i); kv != nil {
+	for i, q := range queries {
+		a := answer{known: then}
+		if kv := txn.KV(resp, 2*i); kv != nil {
 			a = answer{known: true, there: true, value: kv.Value}
-		} else {
-			a.known = then
 		}
-		i++
-		switch kv := txn.KV(resp, i); {
+		switch kv := txn.KV(resp, 2*i+1); {
 		case kv == nil:
 		case !q.ended:
 			a.owner = append([]byte{}, kv.Value...)
 		case !then || kv.ModRevision == q.rev:
 			a.broken = append([]byte{}, kv.Value...)
 		}
-		i++
 		answers[q] = a
 	}
 	return nil

@@ -49,12 +49,9 @@ func queriesOf(events []watcher.Event) (queries []query) {
 // handoffsOf returns the keys whose release handed the queue to the next, in the
 // events of one revision.
 func handoffsOf(events []watcher.Event) map[string]bool {
-	var by map[string]bool
+	by := map[string]bool{}
 	for _, ev := range events {
 		if granter, ok := releasedBy(ev); ok {
-			if by == nil {
-				by = map[string]bool{}
-			}
 			by[granter] = true
 		}
 	}
@@ -74,17 +71,11 @@ func releasedBy(ev watcher.Event) (key string, ok bool) {
 // takesOf returns the turnstile keys in the events of one revision that were exchanged for a
 // slot, with the slot's key: one acquisition has both keys, one after the other.
 func takesOf(events []watcher.Event) map[string]string {
-	var taken map[string]string
+	taken := map[string]string{}
 	for _, ev := range events {
 		if k, ok := keys.ParseQueueKey(ev.Key); ok && k.Form == keys.Slot && !ev.Deleted {
-			if taken == nil {
-				taken = map[string]string{}
-			}
 			taken[turnstileOf(ev.Key)] = ev.Key
 		}
-	}
-	if taken == nil {
-		return nil
 	}
 	gone := map[string]string{}
 	for _, ev := range events {
@@ -114,7 +105,7 @@ type revision struct {
 // then the new holders.
 func (s *state) apply(r revision) (out []Event) {
 	s.rev = r.events[0].ModRevision
-	t := &turn{state: s, revision: r, handed: handoffsOf(r.events), gone: map[int64]int{}, touched: map[string]bool{}}
+	t := &turn{state: s, revision: r, handed: handoffsOf(r.events), gone: map[int64]int{}, waited: map[string]*entry{}, touched: map[string]bool{}}
 	for key, slot := range takesOf(r.events) {
 		t.takes(s.keys[key], slot)
 	}
@@ -155,7 +146,7 @@ func (l *folder) queues(e *entry) bool {
 // differences.
 func (s *state) replace(found *state, now time.Time) []Event {
 	s.rev, s.ignored = found.rev, found.ignored
-	t := &turn{state: s, revision: revision{now: now}, touched: map[string]bool{}, unsure: true}
+	t := &turn{state: s, revision: revision{now: now}, waited: map[string]*entry{}, touched: map[string]bool{}, unsure: true}
 	for _, f := range found.keys {
 		if q := turnstileOf(f.Key); f.HasSlot() && found.keys[q] == nil {
 			t.takes(s.keys[q], f.Key)

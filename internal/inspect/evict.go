@@ -32,47 +32,48 @@ var ErrGone = errors.New("it is not there any more")
 // The error matches ErrGone where the key does not exist, and kv.ErrUnknown where no
 // answer resolved the request's outcome.
 func Evict(ctx context.Context, c *pawl.Client, p Position, by string) error {
-	r, _, err := newReader(ctx, c, Scope{})
-	if err == nil && p.Token == 0 {
-		err = errors.New("no position")
-	}
-	if err == nil {
-		err = r.evict(ctx, p, by)
-	}
-	if err != nil {
-		return fmt.Errorf("inspect: evict %q: %w", p.Key, err)
-	}
-	return nil
+	_, err := using(ctx, c, fmt.Sprintf("inspect: evict %q", p.Key), func(r *reader) (none struct{}, err error) {
+		if p.Token == 0 {
+			return none, errors.New("no position")
+		}
+		return none, r.evict(ctx, p, by)
+	})
+	return err
 }
 
 // evict sends its request again if the answer is lost: a second copy is harmless. If the key is
 // gone then, it assumes that the first request deleted it.
 func (r *reader) evict(ctx context.Context, p Position, by string) error {
-	mark := r.mark(p, by)
-	for doubt := false; ; {
-		t := &pb.TxnRequest{
-			Compare: []*pb.Compare{txn.CreateIs(p.Key, int64(p.Token))},
-			Success: []*pb.RequestOp{txn.Delete(p.Key)},
-			Failure: []*pb.RequestOp{txn.Stat(p.Key)},
-		}
-		if mark != nil {
-			t.Success = append(t.Success, mark)
-		}
-		resp, err := r.host.Cluster.Txn(ctx, cluster.Request{Op: "evict"}, t)
-		switch {
-		case err == nil && (resp.Succeeded || doubt):
-			return nil
-		case err == nil:
-			return ErrGone
-		case mark != nil && (cluster.IsNoSpace(err) || cluster.IsPermissionDenied(err) || cluster.IsLeaseNotFound(err)):
-			doubt = doubt || cluster.OutcomeOf(err) != cluster.NotApplied
-			mark = nil
-		case cluster.OutcomeOf(err) == cluster.NotApplied || doubt || ctx.Err() != nil:
-			return r.explainWrite(err, p)
-		default:
-			doubt = true
-		}
+	t := &pb.TxnRequest{
+		Compare: []*pb.Compare{txn.CreateIs(p.Key, int64(p.Token))},
+		Success: []*pb.RequestOp{txn.Delete(p.Key)},
+		Failure: []*pb.RequestOp{txn.Stat(p.Key)},
 	}
+	if mark := r.mark(p, by); mark != nil {
+		t.Success = append(t.Success, mark)
+	}
+	for doubt := false; ; {
+		resp, err := r.host.Cluster.Txn(ctx, cluster.Request{Op: "evict"}, t)
+		if err == nil {
+			if !resp.Succeeded && !doubt {
+				return ErrGone
+			}
+			return nil
+		}
+		unknown := cluster.OutcomeOf(err) != cluster.NotApplied
+		switch {
+		case len(t.Success) > 1 && forbidsMark(err):
+			t.Success = t.Success[:1] // without the mark
+		case !unknown || doubt || ctx.Err() != nil:
+			return r.explainWrite(err, p)
+		}
+		doubt = doubt || unknown
+	}
+}
+
+// forbidsMark reports whether err may be because of the mark.
+func forbidsMark(err error) bool {
+	return cluster.IsNoSpace(err) || cluster.IsPermissionDenied(err) || cluster.IsLeaseNotFound(err)
 }
 
 // mark returns the write of an eviction's mark, and nil where p is not pawl's.

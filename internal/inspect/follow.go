@@ -6,15 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/listwatch"
 	"github.com/pawl-locks/pawl/internal/watcher"
-
-	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
 // ErrClosed: the Follower was closed.
@@ -42,21 +40,23 @@ type track struct {
 
 // Follow reads the scope, and follows it from that revision on. The caller closes it.
 func Follow(ctx context.Context, c *pawl.Client, scope Scope) (*Follower, error) {
-	r, spans, err := newReader(ctx, c, scope)
-	if err != nil {
-		return nil, fmt.Errorf("inspect: %w", err)
-	}
-	f := &Follower{reader: r, scope: scope, news: make(chan struct{}, 1), closed: make(chan struct{})}
-	states, err := r.read(ctx, spans)
-	if err != nil {
-		return nil, fmt.Errorf("inspect: %w", err)
-	}
-	for i, sp := range spans {
-		t := &track{span: sp, state: states[i]}
-		f.tracks = append(f.tracks, t)
-		f.watch(t)
-	}
-	return f, nil
+	return using(ctx, c, "inspect", func(r *reader) (*Follower, error) {
+		spans, err := scope.spans(r.host.Namespace)
+		if err != nil {
+			return nil, err
+		}
+		states, err := r.read(ctx, spans)
+		if err != nil {
+			return nil, err
+		}
+		f := &Follower{reader: r, scope: scope, news: make(chan struct{}, 1), closed: make(chan struct{})}
+		for i, sp := range spans {
+			t := &track{span: sp, state: states[i]}
+			f.tracks = append(f.tracks, t)
+			f.watch(t)
+		}
+		return f, nil
+	})
 }
 
 // watch begins to follow t from its state's revision on. The caller holds mu, or is
@@ -190,7 +190,7 @@ func (f *Follower) ours(t *track, events []Event) []Event {
 		if t.only != "" {
 			return e.Prefix != t.only
 		}
-		return len(e.Name) < len(f.scope.Prefix) || e.Name[:len(f.scope.Prefix)] != f.scope.Prefix
+		return !strings.HasPrefix(e.Name, f.scope.Prefix)
 	})
 }
 
@@ -205,12 +205,3 @@ func revisions(events []watcher.Event) (out [][]watcher.Event) {
 	}
 	return out
 }
-
-// merge returns the queues of two spans, sorted by name.
-func merge(a, b []NamedQueue) []NamedQueue {
-	a = append(a, b...)
-	slices.SortStableFunc(a, byName)
-	return a
-}
-
-func tokenOf(kv *mvccpb.KeyValue) fencing.Token { return fencing.Token(kv.CreateRevision) }

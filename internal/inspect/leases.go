@@ -25,7 +25,7 @@ const maxQueries = 16
 // remaining time is exact to a second, and out of date when it arrives. It leaves out a
 // lease whose query fails, and returns the first error beside the others' answers.
 func Leases(ctx context.Context, c *pawl.Client, ids ...int64) (map[int64]Lease, error) {
-	r, _, err := newReader(ctx, c, Scope{})
+	r, err := newReader(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("inspect: leases: %w", err)
 	}

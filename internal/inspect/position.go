@@ -128,9 +128,18 @@ func (p *Position) isNamed() bool {
 	return !p.Election && (p.Owner != "" || p.Host != "" || p.PID != 0)
 }
 
+// query is the query about the key's session at a revision.
+func (p *Position) query(rev int64) query {
+	id, n := sequenceOf(p.Key)
+	return query{lease: id, n: n, rev: rev}
+}
+
 // belongs sets the owner of a key whose value does not say it: a candidate's own, or else that of
 // the session.
 func (p *Position) belongs(a answer) {
+	if p.isNamed() {
+		return
+	}
 	put := p.Since
 	p.identify(a.value)
 	p.identify(a.owner)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -30,15 +31,7 @@ type Snapshot struct {
 
 // Read reads the scope's queues, linearizably.
 func Read(ctx context.Context, c *pawl.Client, scope Scope) (*Snapshot, error) {
-	r, _, err := newReader(ctx, c, scope)
-	if err != nil {
-		return nil, fmt.Errorf("inspect: %w", err)
-	}
-	out, err := r.snapshot(ctx, scope)
-	if err != nil {
-		return nil, fmt.Errorf("inspect: %w", err)
-	}
-	return out, nil
+	return using(ctx, c, "inspect", func(r *reader) (*Snapshot, error) { return r.snapshot(ctx, scope) })
 }
 
 func (r *reader) snapshot(ctx context.Context, scope Scope) (*Snapshot, error) {
@@ -62,7 +55,8 @@ func (s *Snapshot) add(st *state, scope Scope, sp span) {
 	s.Revision = max(s.Revision, st.rev)
 	s.Ignored += st.ignored
 	if sp.only == "" {
-		s.Queues = merge(s.Queues, st.queues(scope.Prefix, ""))
+		s.Queues = append(s.Queues, st.queues(scope.Prefix, "")...)
+		slices.SortStableFunc(s.Queues, byName)
 		return
 	}
 	for _, q := range st.queues("", sp.only) {
@@ -75,16 +69,25 @@ func (s *Snapshot) add(st *state, scope Scope, sp span) {
 // A reader reads from the cluster.
 type reader struct{ host session.Host }
 
-func newReader(ctx context.Context, c *pawl.Client, scope Scope) (*reader, []span, error) {
+func newReader(ctx context.Context, c *pawl.Client) (*reader, error) {
 	if ctx == nil {
-		return nil, nil, errors.New("nil context")
+		return nil, errors.New("nil context")
 	}
 	host, err := inside.HostOf(c)
-	if err != nil {
-		return nil, nil, err
+	return &reader{host}, err
+}
+
+// using returns what do returns for a reader of c, and an error that begins with what.
+func using[T any](ctx context.Context, c *pawl.Client, what string, do func(*reader) (T, error)) (found T, err error) {
+	r, err := newReader(ctx, c)
+	if err == nil {
+		found, err = do(r)
 	}
-	spans, err := scope.spans(host.Namespace)
-	return &reader{host}, spans, err
+	if err != nil {
+		var none T
+		return none, fmt.Errorf("%s: %w", what, err)
+	}
+	return found, nil
 }
 
 // rereads is how often a read starts again because its revision is compacted.
@@ -113,33 +116,35 @@ func (r *reader) readOnce(ctx context.Context, spans []span) (states []*state, e
 	var rev int64 // 0: the present
 	for _, sp := range spans {
 		s := newState(r.host.Namespace)
-		s.rev = rev
-		if err := r.readInto(ctx, s, sp); err != nil {
-			return nil, r.explain(err, sp)
+		err := r.pages(ctx, "read keys", sp, &rev, true, func(kvs []*mvccpb.KeyValue) error {
+			s.rev = rev
+			return r.keep(ctx, s, kvs)
+		})
+		if err != nil {
+			return nil, err
 		}
-		rev = s.rev
+		s.settle()
 		states = append(states, s)
 	}
 	return states, nil
 }
 
-// readInto reads page by page, and then notes who holds.
-func (r *reader) readInto(ctx context.Context, s *state, sp span) error {
+// pages reads the keys of sp page by page, all at the revision rev; if that is 0, at the present, which it then is.
+func (r *reader) pages(ctx context.Context, op string, sp span, rev *int64, keysOnly bool, page func([]*mvccpb.KeyValue) error) error {
 	from, end := sp.keys()
 	for {
-		resp, err := r.query(ctx, "read keys", get(&pb.RangeRequest{Key: from, RangeEnd: end, Limit: pageSize, Revision: s.rev, KeysOnly: true}))
+		resp, err := r.query(ctx, op, get(&pb.RangeRequest{Key: from, RangeEnd: end, Limit: pageSize, Revision: *rev, KeysOnly: keysOnly}))
 		if err != nil {
-			return err
+			return r.explain(err, sp)
 		}
-		if s.rev == 0 {
-			s.rev = resp.Header.Revision
+		if *rev == 0 {
+			*rev = resp.Header.Revision
 		}
 		kvs := txn.KVs(resp, 0)
-		if err := r.keep(ctx, s, kvs); err != nil {
-			return err
+		if err := page(kvs); err != nil {
+			return r.explain(err, sp)
 		}
 		if len(kvs) < pageSize {
-			s.settle()
 			return nil
 		}
 		from = append(kvs[len(kvs)-1].Key, 0)
@@ -186,8 +191,8 @@ func (r *reader) keepFormed(ctx context.Context, s *state, keys []string) error 
 			return fmt.Errorf("key %q is listed at revision %d, and not there", keys[i], s.rev)
 		}
 		p := newPosition(keys[i], kv.Value, kv.CreateRevision, kv.ModRevision, kv.Lease)
-		if id, n := sequenceOf(p.Key); !p.isNamed() && id != 0 {
-			queries = append(queries, query{lease: id, n: n, rev: s.rev})
+		if q := p.query(s.rev); q.lease != 0 && !p.isNamed() {
+			queries = append(queries, q)
 		}
 		positions = append(positions, p)
 	}
@@ -196,10 +201,7 @@ func (r *reader) keepFormed(ctx context.Context, s *state, keys []string) error 
 		return err
 	}
 	for _, p := range positions {
-		id, n := sequenceOf(p.Key)
-		if a := answers[query{lease: id, n: n, rev: s.rev}]; !p.isNamed() {
-			p.belongs(a)
-		}
+		p.belongs(answers[p.query(s.rev)])
 		s.add(p)
 	}
 	return nil

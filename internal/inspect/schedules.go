@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -24,21 +23,15 @@ const MaxSchedules = 1000
 // Schedules reads the records of runs, by key, and returns those whose names begin with prefix. A record that holds
 // no time is left out.
 func Schedules(ctx context.Context, c *pawl.Client, prefix string) ([]Schedule, error) {
-	r, _, err := newReader(ctx, c, Scope{Prefix: prefix})
-	if err != nil {
-		return nil, fmt.Errorf("inspect: %w", err)
-	}
-	root := keys.OnceRoot(r.host.Namespace)
-	resp, err := r.query(ctx, "read records", get(&pb.RangeRequest{Key: []byte(root), RangeEnd: txn.PrefixEnd(root), Limit: MaxSchedules}))
-	if err != nil {
-		return nil, fmt.Errorf("inspect: %w", err)
-	}
-	var out []Schedule
-	for _, kv := range txn.KVs(resp, 0) {
-		name, ok := keys.ParseOnceKey(r.host.Namespace, string(kv.Key))
-		if run, holds := keys.ParseRun(kv.Value); ok && holds && strings.HasPrefix(name, prefix) {
-			out = append(out, Schedule{name, run})
+	return using(ctx, c, "inspect", func(r *reader) (out []Schedule, err error) {
+		root := keys.OnceRoot(r.host.Namespace)
+		resp, err := r.query(ctx, "read records", get(&pb.RangeRequest{Key: []byte(root), RangeEnd: txn.PrefixEnd(root), Limit: MaxSchedules}))
+		for _, kv := range txn.KVs(resp, 0) {
+			name, ok := keys.ParseOnceKey(r.host.Namespace, string(kv.Key))
+			if run, holds := keys.ParseRun(kv.Value); ok && holds && strings.HasPrefix(name, prefix) {
+				out = append(out, Schedule{name, run})
+			}
 		}
-	}
-	return out, nil
+		return out, err
+	})
 }

@@ -2,13 +2,12 @@ package inspect
 
 import (
 	"context"
-	"fmt"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/keys"
-	"github.com/pawl-locks/pawl/internal/txn"
 )
 
 // A SessionKey is a session's own key, or a key below it that belongs to one of the
@@ -21,46 +20,28 @@ type SessionKey struct {
 
 // Sessions reads the session keys, linearizably, page by page. Their values are small.
 func Sessions(ctx context.Context, c *pawl.Client) ([]SessionKey, error) {
-	r, _, err := newReader(ctx, c, Scope{})
-	if err != nil {
-		return nil, fmt.Errorf("inspect: sessions: %w", err)
-	}
-	var out []SessionKey
-	err = reread(func() error {
-		out, err = r.sessions(ctx)
-		return err
+	return using(ctx, c, "inspect: sessions", func(r *reader) (out []SessionKey, err error) {
+		err = reread(func() error {
+			out, err = r.sessions(ctx)
+			return err
+		})
+		return out, err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("inspect: sessions: %w", err)
-	}
-	return out, nil
 }
 
-// sessions reads them page by page, at one revision.
+// sessions reads them at one revision.
 func (r *reader) sessions(ctx context.Context) (out []SessionKey, err error) {
-	prefix := keys.SessionRoot(r.host.Namespace)
-	var rev int64
-	for from := []byte(prefix); ; {
-		resp, err := r.query(ctx, "list sessions", get(&pb.RangeRequest{Key: from, RangeEnd: txn.PrefixEnd(prefix), Limit: pageSize, Revision: rev}))
-		if err != nil {
-			return nil, r.explain(err, span{prefix: prefix})
-		}
-		if rev == 0 {
-			rev = resp.Header.Revision
-		}
-		kvs := txn.KVs(resp, 0)
+	err = r.pages(ctx, "list sessions", span{prefix: keys.SessionRoot(r.host.Namespace)}, new(int64), false, func(kvs []*mvccpb.KeyValue) error {
 		for _, kv := range kvs {
 			if keys.OfOnce(r.host.Namespace, string(kv.Key)) || !keys.OfSessions(string(kv.Key)) {
 				continue
 			}
-			k := SessionKey{Position: Position{Key: string(kv.Key), Token: tokenOf(kv), Modified: kv.ModRevision, Lease: kv.Lease}}
+			k := SessionKey{Position: Position{Key: string(kv.Key), Token: fencing.Token(kv.CreateRevision), Modified: kv.ModRevision, Lease: kv.Lease}}
 			k.Named, k.Below, _ = keys.ParseSessionKey(r.host.Namespace, k.Key)
 			k.identify(kv.Value)
 			out = append(out, k)
 		}
-		if len(kvs) < pageSize {
-			return out, nil
-		}
-		from = append(kvs[len(kvs)-1].Key, 0)
-	}
+		return nil
+	})
+	return out, err
 }

@@ -30,83 +30,74 @@ type SharedOut struct {
 
 // SharedOuts returns the names that begin with prefix and whose shards somebody works on, or
 // would.
-func SharedOuts(ctx context.Context, c *pawl.Client, prefix string) (all []SharedOut, err error) {
-	r, _, err := newReader(ctx, c, Scope{})
-	if err != nil {
-		return nil, fmt.Errorf("inspect: shards: %w", err)
+func SharedOuts(ctx context.Context, c *pawl.Client, prefix string) ([]SharedOut, error) {
+	return using(ctx, c, "inspect: shards", func(r *reader) ([]SharedOut, error) {
+		s := sharedOuts{namespace: r.host.Namespace, prefix: prefix}
+		err := reread(func() error {
+			s.all, s.of, s.first = nil, map[string]int{}, map[shard]*mvccpb.KeyValue{}
+			return r.pages(ctx, "list shards", span{prefix: keys.ShardsRoot(s.namespace)}, new(int64), true, s.add)
+		})
+		for of, kv := range s.first {
+			if k, _ := keys.ParseShards(s.namespace, string(kv.Key)); k.Parse(string(kv.Key)).Lease != 0 {
+				s.all[of.name].Owned++
+			}
+		}
+		return s.all, err
+	})
+}
+
+// sharedOuts are what SharedOuts has read.
+type sharedOuts struct {
+	namespace, prefix string
+	all               []SharedOut
+	of                map[string]int             // the index in all, by name
+	first             map[shard]*mvccpb.KeyValue // of the shards' queues
+}
+
+// shard is the n-th of a name, which has this index in all.
+type shard struct{ name, n int }
+
+// add adds a page of keys.
+func (s *sharedOuts) add(kvs []*mvccpb.KeyValue) error {
+	for _, kv := range kvs {
+		k, ok := keys.ParseShards(s.namespace, string(kv.Key))
+		if !ok || !strings.HasPrefix(k.Name, s.prefix) {
+			continue
+		}
+		i, known := s.of[k.Name]
+		if !known {
+			i = len(s.all)
+			s.of[k.Name] = i
+			s.all = append(s.all, SharedOut{Name: k.Name})
+		}
+		switch key := k.Parse(string(kv.Key)); key.Kind {
+		case keys.ShardsMember:
+			s.all[i].Shards, s.all[i].Workers = key.N, s.all[i].Workers+1
+		case keys.ShardsQueue:
+			if key.Lease == 0 {
+				s.all[i].Foreign = append(s.all[i].Foreign, string(kv.Key))
+			}
+			of := shard{i, key.Shard}
+			if f := s.first[of]; f == nil || kv.CreateRevision < f.CreateRevision {
+				s.first[of] = kv
+			}
+		}
 	}
-	root := keys.ShardsRoot(r.host.Namespace)
-	of := map[string]int{}                         // the index in all, by name
-	first := map[string]map[int]*mvccpb.KeyValue{} // of the shards' queues
-	var rev int64
-	for from := []byte(root); ; {
-		resp, err := r.query(ctx, "list shards", get(&pb.RangeRequest{Key: from, RangeEnd: txn.PrefixEnd(root), Limit: pageSize, Revision: rev, KeysOnly: true}))
-		if err != nil {
-			return nil, fmt.Errorf("inspect: shards: %w", r.explain(err, span{prefix: root}))
-		}
-		if rev == 0 {
-			rev = resp.Header.Revision
-		}
-		kvs := txn.KVs(resp, 0)
-		for _, kv := range kvs {
-			k, ok := keys.ParseShards(r.host.Namespace, string(kv.Key))
-			if !ok || !strings.HasPrefix(k.Name, prefix) {
-				continue
-			}
-			i, known := of[k.Name]
-			if !known {
-				i = len(all)
-				of[k.Name], first[k.Name] = i, map[int]*mvccpb.KeyValue{}
-				all = append(all, SharedOut{Name: k.Name})
-			}
-			switch key := k.Parse(string(kv.Key)); key.Kind {
-			case keys.ShardsMember:
-				all[i].Shards, all[i].Workers = key.N, all[i].Workers+1
-			case keys.ShardsQueue:
-				if key.Lease == 0 {
-					all[i].Foreign = append(all[i].Foreign, string(kv.Key))
-				}
-				if f := first[k.Name][key.Shard]; f == nil || kv.CreateRevision < f.CreateRevision {
-					first[k.Name][key.Shard] = kv
-				}
-			}
-		}
-		if len(kvs) < pageSize {
-			break
-		}
-		from = append(kvs[len(kvs)-1].Key, 0)
-	}
-	for i, s := range all {
-		for _, kv := range first[s.Name] {
-			if k, _ := keys.ParseShards(r.host.Namespace, string(kv.Key)); k.Parse(string(kv.Key)).Lease != 0 {
-				all[i].Owned++
-			}
-		}
-	}
-	return all, nil
+	return nil
 }
 
 // Drain tells the worker with this lease to give up its shards of name to the others and to take
 // none, or that it may take its share again. What nobody waits for it keeps. The error matches
 // ErrNoWorker where there is no such worker.
 func Drain(ctx context.Context, c *pawl.Client, name string, lease int64, on bool) error {
-	r, _, err := newReader(ctx, c, Scope{})
-	if err != nil {
-		return fmt.Errorf("inspect: drain: %w", err)
-	}
-	k, err := keys.NewShards(r.host.Namespace, name)
-	if err != nil {
-		return fmt.Errorf("inspect: drain: %w", err)
-	}
-	for {
-		again, err := r.drain(ctx, k, lease, on)
-		if err != nil {
-			return fmt.Errorf("inspect: drain %x of %q: %w", lease, name, err)
+	_, err := using(ctx, c, fmt.Sprintf("inspect: drain %x of %q", lease, name), func(r *reader) (again bool, err error) {
+		k, err := keys.NewShards(r.host.Namespace, name)
+		for again = true; again && err == nil; {
+			again, err = r.drain(ctx, k, lease, on)
 		}
-		if !again {
-			return nil
-		}
-	}
+		return again, err
+	})
+	return err
 }
 
 // drain writes the member key once; again: the worker has written it meanwhile.

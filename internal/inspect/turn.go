@@ -27,9 +27,6 @@ func (t *turn) takes(e *entry, slot string) {
 	if e == nil {
 		return
 	}
-	if t.waited == nil {
-		t.waited = map[string]*entry{}
-	}
 	t.waited[slot], e.ended = e, true
 }
 
@@ -155,10 +152,7 @@ func (e *entry) waited(now time.Time) time.Duration {
 func (t *turn) enter(ev watcher.Event) {
 	p := newPosition(ev.Key, ev.Value, ev.CreateRevision, ev.ModRevision, ev.Lease)
 	p.Observed = t.now
-	id, n := sequenceOf(p.Key)
-	if a := t.answers[query{lease: id, n: n, rev: t.rev}]; !p.isNamed() {
-		p.belongs(a)
-	}
+	p.belongs(t.answers[p.query(t.rev)])
 	t.come(p)
 }
 
@@ -189,10 +183,7 @@ func (t *turn) change(e *entry, ev watcher.Event) {
 		old := e.Value
 		e.Value, e.Size = bytes.Clone(ev.Value[:min(len(ev.Value), maxValue)]), len(ev.Value)
 		if e.holds && !(bytes.Equal(old, e.Value) && e.Size <= maxValue) {
-			if p, ok := t.event(e); ok {
-				p.Kind = Proclaimed
-				t.out = append(t.out, p)
-			}
+			t.emit(e, Proclaimed)
 		}
 	default:
 		e.identify(ev.Value)

@@ -67,7 +67,7 @@ func TestASilentMemberIsPickedLast(t *testing.T) {
 			}
 			return times
 		}
-		c.spawn(func() { _, _ = c.Txn(c.life, Request{Op: "txn", On: mute}, writing()) })
+		c.Go(func() { _, _ = c.Txn(c.life, Request{Op: "txn", On: mute}, writing()) })
 		time.Sleep(patience - time.Millisecond)
 		assert.NotZero(t, picked(), "it was not silent for long")
 		time.Sleep(patience / 2) // less than it takes to give up its tries, which makes it one that failed
@@ -135,7 +135,7 @@ func TestAnExaminationAsksTheMemberAndTwoOthers(t *testing.T) {
 		clear(asked)
 		mu.Unlock()
 		mute := member(t, c, fake.Member(0).Endpoint())
-		mute.conn.spareAt = time.Now().Add(time.Hour) // whose health call is another
+		mute.spareAt = time.Now().Add(time.Hour) // whose health call is another
 		fake.Member(0).BlackHole()
 		_, err = c.Txn(t.Context(), Request{Op: "txn", On: mute}, writing())
 		require.ErrorIs(t, err, ErrUnknown)
@@ -145,27 +145,27 @@ func TestAnExaminationAsksTheMemberAndTwoOthers(t *testing.T) {
 		for who, times := range asked {
 			assert.Equal(t, 1, times, who)
 		}
-		assert.Contains(t, asked, mute.conn.line.Load().conn.Target())
+		assert.Contains(t, asked, mute.line.Load().conn.Target())
 	})
 }
 
 // A member that was only slow, and a spare that it answers at the same time.
 func TestAConnectionThatIsHeardAgainStays(t *testing.T) {
 	linked(t, 1, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, dials *atomic.Int64) {
-		old, before := c.list()[0].conn.line.Load(), dials.Load()
+		old, before := c.list()[0].line.Load(), dials.Load()
 		fake.Member(0).BlackHole()
 		time.AfterFunc(5*patience, fake.Member(0).Heal)
 		_, err := c.Txn(t.Context(), Request{Op: "txn"}, writing())
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
-		assert.Same(t, old, c.list()[0].conn.line.Load())
+		assert.Same(t, old, c.list()[0].line.Load())
 		assert.Equal(t, before+1, dials.Load(), "one spare")
 	})
 }
 
 func TestConnectionsAreReplacedTwoToThirtySecondsApart(t *testing.T) {
 	linked(t, 1, func(t *testing.T, _ *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
-		k := c.list()[0].conn
+		k := c.list()[0]
 		replace := func(times int) (gaps []time.Duration) {
 			for last := time.Now(); len(gaps) < times; last = time.Now() {
 				for !k.mayOpen() {
@@ -267,7 +267,7 @@ func TestAStoppedProcessBlamesNobody(t *testing.T) {
 		time.Sleep(time.Second) // nobody listens
 		for _, m := range c.list() {
 			var n int
-			m.conn.wait = func(d time.Duration, end, stop <-chan struct{}) bool {
+			m.wait = func(d time.Duration, end, stop <-chan struct{}) bool {
 				if n++; n == steps-1 { // it is stopped for longer than anybody may be silent
 					d = 10 * time.Second
 				}
@@ -286,13 +286,13 @@ func TestAStoppedProcessBlamesNobody(t *testing.T) {
 // What a line sent while it was a spare must not hide its silence later.
 func TestASpareThatTurnsMuteAtOnceIsReplacedToo(t *testing.T) {
 	linked(t, 1, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, dials *atomic.Int64) {
-		old := c.list()[0].conn.line.Load()
+		old := c.list()[0].line.Load()
 		fake.Member(0).Swallow()
-		c.spawn(func() { _, _ = c.Txn(c.life, Request{Op: "txn"}, writing()) })
-		for c.list()[0].conn.line.Load() == old {
+		c.Go(func() { _, _ = c.Txn(c.life, Request{Op: "txn"}, writing()) })
+		for c.list()[0].line.Load() == old {
 			time.Sleep(time.Millisecond)
 		}
-		spare := c.list()[0].conn.line.Load()
+		spare := c.list()[0].line.Load()
 		spare.asked.Store(true) // as after the acknowledgement of a setting
 		fake.Member(0).Swallow()
 		start := time.Now()
@@ -306,15 +306,15 @@ func TestASpareThatTurnsMuteAtOnceIsReplacedToo(t *testing.T) {
 // It must not be used.
 func TestASpareThatAnswersWhenItIsGivenUpIsNotUsed(t *testing.T) {
 	linked(t, 1, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
-		k := c.list()[0].conn
+		k := c.list()[0]
 		old := k.line.Load()
-		x := k.examine(old)
-		k.open(x)
+		x := old.examine()
+		x.open()
 		synctest.Wait()
 		fake.Member(0).BlackHole()
-		k.open(x)
+		x.open()
 		synctest.Wait()
-		require.False(t, k.doubt(old, x))
+		require.False(t, x.doubt())
 		assert.Same(t, old, k.line.Load())
 		fake.Member(0).Heal()
 		x.end()
@@ -332,11 +332,11 @@ func TestAMessageOnAnEndedStreamHasNoAnswer(t *testing.T) {
 		s, err := m.Watch().Watch(ctx)
 		require.NoError(t, err)
 		require.NoError(t, s.Send(&pb.WatchRequest{}))
-		assert.EqualValues(t, 1, m.conn.line.Load().open.Load())
+		assert.EqualValues(t, 1, m.line.Load().open.Load())
 		cancel()
 		synctest.Wait()
 		_ = s.Send(&pb.WatchRequest{})
-		assert.Zero(t, m.conn.line.Load().open.Load())
+		assert.Zero(t, m.line.Load().open.Load())
 	})
 }
 
@@ -360,12 +360,12 @@ func TestAMuteConnectionOfASlowNetworkIsReplaced(t *testing.T) {
 			_, err := c.Txn(t.Context(), Request{Op: "txn"}, writing())
 			require.NoError(t, err)
 		}
-		old := c.list()[0].conn.line.Load()
+		old := c.list()[0].line.Load()
 		m.Swallow()
 		m.SetDelay(etcdfake.Fixed(trip/2), etcdfake.Fixed(trip/2))
 		_, err = c.Txn(t.Context(), Request{Op: "txn", PerTry: 12 * time.Second, Repeat: Always}, writing())
 		require.NoError(t, err)
-		assert.NotSame(t, old, c.list()[0].conn.line.Load())
+		assert.NotSame(t, old, c.list()[0].line.Load())
 	})
 }
 
@@ -378,10 +378,10 @@ func TestThePatienceFollowsTheRoundTrip(t *testing.T) {
 		}{{far, 2400 * time.Millisecond}, {nil, patience}} {
 			fake.Member(0).SetDelay(c2.delay, c2.delay)
 			for range 300 { // more at once than one round trip takes
-				c.spawn(func() { _, _ = c.Txn(c.life, Request{Op: "txn"}, writing()) })
+				c.Go(func() { _, _ = c.Txn(c.life, Request{Op: "txn"}, writing()) })
 				time.Sleep(30 * time.Millisecond)
 			}
-			assert.Equal(t, c2.want, c.list()[0].conn.patience())
+			assert.Equal(t, c2.want, c.list()[0].patience())
 		}
 	})
 }
@@ -415,12 +415,12 @@ func TestAConnectionThatWasPassedOverIsMadeMeanwhile(t *testing.T) {
 		fake.Member(1).Reset()
 		synctest.Wait()
 		m := member(t, c, fake.Member(1).Endpoint())
-		require.NotEqual(t, connectivity.Ready, m.conn.GetState())
+		require.NotEqual(t, connectivity.Ready, m.line.Load().conn.GetState())
 		for range 3 {
 			require.NotSame(t, m, c.Pick(), "others are ready")
 		}
 		synctest.Wait()
-		assert.Equal(t, connectivity.Ready, m.conn.GetState())
+		assert.Equal(t, connectivity.Ready, m.line.Load().conn.GetState())
 		assert.Contains(t, []*Member{c.Pick(), c.Pick(), c.Pick()}, m)
 	})
 }
@@ -485,7 +485,7 @@ func TestEventsDoNotHideThatNothingIsAnswered(t *testing.T) {
 				})
 				time.Sleep(time.Minute)
 				require.Greater(t, events.Load(), int64(1000))
-				require.EqualValues(t, 0, m.conn.line.Load().open.Load(), "the creation of the watch was answered")
+				require.EqualValues(t, 0, m.line.Load().open.Load(), "the creation of the watch was answered")
 				start := time.Now()
 				_, err = c.Txn(t.Context(), Request{Op: "txn", On: m}, writing())
 				require.ErrorIs(t, err, ErrUnknown)
@@ -550,7 +550,7 @@ func TestEventsWhileARequestIsSlowReplaceNothing(t *testing.T) {
 // The time in which the process was stopped is no round trip, so patience is not stretched by it.
 func TestAStopWhileARoundTripIsMeasuredIsNotPartOfIt(t *testing.T) {
 	linked(t, 1, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
-		k := c.list()[0].conn
+		k := c.list()[0]
 		k.wait = func(d time.Duration, end, stop <-chan struct{}) bool { // each step takes as long as a stop
 			time.Sleep(4 * time.Second)
 			return backoff.Wait(d, end, stop)
@@ -578,7 +578,7 @@ func TestAStreamOnAConnectionThatNeverSpeaksIsGivenUp(t *testing.T) {
 
 		fake.Member(1).Heal()
 		time.Sleep(10 * time.Second)
-		assert.Zero(t, m.conn.line.Load().open.Load())
+		assert.Zero(t, m.line.Load().open.Load())
 		s, err := m.Watch().Watch(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, s.Context().Err())
