@@ -152,14 +152,15 @@ func TestTheTutorialIsAsItSays(t *testing.T) {
 			require.Len(t, commands, 1, page)
 			modules = append(modules, commands[0].text)
 		}
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(`package main
+		// A package that is no program need not be linked.
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "library.go"), []byte(`package library
 
 import (
 	"github.com/pawl-locks/pawl/adapters/pawlgocron"
 	"github.com/pawl-locks/pawl/observe/prom"
 )
 
-func main() {
+func init() {
 	pawlgocron.NewLocker(nil, pawlgocron.LockerOptions{})
 	prom.New(prom.Options{})
 }

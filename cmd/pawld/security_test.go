@@ -331,8 +331,8 @@ func otherGroup(t *testing.T) *user.Group {
 func TestSessionsAreNotLogged(t *testing.T) {
 	t.Parallel()
 	p := start(t, ofShared(t), "", "--verbose")
-	p.hold(1, 1, "n")
-	p.call("Release", object{"session": hex32(1), "requestIds": []string{hex32(1)}}) // or the stop waits for its belief
+	p.acquire(object{"session": hex32(1), "requestId": hex32(1), "names": []string{"n"}, "mode": "EXCLUSIVE", "ttlMs": 3000, "waitMs": 5000})
+	p.call("Release", object{"session": hex32(1), "requestIds": []string{hex32(1)}})
 	p.raw("Acquire", `{"session":"`+hex32(1)+`","requestId":"`+hex32(2)+`","names":["n"],"mode":"EXCLUSIVE","nope":1}`)
 	p.raw("Acquire", `{"session":"`+hex32(1)+`","requestId":"`+hex32(2)+`"}`)
 	p.stop(syscall.SIGTERM)

@@ -21,8 +21,8 @@ type Options struct {
 	QuotaBytes int64
 	// MaxTxnOps bounds the operations of a transaction; 0: 128.
 	MaxTxnOps int
-	// Heartbeat and ElectionTicks set the leader's beat, 0: 10 ms, and how
-	// many of them make an election timeout, 0: 10, at least 5. A server needs
+	// Heartbeat and ElectionTicks set the leader's beat, and how many of them make an
+	// election timeout, at least 5; 0 and 0: 40 ms and 5, with another beat 10. A server needs
 	// up to one election timeout to get ready; its shortest lease lasts one and
 	// a half of them, rounded up to seconds. In production the beat is 100 ms,
 	// which makes these 1 s and 2 s.

@@ -25,8 +25,20 @@ import (
 // startTimeout bounds how long a server may take until it serves.
 const startTimeout = 2 * time.Minute
 
-// embeddedHeartbeat is that of a server alone, unless Options say otherwise.
-const embeddedHeartbeat = 10 * time.Millisecond
+// A server alone, unless Options say otherwise, has these timings: it need not notice that
+// another member is gone, and idle beats are most of what many servers beside each other cost.
+const (
+	soloHeartbeat     = 40 * time.Millisecond
+	soloElectionTicks = 5 // the least that etcd takes
+)
+
+// alone fills in the timings of a server alone.
+func (o Options) alone() Options {
+	if o.Heartbeat == 0 {
+		o.Heartbeat, o.ElectionTicks = soloHeartbeat, cmp.Or(o.ElectionTicks, soloElectionTicks)
+	}
+	return o
+}
 
 // Server is a real etcd server with one member. Its methods may be called from
 // any goroutine, but Stop, Restart and Close by one at a time.
@@ -56,7 +68,7 @@ func Start(t testing.TB) *Server {
 func StartWith(t testing.TB, o Options) *Server {
 	t.Helper()
 	if os.Getenv(BinaryEnv) != "" {
-		o.Heartbeat = cmp.Or(o.Heartbeat, embeddedHeartbeat)
+		o = o.alone()
 		c := StartClusterWith(t, 1, ClusterOptions{Options: o})
 		m := c.Member(0)
 		return &Server{opts: o, client: m.client, certs: c.certs, other: m}
@@ -77,7 +89,7 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("etcdtest: start: %w", err)
 	}
-	s := &Server{opts: o, dir: dir}
+	s := &Server{opts: o.alone(), dir: dir}
 	if err = s.prepare(); err == nil {
 		err = s.Restart()
 	}
@@ -251,7 +263,7 @@ func (s *Server) config() (*embed.Config, error) {
 	if s.opts.MaxTxnOps > 0 {
 		cfg.MaxTxnOps = uint(s.opts.MaxTxnOps)
 	}
-	cfg.TickMs = uint(cmp.Or(s.opts.Heartbeat, embeddedHeartbeat).Milliseconds())
+	cfg.TickMs = uint(s.opts.Heartbeat.Milliseconds())
 	cfg.ElectionMs = uint(cmp.Or(s.opts.ElectionTicks, 10)) * cfg.TickMs
 	if s.certs != nil {
 		s.certs.configure(cfg, s.opts.ClientCerts)

@@ -21,7 +21,7 @@ let seen; // calls, bodies and headers
 let rows; // as Renew lists them
 let session;
 
-const options = (more) => ({ socket: path.join(dir, 's'), ttl: 400, ...more });
+const options = (more) => ({ socket: path.join(dir, 's'), ttl: 1500, ...more });
 
 /** until waits until want is true: three minutes at most, after which it hangs. */
 async function until(want) {

@@ -45,13 +45,28 @@ func (f *fingerprints[S]) add(s *S) bool {
 
 // Explore walks every reachable state, shortest histories first, and returns how many there
 // are, and the first violation.
-func Explore(c Config) (states int, found *Violation) {
+func Explore(c Config) (states int, found *Violation) { return c.explore(false) }
+
+// Hunt returns a violation, the last of the steps from a state first: where there is one it is
+// found in fewer states than Explore needs, by a longer history.
+func Hunt(c Config) *Violation {
+	_, found := c.explore(true)
+	return found
+}
+
+func (c Config) explore(deep bool) (states int, found *Violation) {
 	seen := newFingerprints[state]()
 	start := c.start()
 	seen.add(&start)
 	queue, came := []state{start}, []origin{{}}
-	history := func(at int, last string) []string { return c.history(start, came, at, last) }
-	for at := 0; at < len(queue); at++ {
+	history := func(at int32, last string) []string { return c.history(start, came, at, last) }
+	for ahead := []int32{0}; len(ahead) > 0; {
+		var at int32
+		if last := len(ahead) - 1; deep {
+			at, ahead = ahead[last], ahead[:last]
+		} else {
+			at, ahead = ahead[0], ahead[1:]
+		}
 		s := queue[at]
 		queue[at] = state{}
 		steps := c.steps(&s)
@@ -62,7 +77,8 @@ func Explore(c Config) (states int, found *Violation) {
 			}
 			goesOn = goesOn || !st.may && st.to != s
 			if seen.add(&st.to) {
-				queue, came = append(queue, st.to), append(came, origin{int32(at), uint8(i)})
+				ahead = append(ahead, int32(len(queue)))
+				queue, came = append(queue, st.to), append(came, origin{at, uint8(i)})
 			}
 		}
 		if !goesOn {
@@ -76,9 +92,9 @@ func Explore(c Config) (states int, found *Violation) {
 
 // history is the steps to state number at, and the step after it. It takes the steps again from
 // the start.
-func (c Config) history(s state, came []origin, at int, last string) (names []string) {
+func (c Config) history(s state, came []origin, at int32, last string) (names []string) {
 	var taken []uint8
-	for ; at > 0; at = int(came[at].from) {
+	for ; at > 0; at = came[at].from {
 		taken = append(taken, came[at].step)
 	}
 	for i := len(taken) - 1; i >= 0; i-- {

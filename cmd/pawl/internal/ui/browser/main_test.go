@@ -91,7 +91,8 @@ func launch(path string) {
 		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("disable-sync", true), chromedp.Flag("force-color-profile", "srgb"),
 	)
-	if os.Getuid() == 0 { // its sandbox refuses to be root's
+	flags = append(flags, chromedp.Flag("process-per-site", true)) // or each of a test's many tabs has a process
+	if os.Getuid() == 0 {                                          // its sandbox refuses to be root's
 		flags = append(flags, chromedp.NoSandbox)
 	}
 	allocated, cancelAll := chromedp.NewExecAllocator(context.Background(), flags...)

@@ -120,7 +120,7 @@ func (b *tab) sees(expression string, args ...any) {
 		if ctx.Err() != nil {
 			require.FailNow(b, "never seen: "+expression, "%v\n%s", err, b.text("body"))
 		}
-		time.Sleep(20 * time.Millisecond) // between two looks
+		time.Sleep(100 * time.Millisecond) // between two looks
 	}
 }
 
