@@ -6,14 +6,10 @@ package queue
 // of the session's keys out of its reads: nothing but its own key can be in that range.
 
 // isAlone reports whether its own key is the session's only key in the queue, and has been
-// since the acquisition began. It is false unless the acquisition is ordinary: in etcd's layout
-// the keys of other names may lie among the session's keys, and a shared acquisition reads only
-// the keys in its way.
+// since the acquisition began. It is false unless the acquisition is an exclusive one of one name in
+// pawl's layout: in etcd's layout the keys of other names may lie among the session's keys, and a
+// shared acquisition reads only the keys in its way.
 func (a *Acquisition) isAlone() bool {
-	return a.isOrdinary() && a.s.Alone(a.n, a.queue.Prefix)
-}
-
-// isOrdinary reports whether it is an exclusive acquisition of one name in pawl's layout.
-func (a *Acquisition) isOrdinary() bool {
-	return !a.queue.EtcdLayout && !a.queue.Shared && a.permit == nil && !a.isSet()
+	ordinary := !a.queue.EtcdLayout && !a.queue.Shared && a.permit == nil && !a.isSet()
+	return ordinary && a.s.Alone(a.n, a.queue.Prefix)
 }

@@ -18,9 +18,9 @@
 //     is gone. Plain writes only settle, delete or mark entries of their own session: any
 //     number of them, even of one queue, share a request. Both halves are asserted where the request is made, from
 //     the keys in it.
-//   - G3. A query, what settles an enqueue, and Resume also read whether another key has the
-//     own key's create revision, and then fail loudly (internal/queue/query.go). That detects
-//     a tie, and does not prevent it; G2 does.
+//   - G3. A query and Resume also read whether another key has the own key's create revision,
+//     and then fail loudly (internal/queue/query.go). That detects a tie, and does not prevent
+//     it; G2 does.
 //   - G4. A lane is a request under way. There is one lane for each 300 µs of the smallest
 //     recent round trip, at least 2 and at most 16. If a lane is free, a write is sent at
 //     once, alone and unchanged. Otherwise it gathers. What has gathered is sent when a lane

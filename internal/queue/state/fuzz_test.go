@@ -70,7 +70,7 @@ func (s *script) event() Event {
 	case 2:
 		return AnswerLost{}
 	case 3:
-		return Settled{s.key(), s.others(), s.bool()}
+		return Settled{s.key(), s.others()}
 	case 4:
 		return Answered{s.bool(), s.key(), s.rev(), s.list(), s.taken()}
 	case 5:

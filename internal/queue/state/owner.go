@@ -11,8 +11,7 @@ import "github.com/pawl-locks/pawl/internal/keys"
 //  2. A query, answered at a revision not below its own key's, found its own key's create
 //     revision and the session key's modification revision as we know them, and no key in
 //     its way that was created earlier (Answered, without a predecessor). Package queue
-//     reads the answer in before (query.go). The transaction that settles an enqueue is
-//     such a query if it reads all of that; its answer is read in settledFirst (internal/queue/settle.go).
+//     reads the answer in before (query.go).
 //  3. The predecessor's release put a handoff on its own key, in the transaction that
 //     deleted the predecessor, and found its own key there. The predecessor was the
 //     holder until then, so nothing created earlier is left (handedOff). The watch's event

@@ -13,12 +13,10 @@ func (AnswerLost) apply(a *Machine) Effects {
 
 // Settled is the result of settling an enqueue whose answer was lost. It was applied, and Own,
 // with Others of a set, was found; or Own.Create is 0, and it was not applied and never will
-// be. That one of a set's keys is missing is reported as another event, after this one. First
-// says that the same answer showed it to be the owner, which Answered reports after this event.
+// be. That one of a set's keys is missing is reported as another event, after this one.
 type Settled struct {
 	Own    Key
 	Others []string
-	First  bool
 }
 
 func (ev Settled) apply(a *Machine) Effects {
@@ -30,8 +28,5 @@ func (ev Settled) apply(a *Machine) Effects {
 		return Effects{}
 	}
 	a.own, a.others, a.mod, a.phase = ev.Own, ev.Others, ev.Own.Create, Querying
-	if ev.First {
-		return Effects{} // its key is watched once it has been held for a while
-	}
 	return a.watchOwn(ev.Own.Create + 1)
 }
