@@ -32,7 +32,7 @@ func (ev Observed) apply(a *Machine) Effects {
 	}
 	switch {
 	case a.phase == Full:
-		fx.Wake = a.ownRead()
+		fx.Wake = a.queryAgain() // even if no watch showed a free slot (rule A4)
 	case a.predecessor == Key{}, ev.Index != 0:
 	case ev.Predecessor.Create != a.predecessor.Create:
 		a.query()

@@ -17,7 +17,6 @@ type slots struct {
 	tried      []int // the slots whose keys may have been put, or may be later, while its own key is the one in the turnstile
 	freed      int64 // the highest revision at which a slot is known to have been freed
 	trying     int32 // the slot of phase Taking
-	reads      uint8 // reads of its own key since the phase became Full
 	queried    bool  // it became first in the turnstile by a query, not by its enqueue
 	watched    bool  // the slots' deletions are watched
 	ownWatched bool  // its own key is watched, or was
@@ -62,7 +61,7 @@ func (a *Machine) takeOrWait(taken []Taken, rev int64) (fx Effects) {
 		a.phase = Querying // what the answer showed is out of date
 		return fx
 	}
-	a.phase, a.slots.reads = Full, 0
+	a.phase = Full
 	if !a.slots.ownWatched {
 		own := a.watchOwn(rev + 1)
 		fx.WatchOwn, fx.Own = true, own.Own
@@ -81,16 +80,6 @@ func (a *Machine) queryAgain() (wake bool) {
 	}
 	a.phase = Querying
 	return true
-}
-
-// readsPerQuery is after how many of the session's renewals, of which there are four or more in a TTL,
-// the slots are queried again even if no watch showed a free one (rule A4).
-const readsPerQuery = 2
-
-// ownRead counts a renewal's read of its own key, and reports whether it is time to query.
-func (a *Machine) ownRead() (wake bool) {
-	a.slots.reads++
-	return a.slots.reads >= readsPerQuery && a.queryAgain()
 }
 
 // SlotFreed says that the key of a slot was deleted at Revision.
