@@ -82,7 +82,7 @@ func (a *Acquisition) apply(ev state.Event, why error) state.Effects {
 		a.ended.Store(end)
 	}
 	unused := a.watches.take(fx)
-	if phase := a.state.Phase(); a.asks() || phase == state.Waiting || phase == state.Full {
+	if phase := a.state.Phase(); phase == state.Waiting || phase == state.Full {
 		a.watches.expect(fx)
 	}
 	gap := a.watches.missed()

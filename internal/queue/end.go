@@ -124,5 +124,6 @@ func (a *Acquisition) spread(e *ending) {
 	a.callers.tell(e)
 	a.s.Drop(&a.hook)
 	a.takeWatches().cancel()
+	a.unwatchBehind()
 	a.notifyLoss(e)
 }

@@ -3,14 +3,13 @@ package queue
 import (
 	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/session"
-	"github.com/pawl-locks/pawl/internal/txn"
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
 // watches are an acquisition's; nil: there is none. The acquisition's mutex guards the pointers;
 // others is made once, before anything is watched.
 type watches struct {
-	own         *watcher.Watch   // of its own key, for a set the first one, or of that key's queue: see wanted.go
+	own         *watcher.Watch   // of its own key, for a set the first one
 	others      []*watcher.Watch // of a set's other own keys
 	predecessor *watcher.Watch   // of the predecessor's key, or of a semaphore's slots
 
@@ -138,35 +137,29 @@ func (a *Acquisition) follow(p state.Key, from int64) {
 	})
 }
 
-// watchOwn watches its own key at index, or all of them, from revision from on. While Wanted has
-// an answer to come, it watches all of each key's queue instead.
+// watchOwn watches its own key at index, or all of them, from revision from on.
 func (a *Acquisition) watchOwn(index int, from int64) {
-	for i, q := range a.queues() {
+	for i, key := range a.owned() {
 		if index == i || index == state.All {
-			a.watchKey(i, q, a.owned()[i], from)
+			a.watchKey(i, key, from)
 		}
 	}
 }
 
-func (a *Acquisition) watchKey(i int, q Queue, key string, from int64) {
+func (a *Acquisition) watchKey(i int, key string, from int64) {
 	at := &a.watches.own
 	if i > 0 {
 		at = &a.watches.others[i-1]
 	}
 	a.mu.Lock()
-	asks, now := a.asks(), a.watches.pending&(1<<i) != 0
+	now := a.watches.pending&(1<<i) != 0
 	a.mu.Unlock()
-	hub := a.s.Host().Watches
-	var w *watcher.Watch
-	switch {
-	case asks:
-		w = hub.WatchNow(q.Prefix, string(txn.PrefixEnd(q.Prefix)), from, func(u watcher.Update) { a.queueChanged(i, q, key, from, u) })
-	case now:
-		w = hub.WatchNow(key, "", from, func(u watcher.Update) { a.ownChanged(i, key, from, u) })
-	default:
-		w = hub.Watch(key, "", from, func(u watcher.Update) { a.ownChanged(i, key, from, u) })
+	watch := a.s.Host().Watches.Watch
+	if now {
+		watch = a.s.Host().Watches.WatchNow
 	}
-	a.keep(w, at, func() bool { return a.owned()[i] == key && a.asks() == asks })
+	w := watch(key, "", from, func(u watcher.Update) { a.ownChanged(i, key, from, u) })
+	a.keep(w, at, func() bool { return a.owned()[i] == key })
 }
 
 // owner is the lease in the name of key, if key is in one of its queues and has pawl's form.
@@ -232,19 +225,12 @@ func (a *Acquisition) ownChanged(index int, key string, from int64, u watcher.Up
 // also what it showed of the predecessor.
 func (a *Acquisition) Observe(rev int64, index int, key string, own, predecessor session.Observed) {
 	a.apply(state.Observed{Revision: rev, Own: state.Seen(own), Predecessor: state.Seen(predecessor), Index: index, Key: key}, nil)
-	a.knowsOwn(index, rev)
 	if index == 0 {
 		a.checkMixed()
+		a.watchBehind()
 	}
 }
 
 // Arm implements session.Dependent. It is called when the lock has been held for a while, so
 // that watching its own key is worth it; the watch begins at the key's own revision.
-func (a *Acquisition) Arm() {
-	a.mu.Lock()
-	watched := a.watches.own != nil // Wanted was asked for
-	a.mu.Unlock()
-	if !watched {
-		a.apply(state.Armed{}, nil)
-	}
-}
+func (a *Acquisition) Arm() { a.apply(state.Armed{}, nil) }
