@@ -83,15 +83,7 @@ func (a *Acquisition) acquire(ctx context.Context, r Request) error {
 	if err := a.s.Wait(&a.hook, a); err != nil {
 		return err
 	}
-	if r.Try {
-		if err := a.peek(ctx); err != nil {
-			return err
-		}
-	}
 	if err := a.enter(ctx, r); err != nil {
-		return err
-	}
-	if err := aboveFloor(a.Token(), a.s.Host().Floor); err != nil {
 		return err
 	}
 	for wait := backoff.Request(); ; {

@@ -99,7 +99,7 @@ func (a *Acquisition) apply(ev state.Event, why error) state.Effects {
 	if endQuery != nil {
 		endQuery()
 	}
-	unused.cancel()
+	cancel(unused)
 	a.carryOut(fx, end)
 	a.look(gap)
 	if fx.Wake {
@@ -273,16 +273,11 @@ func (a *Acquisition) interrupted(ctx context.Context) error {
 // that is earlier. It is computed at the call, for comparison with time.Now; it is the zero
 // Time once the acquisition has ended.
 func (a *Acquisition) Deadline() time.Time {
-	if a.Err() != nil {
+	until := a.Until()
+	if until.IsZero() {
 		return time.Time{}
 	}
-	until := a.s.Deadline()
-	if end, ok := a.holdEnd(); ok {
-		if at := end.Time(clock.Now()); at.Before(until) {
-			return at
-		}
-	}
-	return until
+	return until.Time(clock.Now())
 }
 
 // Keys implements session.Dependent.

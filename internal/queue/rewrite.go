@@ -43,19 +43,7 @@ func (a *Acquisition) rewrite(ctx context.Context, value []byte) error {
 		if cluster.IsLeaseNotFound(err) {
 			return a.s.Gone(err.Error())
 		}
-		ev := state.WriteAnswered{Outcome: outcomeOf(resp, err), Ended: ctx.Err() != nil}
-		switch ev.Outcome {
-		case state.Applied:
-			ev.Mod = txn.KV(resp, 1).ModRevision
-		case state.Refused: // an earlier copy was applied, of this value or an older one; or the lock is lost
-			a.takeIn(resp)
-		case state.Unknown:
-			lost = err
-			if unread := a.readOwn(ctx); unread != nil {
-				lost, ev.Unread = fmt.Errorf("%w (reading it: %w)", lost, unread), true
-			}
-			ev.Ended = ev.Ended || ctx.Err() != nil || cluster.IsNoSpace(err)
-		}
+		ev := a.rewritten(ctx, resp, err, &lost)
 		_ = a.Err() // a deadline that has passed ends the acquisition now
 		switch a.apply(ev, nil).Verdict {
 		case state.Finished, state.Lost:
@@ -66,6 +54,25 @@ func (a *Acquisition) rewrite(ctx context.Context, value []byte) error {
 			return inDoubt(lost, err)
 		}
 	}
+}
+
+// rewritten is the event of a put's result. If the answer was lost it reads its own key, and lost
+// becomes the reason.
+func (a *Acquisition) rewritten(ctx context.Context, resp *pb.TxnResponse, err error, lost *error) state.WriteAnswered {
+	ev := state.WriteAnswered{Outcome: outcomeOf(resp, err), Ended: ctx.Err() != nil}
+	switch ev.Outcome {
+	case state.Applied:
+		ev.Mod = txn.KV(resp, 1).ModRevision
+	case state.Refused: // an earlier copy was applied, of this value or an older one; or the lock is lost
+		a.takeIn(resp)
+	case state.Unknown:
+		*lost = err
+		if unread := a.readOwn(ctx); unread != nil {
+			*lost, ev.Unread = fmt.Errorf("%w (reading it: %w)", err, unread), true
+		}
+		ev.Ended = ctx.Err() != nil || cluster.IsNoSpace(err)
+	}
+	return ev
 }
 
 // inDoubt is the error of a call whose value may have been applied, or may be applied later,

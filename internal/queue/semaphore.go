@@ -132,7 +132,7 @@ func (a *Acquisition) take(ctx context.Context, value []byte, wait *backoff.Back
 	resp, err := a.write(ctx, together.Write{Op: "take slot", Kind: together.Ordered, Txn: a.takeTxn(slot, key, value)})
 	ev := state.TakeAnswered{Outcome: outcomeOf(resp, err)}
 	if ev.Outcome == state.Applied {
-		ev.Own = created(key, resp, 0)
+		ev.Own = state.Key{Name: key, Create: txn.PutRevision(resp, 0)}
 	}
 	a.apply(ev, nil)
 	switch {

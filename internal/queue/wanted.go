@@ -127,30 +127,25 @@ func (a *Acquisition) Behind() (ops []*pb.RequestOp) {
 // range in the way of which its own keys are, is behind them.
 func (a *Acquisition) ObserveBehind(create int64) {
 	a.mu.Lock()
-	found := a.asks() && create > a.state.Own().Create
-	if found {
-		a.wanted.found = true
-		close(a.wanted.ch)
+	if !a.asks() || create <= a.state.Own().Create {
+		a.mu.Unlock()
+		return
 	}
+	a.wanted.found = true
+	close(a.wanted.ch)
+	unused := a.wanted.take()
 	a.mu.Unlock()
-	if found {
-		a.s.ReadMore(&a.hook, 0)
-		a.unwatchBehind()
-	}
+	a.s.ReadMore(&a.hook, 0)
+	cancel(unused)
 }
 
-// unwatchBehind cancels the watches of who waits behind it.
-func (a *Acquisition) unwatchBehind() {
-	var unused watches
-	a.mu.Lock()
-	if w := a.wanted; w != nil {
-		for i, one := range w.watches {
-			if one.watch != nil {
-				unused.others = append(unused.others, one.watch)
-				w.watches[i].watch = nil
-			}
+// take removes the watches, and returns them to be cancelled.
+func (w *wanted) take() (unused []*watcher.Watch) {
+	for i, one := range w.watches {
+		if one.watch != nil {
+			unused = append(unused, one.watch)
+			w.watches[i].watch = nil
 		}
 	}
-	a.mu.Unlock()
-	unused.cancel()
+	return unused
 }

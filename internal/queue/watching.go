@@ -21,53 +21,37 @@ type watches struct {
 // ahead is the bit of watches.predecessor; it has no more own keys than state.Machine has bits for.
 const ahead = 63
 
+// at is where the watch of its own key at index i is.
+func (w *watches) at(i int) **watcher.Watch {
+	if i == 0 {
+		return &w.own
+	}
+	return &w.others[i-1]
+}
+
 // take removes the watches that an event's effects replace or end, and returns them to be
 // cancelled.
-func (w *watches) take(fx state.Effects) (unused watches) {
+func (w *watches) take(fx state.Effects) (unused []*watcher.Watch) {
+	take := func(at **watcher.Watch, bit int) {
+		if w.pending &^= 1 << bit; *at != nil {
+			unused, *at = append(unused, *at), nil
+		}
+	}
 	if fx.Unfollow || fx.FollowSlots || fx.Follow != (state.Key{}) {
-		unused.predecessor, w.predecessor = w.predecessor, nil
-		w.pending &^= 1 << ahead
+		take(&w.predecessor, ahead)
 	}
-	index := fx.Own
-	if fx.Unwatch {
-		index = state.All
-	}
-	if !fx.WatchOwn && !fx.Unwatch {
-		return unused
-	}
-	if index == state.All {
-		w.pending &= 1 << ahead
-	} else {
-		w.pending &^= 1 << index
-	}
-	if index <= 0 {
-		unused.own, w.own = w.own, nil
-	}
-	for i, other := range w.others {
-		if other != nil && (index == i+1 || index == state.All) {
-			unused.others = append(unused.others, other)
-			w.others[i] = nil
+	for i := range 1 + len(w.others) {
+		if fx.Unwatch || fx.WatchOwn && (fx.Own == i || fx.Own == state.All) {
+			take(w.at(i), i)
 		}
 	}
 	return unused
 }
 
-// takeWatches removes all watches, and returns them to be cancelled.
-func (a *Acquisition) takeWatches() (unused watches) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.watches.take(state.Effects{Unfollow: true, Unwatch: true})
-}
-
-// cancel cancels them.
-func (w watches) cancel() {
-	for _, one := range [...]*watcher.Watch{w.predecessor, w.own} {
-		if one != nil {
-			one.Cancel()
-		}
-	}
-	for _, one := range w.others {
-		one.Cancel()
+// cancel cancels watches that were taken.
+func cancel(unused []*watcher.Watch) {
+	for _, w := range unused {
+		w.Cancel()
 	}
 }
 
@@ -147,10 +131,6 @@ func (a *Acquisition) watchOwn(index int, from int64) {
 }
 
 func (a *Acquisition) watchKey(i int, key string, from int64) {
-	at := &a.watches.own
-	if i > 0 {
-		at = &a.watches.others[i-1]
-	}
 	a.mu.Lock()
 	now := a.watches.pending&(1<<i) != 0
 	a.mu.Unlock()
@@ -159,7 +139,7 @@ func (a *Acquisition) watchKey(i int, key string, from int64) {
 		watch = a.s.Host().Watches.WatchNow
 	}
 	w := watch(key, "", from, func(u watcher.Update) { a.ownChanged(i, key, from, u) })
-	a.keep(w, at, func() bool { return a.owned()[i] == key })
+	a.keep(w, a.watches.at(i), func() bool { return a.owned()[i] == key })
 }
 
 // owner is the lease in the name of key, if key is in one of its queues and has pawl's form.
