@@ -49,7 +49,7 @@ type Acquisition struct {
 	deleting gate.Gate              // one release at a time is sent
 	pending  atomic.Bool            // a release continues in the background
 
-	mixedChecked atomic.Bool // it has checked whether it waits for a lock or a candidate: see mixed.go
+	mixedChecked atomic.Bool // it has checked whether it waits for a lock or a candidate: see checkMixed
 
 	mu       sync.Mutex // guards what follows
 	state    state.Machine
@@ -82,12 +82,12 @@ func (a *Acquisition) apply(ev state.Event, why error) state.Effects {
 		a.ended.Store(end)
 	}
 	unused := a.watches.take(fx)
-	if phase := a.state.Phase(); phase == state.Waiting || phase == state.Full {
+	if phase := a.state.Phase; phase == state.Waiting || phase == state.Full {
 		a.watches.expect(fx)
 	}
 	gap := a.watches.missed()
 	if fx.Unwatch {
-		a.permit.setSlot(a.state.Own().Name)
+		a.permit.setSlot(a.state.Own.Name)
 	}
 	woken := a.woken
 	endQuery := a.endQuery
@@ -133,15 +133,15 @@ func (a *Acquisition) carryOut(fx state.Effects, end *ending) {
 	}
 }
 
-// read returns what f reads from the state.
-func read[T any](a *Acquisition, f func(s *state.Machine) T) T {
+// now is a copy of the state.
+func (a *Acquisition) now() state.Machine {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return f(&a.state)
+	return a.state
 }
 
 // own is its own key; Create is 0 until the key is known to exist.
-func (a *Acquisition) own() state.Key { return read(a, (*state.Machine).Own) }
+func (a *Acquisition) own() state.Key { return a.now().Own }
 
 // Key is the whole key, namespace included; for a set, the first of its keys.
 func (a *Acquisition) Key() string {
@@ -284,8 +284,8 @@ func (a *Acquisition) Deadline() time.Time {
 func (a *Acquisition) Keys() (own []string, predecessor string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.state.Own().Create == 0 || a.state.Ended() != state.Alive {
+	if a.state.Own.Create == 0 || a.state.End != state.Alive {
 		return nil, "" // not known to exist, or of no interest any more
 	}
-	return a.owned(), a.state.Predecessor().Name
+	return a.owned(), a.state.Predecessor.Name
 }

@@ -138,8 +138,9 @@ func (a *Acquisition) enqueued(resp *pb.TxnResponse, around bool) error {
 		a.apply(state.AnswerLost{}, nil)
 		return fmt.Errorf("the server's answer does not show key %q that it put", a.keys[0])
 	}
-	if ev.Whole = !around || a.isAlone(); ev.Whole { // otherwise a later acquisition of this session may be ahead
-		a.sawAhead(ahead)
+	ev.Whole = !around || a.isAlone() // otherwise a later acquisition of this session may be ahead
+	if ev.Whole && a.notice != nil {
+		a.notice.ahead = ahead
 	}
 	if a.permit != nil {
 		ev.Taken, ev.Whole = a.takenInTurn(resp)

@@ -41,12 +41,12 @@ func (a *Acquisition) query(ctx context.Context) error {
 		switch {
 		case decided:
 			return err
-		case read(a, (*state.Machine).Next) != state.Query:
+		case a.now().Next() != state.Query:
 			return nil // a handoff came meanwhile, or it has ended
 		case cluster.EndOf(ctx) != nil || isRefusedAsAWhole(err):
 			return err
 		}
-		if err := a.pause(ctx, wait.Next()); err != nil || read(a, (*state.Machine).Next) != state.Query {
+		if err := a.pause(ctx, wait.Next()); err != nil || a.now().Next() != state.Query {
 			return err // or a handoff came meanwhile
 		}
 	}
@@ -160,7 +160,7 @@ func (a *Acquisition) dismissed(q query, resp *pb.TxnResponse) error {
 		return a.Err()
 	}
 	keys := q.keys.In(resp)
-	if read(a, (*state.Machine).Trying) && keys.KV(0).GetCreateRevision() != a.own().Create {
+	if a.now().Trying() && keys.KV(0).GetCreateRevision() != a.own().Create {
 		return a.foundTake(q.tried.In(resp), resp.Header.Revision)
 	}
 	if err := a.missing(keys, resp.Header.Revision); err != nil {

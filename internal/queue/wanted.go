@@ -35,7 +35,7 @@ func (a *Acquisition) Wanted() <-chan struct{} {
 	_ = a.Err() // compares the clock
 	a.mu.Lock()
 	w := a.wanted
-	first := w == nil && a.permit == nil && a.state.Phase() == state.Held
+	first := w == nil && a.permit == nil && a.state.Phase == state.Held
 	if first {
 		w = &wanted{ch: make(chan struct{}), watches: make([]behind, a.spans())}
 		a.wanted = w
@@ -53,13 +53,13 @@ func (a *Acquisition) Wanted() <-chan struct{} {
 
 // asks reports whether Wanted was asked for and may still be closed. The caller holds the mutex.
 func (a *Acquisition) asks() bool {
-	return a.wanted != nil && !a.wanted.found && a.state.Ended() == state.Alive
+	return a.wanted != nil && !a.wanted.found && a.state.End == state.Alive
 }
 
 // watchBehind begins what it lacks of the watches of who waits behind it.
 func (a *Acquisition) watchBehind() {
 	a.mu.Lock()
-	asks, create := a.asks(), a.state.Own().Create
+	asks, create := a.asks(), a.state.Own.Create
 	a.mu.Unlock()
 	if !asks {
 		return
@@ -127,7 +127,7 @@ func (a *Acquisition) Behind() (ops []*pb.RequestOp) {
 // range in the way of which its own keys are, is behind them.
 func (a *Acquisition) ObserveBehind(create int64) {
 	a.mu.Lock()
-	if !a.asks() || create <= a.state.Own().Create {
+	if !a.asks() || create <= a.state.Own.Create {
 		a.mu.Unlock()
 		return
 	}

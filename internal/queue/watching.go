@@ -99,8 +99,8 @@ func (w *watches) missed() (gap int64) {
 // otherwise by a read.
 func (a *Acquisition) look(gap int64) {
 	switch {
-	case gap == 0 || read(a, (*state.Machine).Ended) != state.Alive:
-	case read(a, (*state.Machine).Phase) == state.Full:
+	case gap == 0 || a.now().End != state.Alive:
+	case a.now().Phase == state.Full:
 		a.apply(state.SlotFreed{Revision: gap}, nil)
 	default:
 		a.s.Host().Looks.Look(a)
@@ -116,7 +116,7 @@ func (a *Acquisition) follow(p state.Key, from int64) {
 	}
 	w := a.s.Host().Watches.WatchDeletionsNow(p.Name, "", from, func(u watcher.Update) { a.predecessorChanged(p, from, u) })
 	a.keep(w, &a.watches.predecessor, func() bool {
-		now := a.state.Predecessor()
+		now := a.state.Predecessor
 		return now == p
 	})
 }
@@ -155,7 +155,7 @@ func (a *Acquisition) owner(key string) (lease int64, ok bool) {
 // keep stores w in at, or cancels it if it is no longer wanted.
 func (a *Acquisition) keep(w *watcher.Watch, at **watcher.Watch, wanted func() bool) {
 	a.mu.Lock()
-	ok := a.state.Ended() == state.Alive && *at == nil && wanted()
+	ok := a.state.End == state.Alive && *at == nil && wanted()
 	if ok {
 		*at = w
 	}
@@ -167,7 +167,7 @@ func (a *Acquisition) keep(w *watcher.Watch, at **watcher.Watch, wanted func() b
 
 // predecessorChanged is called with the deletion of p, which is watched from revision from on.
 func (a *Acquisition) predecessorChanged(p state.Key, from int64, u watcher.Update) {
-	if u.Created > 0 && read(a, (*state.Machine).Predecessor) == p {
+	if u.Created > 0 && a.now().Predecessor == p {
 		a.created(ahead, from, u.Created)
 	}
 	for _, ev := range u.Events {

@@ -57,12 +57,12 @@ type Remains struct {
 type Released struct{ Later bool }
 
 func (ev Released) apply(a *Machine) Effects {
-	if a.phase != Held {
+	if a.Phase != Held {
 		return Effects{}
 	}
 	fx := a.ends(GivenBack)
 	if ev.Later {
-		a.phase, a.deletion.decided = Undoing, true
+		a.Phase, a.deletion.decided = Undoing, true
 	}
 	return fx
 }
@@ -80,7 +80,7 @@ type DeleteSent struct{}
 func (DeleteSent) apply(a *Machine) Effects {
 	first := !a.deletion.sent
 	a.deletion.sent = true
-	return Effects{Handoff: first && !a.successors.Empty(), Exact: first && !a.doubt.any()}
+	return Effects{Handoff: first && !a.Successors.Empty(), Exact: first && len(a.doubt.values) == 0}
 }
 
 // DeleteAnswered is the result of a delete.
@@ -96,7 +96,7 @@ type DeleteAnswered struct {
 }
 
 func (ev DeleteAnswered) apply(a *Machine) Effects {
-	if a.phase != Releasing {
+	if a.Phase != Releasing {
 		return Effects{Verdict: Stop}
 	}
 	v := afterDelete(ev)
@@ -154,7 +154,7 @@ func (r Remains) inPart() bool { return r.There > 0 && r.Gone > 0 }
 // deleted in the background.
 func (a *Machine) lostInPart(r Remains) Effects {
 	fx := a.decided(KeyDeleted)
-	a.phase, fx.Own, fx.Rest = Undoing, r.Index, true
+	a.Phase, fx.Own, fx.Rest = Undoing, r.Index, true
 	return fx
 }
 
@@ -168,7 +168,7 @@ type Explained struct {
 
 func (ev Explained) apply(a *Machine) Effects {
 	switch {
-	case a.phase != Releasing:
+	case a.Phase != Releasing:
 		return Effects{Verdict: Stop}
 	case ev.SessionEnded:
 		return a.decided(SessionEnded)
@@ -192,7 +192,7 @@ func (a *Machine) leave(r Remains) Effects {
 		return a.lostInPart(r)
 	}
 	a.decided(GivenBack)
-	a.phase = Undoing
+	a.Phase = Undoing
 	return Effects{Verdict: Finished, Remove: true}
 }
 
@@ -204,7 +204,7 @@ func (a *Machine) explained(r Remains) bool {
 
 // decided ends a release: it was released, or had been lost before.
 func (a *Machine) decided(end End) Effects {
-	a.phase, a.end, a.deletion.decided = Done, end, true
+	a.Phase, a.End, a.deletion.decided = Done, end, true
 	if end == GivenBack {
 		return Effects{Verdict: Finished}
 	}

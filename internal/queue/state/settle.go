@@ -5,8 +5,8 @@ package state
 type AnswerLost struct{}
 
 func (AnswerLost) apply(a *Machine) Effects {
-	if a.phase == Enqueuing && a.own.Create == 0 {
-		a.phase = Settling
+	if a.Phase == Enqueuing && a.Own.Create == 0 {
+		a.Phase = Settling
 	}
 	return Effects{}
 }
@@ -20,13 +20,13 @@ type Settled struct {
 }
 
 func (ev Settled) apply(a *Machine) Effects {
-	if a.phase != Settling {
+	if a.Phase != Settling {
 		return Effects{}
 	}
 	if ev.Own.Create <= 0 {
-		a.phase = Enqueuing // with another key name
+		a.Phase = Enqueuing // with another key name
 		return Effects{}
 	}
-	a.own, a.others, a.mod, a.phase = ev.Own, ev.Others, ev.Own.Create, Querying
+	a.Own, a.others, a.Mod, a.Phase = ev.Own, ev.Others, ev.Own.Create, Querying
 	return a.watchOwn(ev.Own.Create + 1)
 }

@@ -47,21 +47,21 @@ func Free(limit int, taken []Taken) (slot int, ok bool) {
 // takeOrWait decides what follows when it is the first in the turnstile, and an answer at revision
 // rev showed which slots are held.
 func (a *Machine) takeOrWait(taken []Taken, rev int64) (fx Effects) {
-	if a.predecessor != (Key{}) {
-		a.predecessor, a.preBroken, fx.Unfollow = Key{}, false, true
+	if a.Predecessor != (Key{}) {
+		a.Predecessor, a.preBroken, fx.Unfollow = Key{}, false, true
 	}
 	if slot, ok := Free(a.Limit, taken); ok {
-		a.phase, a.slots.trying = Taking, int32(slot)
+		a.Phase, a.slots.trying = Taking, int32(slot)
 		if !slices.Contains(a.slots.tried, slot) {
 			a.slots.tried = append(slices.Clip(a.slots.tried), slot)
 		}
 		return fx
 	}
 	if a.slots.freed > rev {
-		a.phase = Querying // what the answer showed is out of date
+		a.Phase = Querying // what the answer showed is out of date
 		return fx
 	}
-	a.phase = Full
+	a.Phase = Full
 	if !a.slots.ownWatched {
 		own := a.watchOwn(rev + 1)
 		fx.WatchOwn, fx.Own = true, own.Own
@@ -75,10 +75,10 @@ func (a *Machine) takeOrWait(taken []Taken, rev int64) (fx Effects) {
 
 // queryAgain ends the wait for a slot: one may be free, or its own key may be gone.
 func (a *Machine) queryAgain() (wake bool) {
-	if a.phase != Full {
+	if a.Phase != Full {
 		return false
 	}
-	a.phase = Querying
+	a.Phase = Querying
 	return true
 }
 
@@ -110,13 +110,13 @@ type TakeAnswered struct {
 }
 
 func (ev TakeAnswered) apply(a *Machine) Effects {
-	if a.phase != Taking || !a.Trying() {
+	if a.Phase != Taking || !a.Trying() {
 		return Effects{}
 	}
-	if ev.Outcome == Applied && ev.Own.Create > a.own.Create {
+	if ev.Outcome == Applied && ev.Own.Create > a.Own.Create {
 		return a.took(ev.Own)
 	}
-	a.phase = Querying
+	a.Phase = Querying
 	return Effects{}
 }
 
@@ -128,9 +128,9 @@ type TakeFound struct{ Own Key }
 
 func (ev TakeFound) apply(a *Machine) Effects {
 	switch {
-	case a.phase != Querying || !a.Trying():
+	case a.Phase != Querying || !a.Trying():
 		return Effects{}
-	case ev.Own.Create > a.own.Create:
+	case ev.Own.Create > a.Own.Create:
 		return a.took(ev.Own)
 	}
 	return a.deleted(0)
@@ -138,16 +138,16 @@ func (ev TakeFound) apply(a *Machine) Effects {
 
 // Trying reports whether the key of a slot may exist, or may be put later, beside its own key
 // in the turnstile or instead of it.
-func (a *Machine) Trying() bool { return len(a.slots.tried) > 0 }
+func (a Machine) Trying() bool { return len(a.slots.tried) > 0 }
 
 // Slot is the slot to be taken in phase Taking.
-func (a *Machine) Slot() int { return int(a.slots.trying) }
+func (a Machine) Slot() int { return int(a.slots.trying) }
 
 // Tried returns the slots that Trying is about.
-func (a *Machine) Tried() []int { return a.slots.tried }
+func (a Machine) Tried() []int { return a.slots.tried }
 
 // FollowsSlots reports whether the slots' deletions have to be watched.
-func (a *Machine) FollowsSlots() bool { return a.slots.watched }
+func (a Machine) FollowsSlots() bool { return a.slots.watched }
 
 // Queried reports whether it had to query its turn or a slot after its enqueue.
-func (a *Machine) Queried() bool { return a.slots.queried }
+func (a Machine) Queried() bool { return a.slots.queried }

@@ -498,8 +498,8 @@ func (l *lockstep) released(p *pair, i int, a *production.Machine, what string, 
 	if there {
 		answered.Outcome = production.Applied
 		answered.Was, _ = l.own(p, i)
-		if a.Evidence() == production.ByHandoff {
-			answered.Was = production.OwnChanged{Create: a.Own().Create, Mod: a.Mod(), OnLease: true}
+		if a.Evidence == production.ByHandoff {
+			answered.Was = production.OwnChanged{Create: a.Own.Create, Mod: a.Mod, OnLease: true}
 		}
 	}
 	if exact {
@@ -537,25 +537,25 @@ func (l *lockstep) differs(p *pair, i int, a *production.Machine) string {
 	if me.pc == querying && me.was { // until the query is answered nobody has it
 		want = []production.Phase{production.Enqueuing}
 	}
-	k := a.Own()
-	predecessor := a.Predecessor()
+	k := a.Own
+	predecessor := a.Predecessor
 	switch {
 	case want == nil: // it has ended
-		ph := a.Phase()
+		ph := a.Phase
 		// The release is still decided, and the deletion still tried.
 		goesOn := (me.pc == dead || me.pc == handed) && ph == production.Releasing || ph == production.Undoing
 		if ph != production.Done && !goesOn && !(ph == production.Enqueuing && k.Create == 0) {
 			return fmt.Sprintf("the model's client has ended, and the state is in phase %d", ph)
 		}
-	case !slices.Contains(want, a.Phase()):
-		return fmt.Sprintf("the model is in phase %d, the state in %d", me.pc, a.Phase())
+	case !slices.Contains(want, a.Phase):
+		return fmt.Sprintf("the model is in phase %d, the state in %d", me.pc, a.Phase)
 	case l.c.isPermit(l.c.key(&p.s, i)):
 		return l.slotDiffers(p, i, a)
 	case me.pc >= waiting && me.pc <= releasing && k.Create != int64(me.token) && !(me.pc == querying && me.was):
 		return fmt.Sprintf("the model's token is %d, the state's %d", me.token, k.Create)
 	case me.pc == waiting && predecessor != l.seen(p, me.pred, me.in):
 		return fmt.Sprintf("the model waits for %d, the state for %v", me.pred, predecessor)
-	case me.pc == held && !sameSuccessors(a.Successors(), l.successors(p, me.next)):
+	case me.pc == held && !sameSuccessors(a.Successors, l.successors(p, me.next)):
 		return "they know other successors"
 	}
 	for n := range p.s.queues {
@@ -596,10 +596,10 @@ func (l *lockstep) idle(p *pair, i int) (wrong string) {
 		return ""
 	}
 	was := l.twins[p.twins[i]]
-	if p.wrote[i] == doubted || own.Mod > was.Mod() || !ok {
+	if p.wrote[i] == doubted || own.Mod > was.Mod || !ok {
 		return ""
 	}
-	for _, stale := range []production.Key{{}, was.Own()} {
+	for _, stale := range []production.Key{{}, was.Own} {
 		a := was
 		if a.Apply(production.PredecessorDeleted{Key: stale}); l.number(a) != p.twins[i] {
 			return "the end of a key that is not waited for changes the state"
@@ -609,9 +609,9 @@ func (l *lockstep) idle(p *pair, i int) (wrong string) {
 	for index, name := range l.names(k) {
 		seen := l.observed(p, i, index)
 		if index == 0 {
-			seen.Own.Mod = max(seen.Own.Mod, was.Mod())
+			seen.Own.Mod = max(seen.Own.Mod, was.Mod)
 		}
-		own := production.Key{Name: name, Create: was.Own().Create}
+		own := production.Key{Name: name, Create: was.Own.Create}
 		for _, ended := range []production.Key{{}, own, pred} {
 			a := was
 			a.Apply(production.WatchEnded{Key: ended})
@@ -669,7 +669,7 @@ func (l *lockstep) writes(p *pair, i int) (all []pair, wrong string) {
 		changed, _ := l.own(p, i)
 		a.Apply(changed)
 		a.Apply(production.ReadEnded{})
-		if a.Phase() != production.Held || a.Mod() != changed.Mod {
+		if a.Phase != production.Held || a.Mod != changed.Mod {
 			return nil, "its own value ends the hold"
 		}
 		become(a, written)
@@ -740,7 +740,7 @@ func (l *lockstep) seenBefore(p *pair, st step) bool {
 		return false
 	}
 	a := l.twins[p.twins[st.name[len(st.name)-1]-'A']]
-	return a.Mod() > a.Own().Create
+	return a.Mod > a.Own.Create
 }
 
 func TestTheProductionStateAndTheModelSayTheSameInEveryInterleaving(t *testing.T) {
