@@ -367,14 +367,14 @@ func TestAPermitBehindAFullSemaphoreIsWithinItsBudget(t *testing.T) {
 	})
 }
 
-// A waiter for a slot costs its session only its renewals, and a query each half of a TTL.
-func TestAMinuteOfWaitingForASlotCostsAQuestionEachHalfOfATTL(t *testing.T) {
+// A waiter for a slot costs its session only its renewals, and a query with each.
+func TestAMinuteOfWaitingForASlotCostsAQuestionWithEachRenewal(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		held := w.permit(w.session(), 1)
 		s := w.session()
 		a := w.permitting(w.Context(), s, 1)
 		n := w.counted(func() { time.Sleep(4 * s.TTL()) })
-		assert.InDelta(w, 8, n.Received["Txn"]-n.Received["LeaseKeepAlive"], 2)
+		assert.InDelta(w, 16, n.Received["Txn"]-n.Received["LeaseKeepAlive"], 2)
 		require.NoError(w, held.Release(w.Context()))
 		require.NoError(w, a.won().Release(w.Context()))
 	})

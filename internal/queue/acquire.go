@@ -78,25 +78,19 @@ func newAcquisition(ctx context.Context, s *session.Session, q Queue, more []Que
 // under way are cancelled at once when the session ends or its own key is deleted.
 func (a *Acquisition) acquire(ctx context.Context, r Request) error {
 	ctx, cancel := context.WithCancel(ctx)
-	a.callers.acquiring(cancel)
+	a.callers.mu.Lock()
+	a.callers.stop = cancel
+	a.callers.mu.Unlock()
 	defer cancel()
 	if err := a.s.Wait(&a.hook, a); err != nil {
 		return err
 	}
-	if r.Try {
-		if err := a.peek(ctx); err != nil {
-			return err
-		}
-	}
 	if err := a.enter(ctx, r); err != nil {
-		return err
-	}
-	if err := aboveFloor(a.Token(), a.s.Host().Floor); err != nil {
 		return err
 	}
 	for wait := backoff.Request(); ; {
 		var err error
-		switch next := read(a, (*state.Machine).Next); next {
+		switch next := a.now().Next(); next {
 		case state.Sleep:
 			if a.permit != nil && r.Try { // another took the free slot first
 				return &detail{ErrBusy, "the last free slot was taken a moment ago"}
@@ -152,7 +146,7 @@ func (a *Acquisition) win(ctx context.Context, l Limits) error {
 	a.apply(state.Won{}, nil)
 	a.mu.Lock()
 	watched := a.watches.own != nil // either all of its own keys are watched, or none
-	held := a.state.Phase() == state.Held
+	held := a.state.Phase == state.Held
 	a.mu.Unlock()
 	if err := a.s.Hold(&a.hook, a, a.n, !watched); err != nil {
 		return err

@@ -53,7 +53,7 @@ type Acquisition struct {
 	deleting gate.Gate              // one release at a time is sent
 	pending  atomic.Bool            // a release continues in the background
 
-	mixedChecked atomic.Bool // it has checked whether it waits for a lock or a candidate: see mixed.go
+	mixedChecked atomic.Bool // it has checked whether it waits for a lock or a candidate: see checkMixed
 
 	mu       sync.Mutex // guards what follows
 	state    state.Machine
@@ -86,12 +86,12 @@ func (a *Acquisition) apply(ev state.Event, why error) state.Effects {
 		a.ended.Store(end)
 	}
 	unused := a.watches.take(fx)
-	if phase := a.state.Phase(); a.asks() || phase == state.Waiting || phase == state.Full {
+	if phase := a.state.Phase; phase == state.Waiting || phase == state.Full {
 		a.watches.expect(fx)
 	}
 	gap := a.watches.missed()
 	if fx.Unwatch {
-		a.permit.setSlot(a.state.Own().Name)
+		a.permit.setSlot(a.state.Own.Name)
 	}
 	woken := a.woken
 	endQuery := a.endQuery
@@ -103,7 +103,7 @@ func (a *Acquisition) apply(ev state.Event, why error) state.Effects {
 	if endQuery != nil {
 		endQuery()
 	}
-	unused.cancel()
+	cancel(unused)
 	a.carryOut(fx, end)
 	a.look(gap)
 	if fx.Wake {
@@ -137,15 +137,15 @@ func (a *Acquisition) carryOut(fx state.Effects, end *ending) {
 	}
 }
 
-// read returns what f reads from the state.
-func read[T any](a *Acquisition, f func(s *state.Machine) T) T {
+// now is a copy of the state.
+func (a *Acquisition) now() state.Machine {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return f(&a.state)
+	return a.state
 }
 
 // own is its own key; Create is 0 until the key is known to exist.
-func (a *Acquisition) own() state.Key { return read(a, (*state.Machine).Own) }
+func (a *Acquisition) own() state.Key { return a.now().Own }
 
 // Key is the whole key, namespace included; for a set, the first of its keys.
 func (a *Acquisition) Key() string {
@@ -277,26 +277,21 @@ func (a *Acquisition) interrupted(ctx context.Context) error {
 // that is earlier. It is computed at the call, for comparison with time.Now; it is the zero
 // Time once the acquisition has ended.
 func (a *Acquisition) Deadline() time.Time {
-	if a.Err() != nil {
+	until := a.Until()
+	if until.IsZero() {
 		return time.Time{}
 	}
-	until := a.s.Deadline()
-	if end, ok := a.holdEnd(); ok {
-		if at := end.Time(clock.Now()); at.Before(until) {
-			return at
-		}
-	}
-	return until
+	return until.Time(clock.Now())
 }
 
 // Reads implements session.Dependent.
 func (a *Acquisition) Reads() (all []session.Read) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.state.Own().Create == 0 || a.state.Ended() != state.Alive {
+	if a.state.Own.Create == 0 || a.state.End != state.Alive {
 		return nil // not known to exist, or of no interest any more
 	}
-	predecessor := a.state.Predecessor().Name
+	predecessor := a.state.Predecessor.Name
 	for i, key := range a.owned() {
 		ops := []*pb.RequestOp{txn.Stat(key)}
 		if i == 0 && predecessor != "" {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"sync"
+
+	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
 // callers is what tells callers of an acquisition's end. The context and the channel are made
@@ -22,13 +24,6 @@ type callers struct {
 
 // work is a call of Do under way.
 type work struct{ cancel context.CancelCauseFunc }
-
-// acquiring records how an Acquire under way is stopped.
-func (c *callers) acquiring(stop context.CancelFunc) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.stop = stop
-}
 
 // Done is closed when it is no longer held, release included.
 func (a *Acquisition) Done() <-chan struct{} {
@@ -60,6 +55,30 @@ func (a *Acquisition) Context() context.Context {
 		}
 	}
 	return c.ctx
+}
+
+// Do runs fn, and then releases, with as for Err. fn's context is a child of ctx, carries the
+// token, and is cancelled with the cause at loss. fn is not called if it is not held or ctx has
+// ended. nil: fn returned nil, and it was held until then. If fn panics, Do releases and the
+// panic continues.
+func (a *Acquisition) Do(ctx context.Context, as error, fn func(ctx context.Context) error) (err error) {
+	child, cancel := context.WithCancelCause(a.withToken(ctx))
+	defer cancel(nil)
+	w := &work{cancel}
+	if others, err := a.begin(w); err != nil {
+		if others == 0 { // rule ML6: no function uses the other names
+			a.freeRest()
+		}
+		return err
+	}
+	defer func() { // also if fn panics
+		a.callers.returned(w)
+		err = both(err, a.Release(ctx, as))
+	}()
+	if end := cluster.EndOf(ctx); end != nil {
+		return end
+	}
+	return fn(child)
 }
 
 // begin records w, to be cancelled at loss. It fails if the acquisition has ended; others is

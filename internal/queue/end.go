@@ -124,6 +124,12 @@ func (a *Acquisition) deletedKey(i int) error {
 func (a *Acquisition) spread(e *ending) {
 	a.callers.tell(e)
 	a.s.Drop(&a.hook)
-	a.takeWatches().cancel()
+	a.mu.Lock()
+	unused := a.watches.take(state.Effects{Unfollow: true, Unwatch: true})
+	if a.wanted != nil {
+		unused = append(unused, a.wanted.take()...)
+	}
+	a.mu.Unlock()
+	cancel(unused)
 	a.notifyLoss(e)
 }

@@ -17,8 +17,13 @@ import (
 )
 
 // enter puts a queue key at the end of each queue, and returns when the keys are known to
-// exist.
+// exist. A try first reads whether anybody is there.
 func (a *Acquisition) enter(ctx context.Context, r Request) error {
+	if r.Try {
+		if err := a.peek(ctx); err != nil {
+			return err
+		}
+	}
 	for wait := backoff.Request(); ; {
 		lost, err := a.enqueue(ctx, r)
 		if err == nil && lost != nil {
@@ -30,7 +35,7 @@ func (a *Acquisition) enter(ctx context.Context, r Request) error {
 		if a.own().Create != 0 {
 			a.notifyEnqueued()
 			a.checkLayouts()
-			return nil
+			return aboveFloor(a.Token(), a.s.Host().Floor)
 		}
 		if err := a.pause(ctx, wait.Next()); err != nil {
 			return err
@@ -121,35 +126,22 @@ func (a *Acquisition) enqueueTxn(r Request, around bool) *pb.TxnRequest {
 // enqueued processes the answer of an applied enqueue. around: the enqueue left the session's
 // own keys out of what it read.
 func (a *Acquisition) enqueued(resp *pb.TxnResponse, around bool) error {
-	ev := state.Enqueued{Own: created(a.keys[0], resp, 0), Others: a.keys[1:], Revision: resp.Header.Revision}
-	ahead, hidden := 0, len(a.keys)
-	var wrong error
-	for i := range resp.Responses {
-		for _, kv := range txn.KVs(resp, i) {
-			if name := string(kv.Key); name == a.keys[0] || a.isSet() && slices.Contains(a.keys, name) {
-				if kv.CreateRevision == ev.Own.Create {
-					hidden--
-				}
-				ahead--
-			} else if kv.CreateRevision == ev.Own.Create {
-				wrong = tie(ev.Own, kv)
-			} else if kv.CreateRevision > ev.Predecessor.Create {
-				ev.Predecessor = state.Key{Name: name, Create: kv.CreateRevision}
-			}
-		}
-		ahead += txn.Count(resp, i)
+	ev := state.Enqueued{
+		Own: state.Key{Name: a.keys[0], Create: txn.PutRevision(resp, 0)}, Others: a.keys[1:], Revision: resp.Header.Revision,
 	}
+	ahead, own, wrong := a.readAhead(resp, &ev)
 	for _, q := range a.queues() {
-		if around || q.Shared { // neither reads its own key
-			hidden--
+		if !around && !q.Shared { // otherwise it does not read its own key
+			own--
 		}
 	}
-	if ev.Own.Create == 0 || hidden != 0 {
+	if ev.Own.Create == 0 || own != 0 {
 		a.apply(state.AnswerLost{}, nil)
 		return fmt.Errorf("the server's answer does not show key %q that it put", a.keys[0])
 	}
-	if ev.Whole = !around || a.isAlone(); ev.Whole { // otherwise a later acquisition of this session may be ahead
-		a.sawAhead(ahead)
+	ev.Whole = !around || a.isAlone() // otherwise a later acquisition of this session may be ahead
+	if ev.Whole && a.notice != nil {
+		a.notice.ahead = ahead
 	}
 	if a.permit != nil {
 		ev.Taken, ev.Whole = a.takenInTurn(resp)
@@ -157,6 +149,28 @@ func (a *Acquisition) enqueued(resp *pb.TxnResponse, around bool) error {
 	a.s.Learn(a.n, session.Answered)
 	a.apply(ev, nil)
 	return wrong
+}
+
+// readAhead takes the predecessor from what an enqueue read. ahead is how many other keys it counted,
+// and own how many of its own keys it showed; wrong says that another key was created with them.
+func (a *Acquisition) readAhead(resp *pb.TxnResponse, ev *state.Enqueued) (ahead, own int, wrong error) {
+	for i := range resp.Responses {
+		for _, kv := range txn.KVs(resp, i) {
+			switch name := string(kv.Key); {
+			case slices.Contains(a.keys, name):
+				if kv.CreateRevision == ev.Own.Create {
+					own++
+				}
+				ahead--
+			case kv.CreateRevision == ev.Own.Create:
+				wrong = tie(ev.Own, kv)
+			case kv.CreateRevision > ev.Predecessor.Create:
+				ev.Predecessor = state.Key{Name: name, Create: kv.CreateRevision}
+			}
+		}
+		ahead += txn.Count(resp, i)
+	}
+	return ahead, own, wrong
 }
 
 // refused finds out, by a separate read, why an enqueue was refused; the enqueue itself does

@@ -78,7 +78,7 @@ func TestEveryOperationHasAGoldenText(t *testing.T) {
 			}
 		}
 	}
-	const operation = `\b(?:Op:|op :?=) "([^"]+)"`
+	const operation = `\b(?:Op:|kind, op :?= together.\w+,|readOwn\(ctx,) "([^"]+)"`
 	collect("*.go", operation, named)
 	collect("../session/*.go", operation, named)
 	collect(goldenDir+"/*.txt", `(?m)^([a-z].*)$`, golden)

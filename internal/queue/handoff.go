@@ -6,7 +6,6 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl/internal/keys"
-	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
@@ -32,15 +31,15 @@ import (
 // harmless. The answer to one that is refused shows which own keys exist if it carried a handoff
 // or is a set's bare one.
 func (a *Acquisition) releaseTxn(handoff, exact bool) *pb.TxnRequest {
-	own, mod := a.own(), read(a, (*state.Machine).Mod)
+	now := a.now()
 	t := txn.New()
 	for _, name := range a.owned() {
 		key := []byte(name)
 		if exact {
-			t.Compare = append(t.Compare, txn.ModIs(key, mod))
+			t.Compare = append(t.Compare, txn.ModIs(key, now.Mod))
 			t.Success = append(t.Success, txn.Delete(key))
 		} else {
-			t.Compare = append(t.Compare, txn.CreateIs(key, own.Create))
+			t.Compare = append(t.Compare, txn.CreateIs(key, now.Own.Create))
 			t.Success = append(t.Success, txn.DeletePrevious(key))
 		}
 		if handoff || a.isSet() && !exact {
@@ -56,11 +55,11 @@ func (a *Acquisition) releaseTxn(handoff, exact bool) *pb.TxnRequest {
 	if !handoff {
 		return t
 	}
-	if next, rest, ok := read(a, (*state.Machine).Successors).First(); ok {
+	if next, rest, ok := now.Successors.First(); ok {
 		successor := slices.Concat([]byte(a.queue.Prefix), next.Name)
 		_, name := keys.Split(a.Key())
 		t.Compare = append(t.Compare, txn.CreateIs(successor, next.Create))
-		t.Success = append(t.Success, txn.PutKeepingLease(successor, next.HandedOff(name, own.Create, rest)))
+		t.Success = append(t.Success, txn.PutKeepingLease(successor, next.HandedOff(name, now.Own.Create, rest)))
 	}
 	return t
 }

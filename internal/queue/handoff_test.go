@@ -127,7 +127,7 @@ func TestAHandoffThatComesBeforeThePredecessorIsFollowedCounts(t *testing.T) {
 		w.f.Put(a.Key(), fmt.Sprintf("%s\ngranted 7f3a-1 %d\n", value, predecessor.Create), s.ID())
 		synctest.Wait()
 		a.follow(predecessor, fx.From)
-		require.Equal(w, state.Win, read(a, (*state.Machine).Next))
+		require.Equal(w, state.Win, a.now().Next())
 		a.apply(state.GaveUp{}, nil)
 	})
 }

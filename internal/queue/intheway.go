@@ -9,7 +9,7 @@ import (
 
 // This file says for which keys an acquisition waits, in each mode (rules RW1 to RW3): those
 // that are in the way, if they were created earlier. The reads and comparisons that decide who
-// owns a name are made of these ranges; alone.go leaves its session's own keys out.
+// owns a name are made of these ranges; isAlone says when they leave its session's own keys out.
 
 // A span is a range of keys.
 type span struct{ from, to []byte }
@@ -99,4 +99,18 @@ func (q Queue) spans() int {
 		return 2
 	}
 	return 1
+}
+
+// etcd walks over the deleted keys of a range too until they are compacted. If a session takes
+// one name again and again, most of those keys are its own, and the session knows that they are
+// gone for good. So an acquisition that is its session's only one on the name leaves the range
+// of the session's keys out of its reads: nothing but its own key can be in that range.
+
+// isAlone reports whether its own key is the session's only key in the queue, and has been
+// since the acquisition began. It is false unless the acquisition is an exclusive one of one name in
+// pawl's layout: in etcd's layout the keys of other names may lie among the session's keys, and a
+// shared acquisition reads only the keys in its way.
+func (a *Acquisition) isAlone() bool {
+	ordinary := !a.queue.EtcdLayout && !a.queue.Shared && a.permit == nil && !a.isSet()
+	return ordinary && a.s.Alone(a.n, a.queue.Prefix)
 }

@@ -22,7 +22,7 @@ type notice struct {
 	source *notify.Source
 	ctx    context.Context // values of the call
 	began  clock.Instant
-	ahead  int // how many keys were ahead when it was enqueued; -1: not known
+	ahead  int // how many keys were ahead, or in the way of a shared one, when it was enqueued; -1: not known
 
 	mu        sync.Mutex
 	won       clock.Instant
@@ -65,14 +65,6 @@ func (q Queue) mode() observe.Mode {
 	return observe.Exclusive
 }
 
-// sawAhead records that n keys were ahead of it when it was enqueued; for a shared one, n keys
-// in its way.
-func (a *Acquisition) sawAhead(n int) {
-	if a.notice != nil {
-		a.notice.ahead = n
-	}
-}
-
 func (a *Acquisition) notifyEnqueued() {
 	v := a.notice
 	switch {
@@ -86,11 +78,11 @@ func (a *Acquisition) notifyEnqueued() {
 
 // how is the way in which it was won.
 func (a *Acquisition) how() observe.How {
-	switch read(a, (*state.Machine).Evidence) {
+	switch a.now().Evidence {
 	case state.ByEnqueue:
 		return observe.Free
 	case state.ByTake:
-		if !read(a, (*state.Machine).Queried) {
+		if !a.now().Queried() {
 			return observe.Free
 		}
 	case state.ByHandoff:

@@ -24,7 +24,7 @@ func (a *Acquisition) removeOverwritten(ctx context.Context, own state.Key, dela
 	if !a.tryUntil(ctx, func() bool { return a.deleteOwn(ctx, own) == nil }) {
 		return
 	}
-	if !a.isSet() && !read(a, (*state.Machine).Trying) { // otherwise the rest is deleted by leaveRest
+	if !a.isSet() && !a.now().Trying() { // otherwise the rest is deleted by leaveRest
 		a.s.Vanished(a.n)
 		a.apply(state.Removed{}, nil)
 	}

@@ -33,44 +33,47 @@ type query struct {
 	handoffs bool // also read the keys after its own
 }
 
-// queryOf is the query for the state.
-func queryOf(s *state.Machine) query {
-	return query{own: s.Own(), handoffs: s.Handoffs}
-}
-
 // query reads who owns. It repeats that while the cluster cannot be reached, the session is
 // valid and ctx has not ended.
 func (a *Acquisition) query(ctx context.Context) error {
 	for wait := backoff.Request(); ; {
-		q := read(a, queryOf)
-		a.prepare(&q)
-		if a.permit != nil {
-			a.querySlots(&q)
-		}
-		resp, err := a.sendQuery(ctx, q.txn)
+		decided, err := a.queryOnce(ctx)
 		switch {
-		case err == nil && resp.Header.Revision < q.own.Create:
-			err = fmt.Errorf("answered at revision %d, before the own key's %d", resp.Header.Revision, q.own.Create)
-		case err == nil && !resp.Succeeded:
-			return a.dismissed(q, resp)
-		case err == nil:
-			before, wrong := a.before(q, resp)
-			if wrong != nil {
-				return wrong
-			}
-			a.apply(a.answer(q, before, resp), nil)
-			return nil
-		}
-		if read(a, (*state.Machine).Next) != state.Query {
+		case decided:
+			return err
+		case a.now().Next() != state.Query:
 			return nil // a handoff came meanwhile, or it has ended
-		}
-		if cluster.EndOf(ctx) != nil || cluster.IsPermissionDenied(err) || cluster.IsTooManyOps(err) {
+		case cluster.EndOf(ctx) != nil || isRefusedAsAWhole(err):
 			return err
 		}
-		if err := a.pause(ctx, wait.Next()); err != nil || read(a, (*state.Machine).Next) != state.Query {
+		if err := a.pause(ctx, wait.Next()); err != nil || a.now().Next() != state.Query {
 			return err // or a handoff came meanwhile
 		}
 	}
+}
+
+// queryOnce sends one query; unless it was decided, err says why not.
+func (a *Acquisition) queryOnce(ctx context.Context) (decided bool, err error) {
+	q := query{own: a.own(), handoffs: a.state.Handoffs}
+	a.prepare(&q)
+	if a.permit != nil {
+		a.querySlots(&q)
+	}
+	resp, err := a.sendQuery(ctx, q.txn)
+	switch {
+	case err != nil:
+		return false, err
+	case resp.Header.Revision < q.own.Create:
+		return false, fmt.Errorf("answered at revision %d, before the own key's %d", resp.Header.Revision, q.own.Create)
+	case !resp.Succeeded:
+		return true, a.dismissed(q, resp)
+	}
+	before, wrong := a.before(q, resp)
+	if wrong != nil {
+		return true, wrong
+	}
+	a.apply(a.answer(q, before, resp), nil)
+	return true, nil
 }
 
 // sendQuery sends t. It returns early once no answer is needed, because a handoff came.
@@ -118,7 +121,7 @@ func (a *Acquisition) prepare(q *query) {
 func (a *Acquisition) before(q query, resp *pb.TxnResponse) (predecessor state.Key, tied error) {
 	for kv := range q.ahead.In(resp).All() {
 		switch key := string(kv.Key); {
-		case key == q.own.Name, a.isSet() && slices.Contains(a.owned(), key):
+		case slices.Contains(a.owned(), key):
 		case kv.CreateRevision >= q.own.Create:
 			return state.Key{}, tie(q.own, kv)
 		case kv.CreateRevision > predecessor.Create:
@@ -157,7 +160,7 @@ func (a *Acquisition) dismissed(q query, resp *pb.TxnResponse) error {
 		return a.Err()
 	}
 	keys := q.keys.In(resp)
-	if read(a, (*state.Machine).Trying) && keys.KV(0).GetCreateRevision() != a.own().Create {
+	if a.now().Trying() && keys.KV(0).GetCreateRevision() != a.own().Create {
 		return a.foundTake(q.tried.In(resp), resp.Header.Revision)
 	}
 	if err := a.missing(keys, resp.Header.Revision); err != nil {

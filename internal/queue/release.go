@@ -47,10 +47,10 @@ func (a *Acquisition) Release(ctx context.Context, as error) error {
 
 // letGo marks it as released, or returns why it was lost before.
 func (a *Acquisition) letGo(as error) error {
-	if a.isGivenBack() {
+	if a.now().WasReleased() {
 		return nil
 	}
-	if err := a.Err(); err != nil && !a.isGivenBack() {
+	if err := a.Err(); err != nil && !a.now().WasReleased() {
 		return err
 	}
 	// Until the release is decided, a Handle lists the key for the session's next process to
@@ -61,22 +61,17 @@ func (a *Acquisition) letGo(as error) error {
 		a.s.LeaveAt(a.n, until)
 		a.notifyReleased(nil)
 	}
-	if a.isGivenBack() {
+	if a.now().WasReleased() {
 		return nil
 	}
 	return a.Err()
-}
-
-// isGivenBack reports whether a release has begun, even if that has since found a loss.
-func (a *Acquisition) isGivenBack() bool {
-	return read(a, (*state.Machine).WasReleased)
 }
 
 // outcome is the release's answer, once it is decided.
 func (a *Acquisition) outcome() (decided bool, err error) {
 	a.mu.Lock()
 	decided = a.state.ReleaseDecided()
-	lost := a.state.Ended() != state.GivenBack
+	lost := a.state.End != state.GivenBack
 	a.mu.Unlock()
 	if decided && lost {
 		return true, a.ended.Load().err
@@ -145,11 +140,11 @@ func (a *Acquisition) wasLost(fx state.Effects) {
 
 // sendRelease sends one deletion of all own keys.
 func (a *Acquisition) sendRelease(ctx context.Context, handoff, exact bool, repeat cluster.Repeat) (ev state.DeleteAnswered, err error) {
-	op := "release"
+	kind, op := together.Plain, "release"
 	if handoff {
-		op = "hand off"
+		kind, op = together.Ordered, "hand off" // it puts a key of its queue
 	}
-	resp, err := a.write(ctx, together.Write{Op: op, Repeat: repeat, Kind: releaseKind(handoff), Txn: a.releaseTxn(handoff, exact)})
+	resp, err := a.write(ctx, together.Write{Op: op, Repeat: repeat, Kind: kind, Txn: a.releaseTxn(handoff, exact)})
 	ev.Outcome = outcomeOf(resp, err)
 	switch {
 	case ev.Outcome == state.Applied && !exact:

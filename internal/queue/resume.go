@@ -41,33 +41,10 @@ func ResumeAll(ctx context.Context, s *session.Session, own []string, t fencing.
 		return nil, err
 	}
 	a.beginNotices(ctx)
-	if err := s.Err(); err != nil {
-		return nil, err
-	}
-	if err := aboveFloor(t, s.Host().Floor); err != nil {
-		return nil, err
-	}
-	sent := query{own: keyOfToken(a.Key(), t)}
-	a.prepare(&sent)
-	sent.value = txn.Then(sent.txn, txn.Get(a.Key()))
-	resp, err := s.Host().Cluster.Txn(ctx, cluster.Request{Op: "resume", Repeat: cluster.Always}, sent.txn)
+	rev, err := a.queryOwned(ctx, s, t)
 	if err != nil {
-		if ended := s.Err(); ended != nil {
-			return nil, ended
-		}
-		return nil, a.explain(err)
-	}
-	mod, err := a.resumed(sent, resp)
-	if err != nil {
-		switch {
-		case a.lacksOwn(sent, resp) && s.Adopt(a.n, a.keys...):
-			a.lostBefore(putAt(sent.keys.In(resp)))
-		case errors.Is(err, ErrKeyOverwritten) && s.Adopt(a.n, a.keys...):
-			a.overwrittenBefore(sent.own, sent.value.In(resp).KV(0).ModRevision)
-		}
 		return nil, err
 	}
-	a.state = state.Resumed(sent.own, mod, a.keys[1:]...)
 	if end := cluster.EndOf(ctx); end != nil {
 		return nil, end
 	}
@@ -84,9 +61,40 @@ func ResumeAll(ctx context.Context, s *session.Session, own []string, t fencing.
 		return nil, err
 	}
 	a.limit(l, s.KeptUntil(a.n))
-	a.watchOwn(state.All, resp.Header.Revision+1)
+	a.watchOwn(state.All, rev+1)
 	a.notifyWon()
 	return a, nil
+}
+
+// queryOwned begins the state by a query, answered at rev, that shows that its own keys are the
+// owner's.
+func (a *Acquisition) queryOwned(ctx context.Context, s *session.Session, t fencing.Token) (rev int64, err error) {
+	if err := s.Err(); err != nil {
+		return 0, err
+	}
+	if err := aboveFloor(t, s.Host().Floor); err != nil {
+		return 0, err
+	}
+	sent := query{own: state.Key{Name: a.Key(), Create: int64(t)}}
+	a.prepare(&sent)
+	sent.value = txn.Then(sent.txn, txn.Get(a.Key()))
+	resp, err := s.Host().Cluster.Txn(ctx, cluster.Request{Op: "resume", Repeat: cluster.Always}, sent.txn)
+	if err != nil {
+		if ended := s.Err(); ended != nil {
+			return 0, ended
+		}
+		return 0, a.explain(err)
+	}
+	mod, err := a.resumed(sent, resp)
+	switch {
+	case err == nil:
+		a.state = state.Resumed(sent.own, mod, a.keys[1:]...)
+	case a.lacksOwn(sent, resp) && s.Adopt(a.n, a.keys...):
+		a.lostBefore(putAt(sent.keys.In(resp)))
+	case errors.Is(err, ErrKeyOverwritten) && s.Adopt(a.n, a.keys...):
+		a.overwrittenBefore(sent.own, sent.value.In(resp).KV(0).ModRevision)
+	}
+	return resp.Header.Revision, err
 }
 
 // lostBefore handles a set that lost a key before it was resumed: its other keys, put at

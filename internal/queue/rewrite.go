@@ -32,7 +32,7 @@ func (a *Acquisition) rewrite(ctx context.Context, value []byte) error {
 		return err
 	}
 	if a.apply(state.Rewriting{Value: value}, nil).Verdict == state.Explain {
-		if err := a.readOwn(ctx); err != nil {
+		if err := a.readOwn(ctx, "read value"); err != nil {
 			return fmt.Errorf("%w: of an earlier value: %w", cluster.ErrUnknown, err)
 		}
 	}
@@ -43,19 +43,7 @@ func (a *Acquisition) rewrite(ctx context.Context, value []byte) error {
 		if cluster.IsLeaseNotFound(err) {
 			return a.s.Gone(err.Error())
 		}
-		ev := state.WriteAnswered{Outcome: outcomeOf(resp, err), Ended: ctx.Err() != nil}
-		switch ev.Outcome {
-		case state.Applied:
-			ev.Mod = txn.KV(resp, 1).ModRevision
-		case state.Refused: // an earlier copy was applied, of this value or an older one; or the lock is lost
-			a.takeIn(resp)
-		case state.Unknown:
-			lost = err
-			if unread := a.readOwn(ctx); unread != nil {
-				lost, ev.Unread = fmt.Errorf("%w (reading it: %w)", lost, unread), true
-			}
-			ev.Ended = ev.Ended || ctx.Err() != nil || cluster.IsNoSpace(err)
-		}
+		ev := a.rewritten(ctx, resp, err, &lost)
 		_ = a.Err() // a deadline that has passed ends the acquisition now
 		switch a.apply(ev, nil).Verdict {
 		case state.Finished, state.Lost:
@@ -66,6 +54,25 @@ func (a *Acquisition) rewrite(ctx context.Context, value []byte) error {
 			return inDoubt(lost, err)
 		}
 	}
+}
+
+// rewritten is the event of a put's result. If the answer was lost it reads its own key, and lost
+// becomes the reason.
+func (a *Acquisition) rewritten(ctx context.Context, resp *pb.TxnResponse, err error, lost *error) state.WriteAnswered {
+	ev := state.WriteAnswered{Outcome: outcomeOf(resp, err), Ended: ctx.Err() != nil}
+	switch ev.Outcome {
+	case state.Applied:
+		ev.Mod = txn.KV(resp, 1).ModRevision
+	case state.Refused: // an earlier copy was applied, of this value or an older one; or the lock is lost
+		a.takeIn(resp)
+	case state.Unknown:
+		*lost = err
+		if unread := a.readOwn(ctx, "read value"); unread != nil {
+			*lost, ev.Unread = fmt.Errorf("%w (reading it: %w)", err, unread), true
+		}
+		ev.Ended = ctx.Err() != nil || cluster.IsNoSpace(err)
+	}
+	return ev
 }
 
 // inDoubt is the error of a call whose value may have been applied, or may be applied later,
@@ -83,7 +90,7 @@ func inDoubt(lost, err error) error {
 
 func (a *Acquisition) rewriteTxn(value []byte) *pb.TxnRequest {
 	session, sessionMod := a.s.Key()
-	own, mod := a.own(), read(a, (*state.Machine).Mod)
+	own, mod := a.own(), a.now().Mod
 	return &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.CreateIs(own.Name, own.Create), txn.ModIs(own.Name, mod), txn.ModIs(session, sessionMod)},
 		Success: []*pb.RequestOp{txn.Put(own.Name, value, a.s.ID()), txn.Stat(own.Name)},
@@ -91,11 +98,25 @@ func (a *Acquisition) rewriteTxn(value []byte) *pb.TxnRequest {
 	}
 }
 
-// readOwn reads its own key and applies what it finds.
-func (a *Acquisition) readOwn(ctx context.Context) error {
+// Confirm reads, linearizably, whether its own key and the session key are unchanged. nil: they
+// were, at some moment during the call. An answer that they are not ends the acquisition; a
+// missing answer does not.
+func (a *Acquisition) Confirm(ctx context.Context) error {
+	if err := a.Err(); err != nil {
+		return err
+	}
+	err := a.readOwn(ctx, "confirm")
+	if lost := a.Err(); err == nil || lost != nil {
+		return lost
+	}
+	return a.explain(err)
+}
+
+// readOwn reads its own keys and applies what it finds.
+func (a *Acquisition) readOwn(ctx context.Context, op string) error {
 	session, _ := a.s.Key()
-	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read value", Repeat: cluster.Always}, &pb.TxnRequest{
-		Success: []*pb.RequestOp{txn.Stat(session), txn.Get(a.Key())},
+	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: op, Repeat: cluster.Always}, &pb.TxnRequest{
+		Success: append([]*pb.RequestOp{txn.Stat(session)}, a.ownKeys(txn.Get)...),
 	})
 	if err == nil {
 		a.takeIn(resp)
@@ -109,7 +130,7 @@ func (a *Acquisition) readInBackground() {
 	read := func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 		defer cancel()
-		_ = a.readOwn(ctx) // if it failed, the next renewal reads again
+		_ = a.readOwn(ctx, "read value") // if it failed, the next renewal reads again
 		a.apply(state.ReadEnded{}, nil)
 	}
 	if !a.inBackground("the value of "+a.Key(), read) {

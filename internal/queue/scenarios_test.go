@@ -150,6 +150,7 @@ var scenarios = map[string]func(w *fixture){
 		w.swallowing(func(*mvccpb.Event) bool { return true })
 		w.f.Delete(c.Key())
 		assert.ErrorIs(w, c.Release(w.Context(), errGivenBack), ErrKeyDeleted)
+		synctest.Wait() // for the renewal
 	},
 	"a deleted key": func(w *fixture) {
 		c := w.hold(w.session())

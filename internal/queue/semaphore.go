@@ -109,7 +109,7 @@ func (a *Acquisition) querySlots(q *query) {
 
 // tried returns the keys of the slots that it may have taken.
 func (a *Acquisition) tried() (all []string) {
-	for _, slot := range read(a, (*state.Machine).Tried) {
+	for _, slot := range a.now().Tried() {
 		all = append(all, a.slotKey(slot))
 	}
 	return all
@@ -123,7 +123,7 @@ func (a *Acquisition) slotKey(slot int) string {
 // take takes the slot that was free in the last answer. If the answer does not show the result,
 // a query finds it out.
 func (a *Acquisition) take(ctx context.Context, value []byte, wait *backoff.Backoff) error {
-	slot := read(a, (*state.Machine).Slot)
+	slot := a.now().Slot()
 	key := a.slotKey(slot)
 	a.permit.cancels = !a.permit.settled
 	if err := a.s.Add(a.n, key, a.permit.cancels); err != nil { // from now on it is removed together with the turnstile key
@@ -132,7 +132,7 @@ func (a *Acquisition) take(ctx context.Context, value []byte, wait *backoff.Back
 	resp, err := a.write(ctx, together.Write{Op: "take slot", Kind: together.Ordered, Txn: a.takeTxn(slot, key, value)})
 	ev := state.TakeAnswered{Outcome: outcomeOf(resp, err)}
 	if ev.Outcome == state.Applied {
-		ev.Own = created(key, resp, 0)
+		ev.Own = state.Key{Name: key, Create: txn.PutRevision(resp, 0)}
 	}
 	a.apply(ev, nil)
 	switch {

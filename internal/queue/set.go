@@ -39,7 +39,7 @@ func (a *Acquisition) leaveRest(delayed clock.Instant) {
 		if !a.awaitGivenBack(ctx) || !session.AwaitInstant(ctx, delayed) {
 			return
 		}
-		if a.s.Err() != nil && read(a, (*state.Machine).Ended) == state.KeyDeleted {
+		if a.s.Err() != nil && a.now().End == state.KeyDeleted {
 			return // nobody wrote to them, so they end with their lease
 		}
 		if a.tryUntil(ctx, func() bool { return a.deleteRest(ctx) }) {

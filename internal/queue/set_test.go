@@ -456,7 +456,7 @@ func TestAReleaseOfASetOfWhichAKeyIsGoneSaysLost(t *testing.T) {
 			w.oneCause(ErrKeyDeleted, err)
 			require.ErrorIs(w, err, ErrLost)
 			assert.ErrorContains(w, err, fmt.Sprintf("%q", held.nameOf(i)))
-			assert.Equal(w, state.KeyDeleted, read(held, (*state.Machine).Ended))
+			assert.Equal(w, state.KeyDeleted, held.now().End)
 			w.clear()
 		})
 	}

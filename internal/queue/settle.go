@@ -22,19 +22,15 @@ func (a *Acquisition) settle(ctx context.Context, lost error) error {
 	if a.permit != nil {
 		a.permit.settled = late
 	}
-	t := a.settlement(late)
-	resp, err := a.findOut(ctx, t.txn)
+	t, ownOps := a.settlement(late)
+	resp, err := a.findOut(ctx, t)
 	if err != nil {
 		return fmt.Errorf("%w (settling it: %w)", lost, err)
 	}
-	own := t.own.In(resp)
+	own := ownOps.In(resp)
 	if create := putAt(own); create != 0 {
 		a.s.Learn(a.n, session.Answered)
-		first := a.settledFirst(t, resp, create)
-		a.apply(state.Settled{Own: state.Key{Name: a.Key(), Create: create}, Others: a.keys[1:], First: first}, nil)
-		if first {
-			a.apply(state.Answered{Found: true, Revision: resp.Header.Revision}, nil)
-		}
+		a.apply(state.Settled{Own: state.Key{Name: a.Key(), Create: create}, Others: a.keys[1:]}, nil)
 		return a.missing(own, resp.Header.Revision)
 	}
 	a.apply(state.Settled{}, nil)
@@ -46,16 +42,6 @@ func (a *Acquisition) settle(ctx context.Context, lost error) error {
 		return lost // the next one would be answered alike
 	}
 	return nil
-}
-
-// settledFirst reports whether the answer of findOut is evidence that its own key, created at
-// create, is the owner: the session key is unchanged, and its own, which nobody has written to, is the
-// first-created key of the queue, alone at its create revision (rules A2, G3). Otherwise a query decides.
-func (a *Acquisition) settledFirst(t settlement, resp *pb.TxnResponse, create int64) bool {
-	_, mod := a.s.Key()
-	kvs := t.first.In(resp).KVs(0)
-	return t.session.In(resp).KV(0).GetModRevision() == mod &&
-		len(kvs) > 0 && string(kvs[0].Key) == a.Key() && kvs[0].ModRevision == create && (len(kvs) == 1 || kvs[1].CreateRevision > create)
 }
 
 // missing ends the acquisition if one of its own keys, as they were read at revision rev, is
@@ -78,30 +64,15 @@ func (a *Acquisition) ownKeys(op func(key string) *pb.RequestOp) (ops []*pb.Requ
 	return ops
 }
 
-// A settlement is the transaction that settles an enqueue.
-type settlement struct {
-	txn *pb.TxnRequest
-	own txn.Ops // its own keys
-
-	// Whether its own key is first, because most enqueues find nobody in their way. Only an ordinary
-	// acquisition asks that.
-	session txn.Ops // the session key
-	first   txn.Ops // the first two keys of the queue
-}
-
 // settlement puts the cancel key and reads its own keys. After it no late copy of the enqueue is
 // applied, neither now nor after a release (rules A5, ML5). If the enqueue was answered, there is
 // no late copy (late is false), and it only reads.
-func (a *Acquisition) settlement(late bool) (s settlement) {
-	s.txn = &pb.TxnRequest{}
+func (a *Acquisition) settlement(late bool) (t *pb.TxnRequest, own txn.Ops) {
+	t = &pb.TxnRequest{}
 	if late {
-		txn.Then(s.txn, txn.Put(a.s.CancelKey(a.n), nil, a.s.ID()))
+		txn.Then(t, txn.Put(a.s.CancelKey(a.n), nil, a.s.ID()))
 	}
-	s.own = txn.Then(s.txn, a.ownKeys(txn.Stat)...)
-	if a.isOrdinary() {
-		s.session, s.first = txn.Then(s.txn, a.s.ReadKey()), txn.Then(s.txn, txn.FirstUnder(a.queue.Prefix, 2))
-	}
-	return s
+	return t, txn.Then(t, a.ownKeys(txn.Stat)...)
 }
 
 // findOut sends the transaction of a settlement until it is answered.

@@ -177,14 +177,14 @@ var (
 func (st *story) stateOf(a *Acquisition) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	is := phases[a.state.Phase()]
-	switch before := a.state.Predecessor(); {
-	case a.state.Ended() != state.Alive:
-		is += ": " + ends[a.state.Ended()]
-	case a.state.Phase() == state.Waiting:
+	is := phases[a.state.Phase]
+	switch before := a.state.Predecessor; {
+	case a.state.End != state.Alive:
+		is += ": " + ends[a.state.End]
+	case a.state.Phase == state.Waiting:
 		is += " for " + st.golden.stable([]byte(before.Name))
-	case a.state.Phase() == state.Held:
-		is += fmt.Sprintf(" %s, token %d", evidence[a.state.Evidence()], a.state.Own().Create)
+	case a.state.Phase == state.Held:
+		is += fmt.Sprintf(" %s, token %d", evidence[a.state.Evidence], a.state.Own.Create)
 	}
 	return is
 }

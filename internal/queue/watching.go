@@ -4,14 +4,13 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/pawl-locks/pawl/internal/queue/state"
-	"github.com/pawl-locks/pawl/internal/txn"
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
 // watches are an acquisition's; nil: there is none. The acquisition's mutex guards the pointers;
 // others is made once, before anything is watched.
 type watches struct {
-	own         *watcher.Watch   // of its own key, for a set the first one, or of that key's queue: see wanted.go
+	own         *watcher.Watch   // of its own key, for a set the first one
 	others      []*watcher.Watch // of a set's other own keys
 	predecessor *watcher.Watch   // of the predecessor's key, or of a semaphore's slots
 
@@ -23,53 +22,37 @@ type watches struct {
 // ahead is the bit of watches.predecessor; it has no more own keys than state.Machine has bits for.
 const ahead = 63
 
+// at is where the watch of its own key at index i is.
+func (w *watches) at(i int) **watcher.Watch {
+	if i == 0 {
+		return &w.own
+	}
+	return &w.others[i-1]
+}
+
 // take removes the watches that an event's effects replace or end, and returns them to be
 // cancelled.
-func (w *watches) take(fx state.Effects) (unused watches) {
+func (w *watches) take(fx state.Effects) (unused []*watcher.Watch) {
+	take := func(at **watcher.Watch, bit int) {
+		if w.pending &^= 1 << bit; *at != nil {
+			unused, *at = append(unused, *at), nil
+		}
+	}
 	if fx.Unfollow || fx.FollowSlots || fx.Follow != (state.Key{}) {
-		unused.predecessor, w.predecessor = w.predecessor, nil
-		w.pending &^= 1 << ahead
+		take(&w.predecessor, ahead)
 	}
-	index := fx.Own
-	if fx.Unwatch {
-		index = state.All
-	}
-	if !fx.WatchOwn && !fx.Unwatch {
-		return unused
-	}
-	if index == state.All {
-		w.pending &= 1 << ahead
-	} else {
-		w.pending &^= 1 << index
-	}
-	if index <= 0 {
-		unused.own, w.own = w.own, nil
-	}
-	for i, other := range w.others {
-		if other != nil && (index == i+1 || index == state.All) {
-			unused.others = append(unused.others, other)
-			w.others[i] = nil
+	for i := range 1 + len(w.others) {
+		if fx.Unwatch || fx.WatchOwn && (fx.Own == i || fx.Own == state.All) {
+			take(w.at(i), i)
 		}
 	}
 	return unused
 }
 
-// takeWatches removes all watches, and returns them to be cancelled.
-func (a *Acquisition) takeWatches() (unused watches) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.watches.take(state.Effects{Unfollow: true, Unwatch: true})
-}
-
-// cancel cancels them.
-func (w watches) cancel() {
-	for _, one := range [...]*watcher.Watch{w.predecessor, w.own} {
-		if one != nil {
-			one.Cancel()
-		}
-	}
-	for _, one := range w.others {
-		one.Cancel()
+// cancel cancels watches that were taken.
+func cancel(unused []*watcher.Watch) {
+	for _, w := range unused {
+		w.Cancel()
 	}
 }
 
@@ -117,8 +100,8 @@ func (w *watches) missed() (gap int64) {
 // otherwise by a read.
 func (a *Acquisition) look(gap int64) {
 	switch {
-	case gap == 0 || read(a, (*state.Machine).Ended) != state.Alive:
-	case read(a, (*state.Machine).Phase) == state.Full:
+	case gap == 0 || a.now().End != state.Alive:
+	case a.now().Phase == state.Full:
 		a.apply(state.SlotFreed{Revision: gap}, nil)
 	default:
 		a.s.Host().Looks.Look(a)
@@ -134,40 +117,30 @@ func (a *Acquisition) follow(p state.Key, from int64) {
 	}
 	w := a.s.Host().Watches.WatchDeletionsNow(p.Name, "", from, func(u watcher.Update) { a.predecessorChanged(p, from, u) })
 	a.keep(w, &a.watches.predecessor, func() bool {
-		now := a.state.Predecessor()
+		now := a.state.Predecessor
 		return now == p
 	})
 }
 
-// watchOwn watches its own key at index, or all of them, from revision from on. While Wanted has
-// an answer to come, it watches all of each key's queue instead.
+// watchOwn watches its own key at index, or all of them, from revision from on.
 func (a *Acquisition) watchOwn(index int, from int64) {
-	for i, q := range a.queues() {
+	for i, key := range a.owned() {
 		if index == i || index == state.All {
-			a.watchKey(i, q, a.owned()[i], from)
+			a.watchKey(i, key, from)
 		}
 	}
 }
 
-func (a *Acquisition) watchKey(i int, q Queue, key string, from int64) {
-	at := &a.watches.own
-	if i > 0 {
-		at = &a.watches.others[i-1]
-	}
+func (a *Acquisition) watchKey(i int, key string, from int64) {
 	a.mu.Lock()
-	asks, now := a.asks(), a.watches.pending&(1<<i) != 0
+	now := a.watches.pending&(1<<i) != 0
 	a.mu.Unlock()
-	hub := a.s.Host().Watches
-	var w *watcher.Watch
-	switch {
-	case asks:
-		w = hub.WatchNow(q.Prefix, string(txn.PrefixEnd(q.Prefix)), from, func(u watcher.Update) { a.queueChanged(i, q, key, from, u) })
-	case now:
-		w = hub.WatchNow(key, "", from, func(u watcher.Update) { a.ownChanged(i, key, from, u) })
-	default:
-		w = hub.Watch(key, "", from, func(u watcher.Update) { a.ownChanged(i, key, from, u) })
+	watch := a.s.Host().Watches.Watch
+	if now {
+		watch = a.s.Host().Watches.WatchNow
 	}
-	a.keep(w, at, func() bool { return a.owned()[i] == key && a.asks() == asks })
+	w := watch(key, "", from, func(u watcher.Update) { a.ownChanged(i, key, from, u) })
+	a.keep(w, a.watches.at(i), func() bool { return a.owned()[i] == key })
 }
 
 // owner is the lease in the name of key, if key is in one of its queues and has pawl's form.
@@ -183,7 +156,7 @@ func (a *Acquisition) owner(key string) (lease int64, ok bool) {
 // keep stores w in at, or cancels it if it is no longer wanted.
 func (a *Acquisition) keep(w *watcher.Watch, at **watcher.Watch, wanted func() bool) {
 	a.mu.Lock()
-	ok := a.state.Ended() == state.Alive && *at == nil && wanted()
+	ok := a.state.End == state.Alive && *at == nil && wanted()
 	if ok {
 		*at = w
 	}
@@ -195,7 +168,7 @@ func (a *Acquisition) keep(w *watcher.Watch, at **watcher.Watch, wanted func() b
 
 // predecessorChanged is called with the deletion of p, which is watched from revision from on.
 func (a *Acquisition) predecessorChanged(p state.Key, from int64, u watcher.Update) {
-	if u.Created > 0 && read(a, (*state.Machine).Predecessor) == p {
+	if u.Created > 0 && a.now().Predecessor == p {
 		a.created(ahead, from, u.Created)
 	}
 	for _, ev := range u.Events {
@@ -236,9 +209,9 @@ func (a *Acquisition) observe(rev int64, index int, key string, shown []*mvccpb.
 		ev.Predecessor = seen(shown[1])
 	}
 	a.apply(ev, nil)
-	a.knowsOwn(index, rev)
 	if index == 0 {
 		a.checkMixed()
+		a.watchBehind()
 	}
 }
 
@@ -248,11 +221,4 @@ func seen(kv *mvccpb.KeyValue) state.Seen {
 
 // Arm implements session.Dependent. It is called when the lock has been held for a while, so
 // that watching its own key is worth it; the watch begins at the key's own revision.
-func (a *Acquisition) Arm() {
-	a.mu.Lock()
-	watched := a.watches.own != nil // Wanted was asked for
-	a.mu.Unlock()
-	if !watched {
-		a.apply(state.Armed{}, nil)
-	}
-}
+func (a *Acquisition) Arm() { a.apply(state.Armed{}, nil) }

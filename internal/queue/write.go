@@ -20,11 +20,3 @@ func (a *Acquisition) write(ctx context.Context, w together.Write) (*pb.TxnRespo
 	}
 	return a.s.Write(ctx, w)
 }
-
-// releaseKind is the Kind of a release: with a handoff it puts a key of its queue.
-func releaseKind(handoff bool) together.Kind {
-	if handoff {
-		return together.Ordered
-	}
-	return together.Plain
-}

@@ -113,7 +113,7 @@ func (s *Session) ReadKey() *pb.RequestOp { return txn.Stat(s.own.key) }
 // Write sends a write to queues, alone or together with others. A write that was not sent
 // before the session ended is not sent.
 func (s *Session) Write(ctx context.Context, w together.Write) (*pb.TxnResponse, error) {
-	w.Lease, w.Ended = s.id, s.done
+	w.Ended = s.done
 	return s.host.Together.Txn(ctx, w)
 }
 

@@ -50,17 +50,10 @@ func (g *gather) admits(w *Write, size int, writes, separate bool, l limits) boo
 	case separate && len(g.parts) > 0 && g.parts[0].writes != writes:
 		return false
 	}
-	if !g.shares(w.Queue, w.Kind) {
-		return false
-	}
-	return !slices.ContainsFunc(w.More, func(q string) bool { return !g.shares(q, w.Kind) })
-}
-
-// shares reports whether another write of this kind may be in a request that touches the queue
-// (rule G2).
-func (g *gather) shares(queue string, kind Kind) bool {
-	there, taken := g.queues[queue]
-	return !taken || there == Plain && kind == Plain
+	return !w.any(func(queue string) bool { // rule G2
+		there, taken := g.queues[queue]
+		return taken && (there != Plain || w.Kind != Plain)
+	})
 }
 
 // add adds p, which admits has admitted. busy is how many tries are under way.
@@ -80,10 +73,10 @@ func (g *gather) count(p *part) {
 	}
 	g.bytes += p.size
 	g.ops = max(g.ops, p.ops())
-	g.queues[p.Queue] = p.Kind
-	for _, q := range p.More {
-		g.queues[q] = p.Kind
-	}
+	p.any(func(queue string) bool {
+		g.queues[queue] = p.Kind
+		return false
+	})
 }
 
 // remove removes p; false: it was sent already.

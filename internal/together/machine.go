@@ -18,7 +18,7 @@ type machine struct {
 }
 
 func newMachine() machine {
-	return machine{limits: limits{mostParts, mostBytes, mostOps}}
+	return machine{limits: limits{mostParts, mostBytes, mostOps}, quarantine: quarantine{}}
 }
 
 // effects are what an event asks for; the zero value asks for nothing.
@@ -73,11 +73,6 @@ func (m *machine) next(now time.Time) effects {
 	return m.flush(now)
 }
 
-// began says that a try is sent to member to.
-func (m *machine) began(ticket int, to *cluster.Member, now time.Time) {
-	m.lanes.began(ticket, to, now)
-}
-
 // ended says that a try has ended.
 func (m *machine) ended(ticket int, answered bool, now time.Time) effects {
 	switch {
@@ -123,10 +118,8 @@ func (m *machine) refused(w *Write, err error, now time.Time) {
 	switch {
 	case cluster.IsNoSpace(err):
 		m.noSpace = true
-	case cluster.IsPermissionDenied(err):
-		m.quarantine.denied(w, now)
-	case cluster.IsLeaseNotFound(err):
-		m.quarantine.gone(w, now)
+	case cluster.IsPermissionDenied(err), cluster.IsLeaseNotFound(err):
+		m.quarantine.add(w, now)
 	}
 }
 
@@ -150,6 +143,3 @@ func (m *machine) refusedTogether(parts []*part, err error) {
 // fewestOps is the number of operations of a request of one write; at this limit no two share a
 // request.
 const fewestOps = 1
-
-// put says that a put has succeeded.
-func (m *machine) put() { m.noSpace = false }

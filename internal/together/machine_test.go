@@ -20,7 +20,7 @@ var t0 = time.Unix(1_700_000_000, 0)
 
 // enqueue puts a key in the queue.
 func enqueue(queue string) *Write {
-	return &Write{Op: "enqueue", Kind: Ordered, Queue: queue, Lease: 7, Txn: &pb.TxnRequest{
+	return &Write{Op: "enqueue", Kind: Ordered, Queue: queue, Txn: &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.CreateIs(queue+"7-1", 0)},
 		Success: []*pb.RequestOp{txn.Put(queue+"7-1", []byte("v"), 7), txn.LastUnder(queue, 2, 0)},
 	}}
@@ -28,21 +28,21 @@ func enqueue(queue string) *Write {
 
 // handoff deletes a key of the queue and puts another.
 func handoff(queue string) *Write {
-	return &Write{Op: "release", Kind: Ordered, Queue: queue, Lease: 7, Txn: &pb.TxnRequest{
+	return &Write{Op: "release", Kind: Ordered, Queue: queue, Txn: &pb.TxnRequest{
 		Success: []*pb.RequestOp{txn.DeletePrevious(queue + "7-1"), txn.PutKeepingLease(queue+"8-1", nil)},
 	}}
 }
 
 // release deletes a key of the queue.
 func release(queue string) *Write {
-	return &Write{Op: "release", Kind: Plain, Queue: queue, Lease: 7, Txn: &pb.TxnRequest{
+	return &Write{Op: "release", Kind: Plain, Queue: queue, Txn: &pb.TxnRequest{
 		Success: []*pb.RequestOp{txn.DeletePrevious(queue + "7-1")},
 	}}
 }
 
 // settle puts a cancel key.
 func settle(queue string) *Write {
-	return &Write{Op: "settle", Kind: Plain, Queue: queue, Lease: 7, Repeat: cluster.Always, Txn: &pb.TxnRequest{
+	return &Write{Op: "settle", Kind: Plain, Queue: queue, Repeat: cluster.Always, Txn: &pb.TxnRequest{
 		Success: []*pb.RequestOp{txn.Put("//pawl/7/1", nil, 7), txn.Stat(queue + "7-1")},
 	}}
 }
@@ -54,7 +54,7 @@ func busy(t *testing.T) (m machine, tickets []int) {
 		p, ticket, fx := m.offer(enqueue(fmt.Sprint("busy", i, "/")), true, false, t0)
 		require.Nil(t, p)
 		require.Empty(t, fx)
-		m.began(ticket, nil, t0)
+		m.lanes.began(ticket, nil, t0)
 		tickets = append(tickets, ticket)
 	}
 	return m, tickets
@@ -98,7 +98,7 @@ func TestARequestThatPausesHoldsNoLane(t *testing.T) {
 	m, tickets := busy(t)
 	m.waits(t, enqueue("a/"))
 	assert.Len(t, m.ended(tickets[0], false, t0).send, 1, "between two tries")
-	m.began(tickets[0], nil, t0)
+	m.lanes.began(tickets[0], nil, t0)
 	assert.Equal(t, 3, m.lanes.busy, "the next try does not wait")
 	m.waits(t, enqueue("b/"))
 	assert.Empty(t, m.ended(tickets[0], true, t0).send, "as many as there are lanes are under way still")
@@ -112,7 +112,7 @@ func TestASharedRequestHoldsItsLaneUntilItsWritesHaveTheirAnswers(t *testing.T) 
 	m.waits(t, enqueue("b/"))
 	shared := m.ended(tickets[0], true, t0)
 	require.Len(t, shared.send, 2)
-	m.began(shared.ticket, nil, t0)
+	m.lanes.began(shared.ticket, nil, t0)
 	m.finished(tickets[0], t0)
 	require.Empty(t, m.ended(shared.ticket, true, t0))
 	c, d := m.waits(t, enqueue("c/")), m.waits(t, enqueue("d/"))
@@ -122,7 +122,7 @@ func TestASharedRequestHoldsItsLaneUntilItsWritesHaveTheirAnswers(t *testing.T) 
 	m.waits(t, enqueue("a/"))
 	m.waits(t, enqueue("b/"))
 	shared = m.ended(tickets[0], true, t0)
-	m.began(shared.ticket, nil, t0)
+	m.lanes.began(shared.ticket, nil, t0)
 	e := m.waits(t, enqueue("e/"))
 	assert.Equal(t, []*part{e}, m.ended(shared.ticket, false, t0).send, "between two tries it holds none")
 }
@@ -132,7 +132,7 @@ func TestLanesFollowTheLeastRoundTripOfLate(t *testing.T) {
 		m := newMachine()
 		answer := func(at time.Time, trip time.Duration) {
 			_, ticket, _ := m.offer(enqueue("a/"), true, true, at)
-			m.began(ticket, nil, at)
+			m.lanes.began(ticket, nil, at)
 			m.ended(ticket, true, at.Add(trip))
 			m.finished(ticket, at.Add(trip))
 		}
@@ -152,8 +152,8 @@ func TestATryWithoutAnAnswerHoldsNoLaneAndItsMemberIsPassedOver(t *testing.T) {
 	m, tickets := busy(t)
 	assert.Zero(t, m.wake(), "nobody waits")
 	silent := new(cluster.Member)
-	m.began(tickets[0], silent, t0)
-	m.began(tickets[1], new(cluster.Member), t0.Add(time.Millisecond))
+	m.lanes.began(tickets[0], silent, t0)
+	m.lanes.began(tickets[1], new(cluster.Member), t0.Add(time.Millisecond))
 	a := m.waits(t, enqueue("a/"))
 	require.Equal(t, t0.Add(minPatience), m.wake())
 	assert.Empty(t, m.tick(t0.Add(minPatience-1)))
@@ -320,27 +320,17 @@ func TestWhatWasRefusedGoesAloneForAWhile(t *testing.T) {
 	m, _ := busy(t)
 	m.refused(enqueue("forbidden/"), rpctypes.ErrGRPCPermissionDenied, t0)
 	m.goes(t, enqueue("forbidden/"), "the queue")
-	other := enqueue("forbidden/")
-	other.Lease = 8
-	m.goes(t, other, "another write of the queue")
+	m.goes(t, release("forbidden/"), "another write of the queue")
 	both := release("a/")
 	both.More = []string{"forbidden/"}
 	m.goes(t, both, "among others")
 	m.waits(t, enqueue("a/"))
-	m.refused(enqueue("forbidden2/"), rpctypes.ErrGRPCPermissionDenied, t0)
-	m.goes(t, enqueue("b/"), "a session that was refused in two queues")
-	other = enqueue("b/")
-	other.Lease = 8
-	m.waits(t, other)
-	m.refused(other, rpctypes.ErrGRPCLeaseNotFound, t0)
-	other = enqueue("c/")
-	other.Lease = 8
-	m.goes(t, other, "a session whose lease is gone")
+	m.refused(enqueue("b/"), rpctypes.ErrGRPCLeaseNotFound, t0)
+	m.goes(t, enqueue("b/"), "a lease that is gone")
 	p, _, _ := m.offer(enqueue("forbidden/"), true, false, t0.Add(quarantineFor))
 	assert.NotNil(t, p, "for a while")
-	m.refused(other, rpctypes.ErrGRPCLeaseNotFound, t0.Add(2*quarantineFor))
-	assert.Empty(t, m.quarantine.queues)
-	assert.Len(t, m.quarantine.leases, 1, "what has ended is forgotten")
+	m.refused(both, rpctypes.ErrGRPCPermissionDenied, t0.Add(2*quarantineFor))
+	assert.Len(t, m.quarantine, 2, "all of its queues, and what has ended is forgotten")
 }
 
 // Rule G10.
@@ -355,7 +345,7 @@ func TestWithoutSpaceWhatPutsAndWhatDeletesTravelApart(t *testing.T) {
 		m.goes(t, enqueue("b/"), name)
 		m.goes(t, settle("b/"), name)
 		m.waits(t, release("c/"))
-		m.put()
+		m.noSpace = false
 		m.waits(t, enqueue("b/"))
 	}
 }
@@ -403,7 +393,7 @@ func FuzzEveryWriteGoesOnceAndNoRequestBreaksARule(f *testing.F) {
 				for ticket := range under {
 					switch r.IntN(4) {
 					case 0:
-						m.began(ticket, nil, now)
+						m.lanes.began(ticket, nil, now)
 					case 1:
 						took(m.ended(ticket, r.IntN(2) == 0, now))
 					default:
@@ -455,7 +445,7 @@ func checkRequest(t *testing.T, parts []*part, l limits) {
 func TestWhatGathersIsNotHeldUpByThoseThatGoAlone(t *testing.T) {
 	m, tickets := busy(t)
 	_, over, _ := m.offer(enqueue("alone/"), true, true, t0)
-	m.began(over, nil, t0)
+	m.lanes.began(over, nil, t0)
 	tickets = append(tickets, over)
 	a := m.waits(t, release("a/"))
 	for i := range 10 {
@@ -471,7 +461,7 @@ func TestWhatGathersIsNotHeldUpByThoseThatGoAlone(t *testing.T) {
 			return
 		}
 		_, next, _ := m.offer(enqueue("alone/"), true, true, now)
-		m.began(next, nil, now)
+		m.lanes.began(next, nil, now)
 		tickets = append(tickets[1:], next)
 	}
 	t.Fatal("it waits for as long as others go alone")

@@ -55,67 +55,59 @@ const (
 func (s *Sender) Txn(ctx context.Context, w Write) (*pb.TxnResponse, error) {
 	own, sent := false, false
 	for sends := 1; ; sends++ {
-		resp, v, err := s.send(ctx, &w, own || sends > maxTogether)
+		p, v := s.offer(&w, own || sends > maxTogether)
+		if p != nil {
+			v = s.await(ctx, p)
+		}
+		if v.next == alone {
+			v = s.sendAlone(ctx, &w, v)
+		}
 		switch {
-		case v.next == done && err != nil && sent:
-			return nil, cluster.Doubtful(err)
+		case v.next == done && v.err != nil && sent:
+			return nil, cluster.Doubtful(v.err)
 		case v.next == done:
-			return resp, err
+			return v.resp, v.err
 		}
 		own, sent = v.next == resendAlone, sent || v.sent
 	}
 }
 
-// send sends w once, alone or with others. Unless v.next is done, w has to be sent again.
-func (s *Sender) send(ctx context.Context, w *Write, own bool) (resp *pb.TxnResponse, v verdict, err error) {
-	p, ticket, avoid := s.offer(w, own)
-	if p != nil {
-		if v, err = s.await(ctx, p); err != nil {
-			return nil, v, err
-		} else if v.next != alone {
-			return v.resp, v, v.err
-		}
-		ticket, avoid = v.ticket, v.avoid
-	}
-	resp, err = s.sendAlone(ctx, w, ticket, avoid)
-	return resp, verdict{}, err
-}
-
-func (s *Sender) offer(w *Write, alone bool) (p *part, ticket int, avoid *cluster.Member) {
+// offer has w wait as p, or says that it is to be sent alone now.
+func (s *Sender) offer(w *Write, own bool) (p *part, v verdict) {
 	now := time.Now()
 	s.mu.Lock()
-	p, ticket, fx := s.m.offer(w, s.c.TakesNested(), alone, now)
-	avoid = s.m.lanes.silent()
+	p, ticket, fx := s.m.offer(w, s.c.TakesNested(), own, now)
+	v = verdict{next: alone, ticket: ticket, avoid: s.m.lanes.silent()}
 	company := s.company
 	s.carryOut(fx, now)
 	s.mu.Unlock()
 	if company != nil && p != nil {
 		company(*w)
 	}
-	return p, ticket, avoid
+	return p, v
 }
 
 // await waits until p has a verdict, or ctx ends, or, while p has not been sent, its session
 // ends (rules G7, G8).
-func (s *Sender) await(ctx context.Context, p *part) (verdict, error) {
+func (s *Sender) await(ctx context.Context, p *part) verdict {
 	ended := p.Ended
 	for {
 		select {
 		case v := <-p.verdict:
-			return v, nil
+			return v
 		case <-ctx.Done():
 			if s.takeOut(p) {
-				return verdict{}, cluster.NotSent(ctx, p.Op, nil)
+				return verdict{err: cluster.NotSent(ctx, p.Op, nil)}
 			}
 			select {
 			case v := <-p.verdict: // it arrived as ctx ended
-				return v, nil
+				return v
 			default:
 			}
-			return verdict{}, cluster.NotAnswered(ctx, p.Op)
+			return verdict{err: cluster.NotAnswered(ctx, p.Op)}
 		case <-ended:
 			if s.takeOut(p) {
-				return verdict{}, cluster.NotSent(ctx, p.Op, errEnded)
+				return verdict{err: cluster.NotSent(ctx, p.Op, errEnded)}
 			}
 			ended = nil
 		}
@@ -130,19 +122,19 @@ func (s *Sender) takeOut(p *part) bool {
 	return s.m.gather.remove(p)
 }
 
-// sendAlone sends w as a request of its own.
-func (s *Sender) sendAlone(ctx context.Context, w *Write, ticket int, avoid *cluster.Member) (*pb.TxnResponse, error) {
-	resp, err := s.c.Txn(ctx, cluster.Request{Op: w.Op, Repeat: w.Repeat, Avoid: avoid, Lanes: s, Ticket: ticket}, w.Txn)
+// sendAlone sends w as a request of its own, with v's ticket.
+func (s *Sender) sendAlone(ctx context.Context, w *Write, v verdict) verdict {
+	resp, err := s.c.Txn(ctx, cluster.Request{Op: w.Op, Repeat: w.Repeat, Avoid: v.avoid, Lanes: s, Ticket: v.ticket}, w.Txn)
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
 		s.m.refused(w, err, now)
 	} else if s.m.noSpace && puts(ran(w.Txn, resp)) {
-		s.m.put()
+		s.m.noSpace = false
 	}
-	s.carryOut(s.m.finished(ticket, now), now)
-	return resp, err
+	s.carryOut(s.m.finished(v.ticket, now), now)
+	return verdict{resp: resp, err: err}
 }
 
 // ran is the branch of t that the server executed.
@@ -184,25 +176,32 @@ func ops(parts []*part) (names []string) {
 // outcome is the verdict on part i of a request that was answered or failed.
 func outcome(parts []*part, i int, resp *pb.TxnResponse, err error) verdict {
 	p := parts[i]
-	if err == nil {
+	switch {
+	case err == nil:
 		resp, err := answer(resp, i, len(parts))
 		if err != nil {
 			err = cluster.Unclear(p.Op, err)
 		}
 		return verdict{resp: resp, err: err}
-	}
-	unknown := cluster.OutcomeOf(err) != cluster.NotApplied
-	refused := cluster.IsFinal(err) && !cluster.IsNoSpace(err) // perhaps because of one of the parts
-	switch {
-	case !unknown && cluster.IsFinal(err):
+	case cluster.OutcomeOf(err) != cluster.NotApplied:
+		return doubtful(p, err, repeat(parts) == cluster.Always)
+	case cluster.IsFinal(err): // perhaps because of another part
 		return verdict{next: resendAlone}
-	case unknown && p.Repeat == cluster.Always && refused:
-		return verdict{next: resendAlone, sent: true}
-	case unknown && p.Repeat == cluster.Always && cluster.IsNoSpace(err) && !p.writes:
-		return verdict{next: resendAlone, sent: true} // rule G10
-	case unknown && refused: // another copy may have been applied, and the error may be about another part
+	}
+	return verdict{err: cluster.Renamed(p.Op, err)}
+}
+
+// doubtful is the verdict on p of a request that may have been applied, and, if repeated is set, was
+// sent again until err came.
+func doubtful(p *part, err error, repeated bool) verdict {
+	harmless, full := p.Repeat == cluster.Always, cluster.IsNoSpace(err)
+	refused := cluster.IsFinal(err) && !full // perhaps because of one of the parts
+	switch {
+	case refused && !harmless: // another copy may have been applied, and the error may be about another part
 		return verdict{err: cluster.Unclear(p.Op, errors.New(err.Error()))}
-	case unknown && p.Repeat == cluster.Always && !cluster.IsFinal(err) && repeat(parts) != cluster.Always:
+	case refused, harmless && full && !p.writes: // rule G10
+		return verdict{next: resendAlone, sent: true}
+	case harmless && !repeated && !full:
 		return verdict{next: again, sent: true}
 	}
 	return verdict{err: cluster.Renamed(p.Op, err)}
@@ -217,7 +216,7 @@ func (s *Sender) learn(parts []*part, resp *pb.TxnResponse, err error) {
 	} else if s.m.noSpace {
 		for i, p := range parts {
 			if r, err := answer(resp, i, len(parts)); err == nil && puts(ran(p.Txn, r)) {
-				s.m.put()
+				s.m.noSpace = false
 			}
 		}
 	}
@@ -282,7 +281,7 @@ func (s *Sender) tick() {
 func (s *Sender) Began(ticket int, m *cluster.Member, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.m.began(ticket, m, now)
+	s.m.lanes.began(ticket, m, now)
 }
 
 // Ended implements [cluster.Lanes].

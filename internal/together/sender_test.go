@@ -107,7 +107,7 @@ func (w *fixture) all(ctx context.Context, ws ...Write) []result {
 // put puts a key in a queue of its own.
 func put(i int) Write {
 	queue := fmt.Sprintf("q%d/", i)
-	return Write{Op: "enqueue", Kind: Ordered, Queue: queue, Lease: 7, Txn: &pb.TxnRequest{
+	return Write{Op: "enqueue", Kind: Ordered, Queue: queue, Txn: &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.CreateIs(queue+"7-1", 0)},
 		Success: []*pb.RequestOp{txn.Put(queue+"7-1", nil, 0), txn.LastUnder(queue, 2, 0)},
 	}}
@@ -116,7 +116,7 @@ func put(i int) Write {
 // del deletes it; however often.
 func del(i int) Write {
 	queue := fmt.Sprintf("q%d/", i)
-	return Write{Op: "release", Kind: Plain, Queue: queue, Lease: 7, Repeat: cluster.Always, Txn: &pb.TxnRequest{Success: []*pb.RequestOp{txn.Delete(queue + "7-1")}}}
+	return Write{Op: "release", Kind: Plain, Queue: queue, Repeat: cluster.Always, Txn: &pb.TxnRequest{Success: []*pb.RequestOp{txn.Delete(queue + "7-1")}}}
 }
 
 func puts32() (ws []Write) {
@@ -204,7 +204,7 @@ func TestWhatAMemberDoesNotTakeGoesElsewhereTogether(t *testing.T) {
 func TestEachGetsItsOwnReasonWhereOneIsRefused(t *testing.T) {
 	for name, refuse := range map[string]func(w *fixture, x *Write) (is func(error) bool){
 		"the lease of one is gone": func(w *fixture, x *Write) func(error) bool {
-			x.Lease, x.Txn.Success[0] = 99, txn.Put("q1/99-1", nil, 99)
+			x.Txn.Success[0] = txn.Put("q1/99-1", nil, 99)
 			return cluster.IsLeaseNotFound
 		},
 		"one name is forbidden": func(w *fixture, x *Write) func(error) bool {
@@ -546,7 +546,7 @@ func TestClosingEndsWhatIsUnderWayAndWhatWaits(t *testing.T) {
 
 // cancel puts a cancel key on the lease of a session; however often.
 func cancel(i int, lease int64) Write {
-	return Write{Op: "settle enqueue", Kind: Plain, Queue: fmt.Sprintf("q%d/", i), Lease: lease, Repeat: cluster.Always, Txn: &pb.TxnRequest{
+	return Write{Op: "settle enqueue", Kind: Plain, Queue: fmt.Sprintf("q%d/", i), Repeat: cluster.Always, Txn: &pb.TxnRequest{
 		Success: []*pb.RequestOp{txn.Put(fmt.Sprintf("//pawl/%x/1", i+1), nil, lease), txn.Stat(fmt.Sprintf("q%d/7-1", i))},
 	}}
 }
@@ -591,7 +591,7 @@ func TestARefusalAfterAnInterceptorsLostCopyIsNobodyElses(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		w.f.Inject(nested(etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCTimeout, Times: 1}))
 		bad := put(1)
-		bad.Lease, bad.Txn.Success[0] = 99, txn.Put("q1/99-1", nil, 99)
+		bad.Txn.Success[0] = txn.Put("q1/99-1", nil, 99)
 		for _, g := range w.all(w.Context(), put(0), bad) {
 			require.Error(w, g.err)
 			assert.Equal(w, cluster.Unknown, cluster.OutcomeOf(g.err))

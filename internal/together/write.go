@@ -1,6 +1,8 @@
 package together
 
 import (
+	"slices"
+
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl/internal/cluster"
@@ -28,9 +30,13 @@ type Write struct {
 	Kind   Kind
 	Queue  string          // the prefix of its queue's keys
 	More   []string        // other queues that it touches
-	Lease  int64           // of its session
 	Ended  <-chan struct{} // closed when its session has ended
 	Txn    *pb.TxnRequest  // not modified until the write is decided
+}
+
+// any reports whether f is true for one of its queues.
+func (w *Write) any(f func(queue string) bool) bool {
+	return f(w.Queue) || slices.ContainsFunc(w.More, f)
 }
 
 // puts reports whether the write may need disk space.

@@ -17,23 +17,23 @@ const (
 
 // ends ends the acquisition. Later ends change nothing.
 func (a *Machine) ends(end End) Effects {
-	if a.end != Alive {
+	if a.End != Alive {
 		return Effects{}
 	}
-	a.end = end
-	fx := Effects{End: end, Held: a.phase == Held, Wake: a.phase < Held}
+	a.End = end
+	fx := Effects{End: end, Held: a.Phase == Held, Wake: a.Phase < Held}
 	switch {
 	case end == GivenBack:
-		a.phase = Releasing
+		a.Phase = Releasing
 	case a.set() && (end == KeyDeleted || end == KeyOverwritten):
-		a.phase = Undoing
+		a.Phase = Undoing
 		fx.Rest, fx.Remove = fx.Held, !fx.Held
 	case end == KeyOverwritten, end == HeldTooLong:
-		a.phase, fx.Remove = Undoing, a.Trying()
-	case end == GivenUp && (a.own.Create != 0 || a.phase == Settling):
-		a.phase, fx.Remove = Undoing, true
+		a.Phase, fx.Remove = Undoing, a.Trying()
+	case end == GivenUp && (a.Own.Create != 0 || a.Phase == Settling):
+		a.Phase, fx.Remove = Undoing, true
 	default:
-		a.phase = Done
+		a.Phase = Done
 	}
 	return fx
 }
@@ -52,7 +52,7 @@ func (GaveUp) apply(a *Machine) Effects { return a.ends(GivenUp) }
 type HoldExpired struct{}
 
 func (HoldExpired) apply(a *Machine) Effects {
-	if a.phase != Held {
+	if a.Phase != Held {
 		return Effects{}
 	}
 	return a.ends(HeldTooLong)
@@ -62,8 +62,8 @@ func (HoldExpired) apply(a *Machine) Effects {
 type Removed struct{}
 
 func (Removed) apply(a *Machine) Effects {
-	if a.phase == Undoing {
-		a.phase = Done
+	if a.Phase == Undoing {
+		a.Phase = Done
 	}
 	return Effects{}
 }

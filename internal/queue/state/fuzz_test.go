@@ -70,7 +70,7 @@ func (s *script) event() Event {
 	case 2:
 		return AnswerLost{}
 	case 3:
-		return Settled{s.key(), s.others(), s.bool()}
+		return Settled{s.key(), s.others()}
 	case 4:
 		return Answered{s.bool(), s.key(), s.rev(), s.list(), s.taken()}
 	case 5:
@@ -139,52 +139,52 @@ func FuzzAnAcquisitionKeepsItsInvariants(f *testing.F) {
 // broken names what should be true of every transition, and is not of this one.
 func broken(was, a Machine, ev Event, fx Effects) string {
 	_, won := ev.(Won)
-	took := a.evidence == ByTake && was.evidence == None
-	holds := a.phase == Held || a.phase == Releasing
+	took := a.Evidence == ByTake && was.Evidence == None
+	holds := a.Phase == Held || a.Phase == Releasing
 	switch {
-	case was.own.Create != 0 && was.own != a.own && !took:
+	case was.Own.Create != 0 && was.Own != a.Own && !took:
 		return "the token changed"
-	case took && a.own.Create <= was.own.Create:
+	case took && a.Own.Create <= was.Own.Create:
 		return "the token of a slot is not above the key in the turnstile"
-	case a.Limit > 0 && a.evidence != None && a.evidence != ByTake:
+	case a.Limit > 0 && a.Evidence != None && a.Evidence != ByTake:
 		return "held without a slot"
-	case a.Limit == 0 && (a.evidence == ByTake || a.phase == Full || a.phase == Taking || a.Trying()):
+	case a.Limit == 0 && (a.Evidence == ByTake || a.Phase == Full || a.Phase == Taking || a.Trying()):
 		return "a slot, and no semaphore"
-	case took && !was.Trying(), a.evidence == ByTake && a.Trying():
+	case took && !was.Trying(), a.Evidence == ByTake && a.Trying():
 		return "taken, and not tried, or tried still"
-	case was.Trying() && a.end == KeyDeleted && was.end == Alive && !isFound(ev):
+	case was.Trying() && a.End == KeyDeleted && was.End == Alive && !isFound(ev):
 		return "ended by the loss of a key that a take may have deleted"
-	case was.Trying() && was.end == Alive && a.end != Alive && a.end != SessionEnded && a.end != KeyDeleted && !fx.Remove:
+	case was.Trying() && was.End == Alive && a.End != Alive && a.End != SessionEnded && a.End != KeyDeleted && !fx.Remove:
 		return "what was tried is not removed"
-	case fx.FollowSlots && (a.phase != Full || !a.slots.watched || was.slots.watched && !fx.Unfollow), a.phase == Full && was.phase != Full && !a.slots.watched:
+	case fx.FollowSlots && (a.Phase != Full || !a.slots.watched || was.slots.watched && !fx.Unfollow), a.Phase == Full && was.Phase != Full && !a.slots.watched:
 		return "full, and the slots are not watched"
-	case a.phase == Full && was.phase != Full && a.slots.freed > revisionOf(ev):
+	case a.Phase == Full && was.Phase != Full && a.slots.freed > revisionOf(ev):
 		return "full, by an answer older than a deletion that is known"
-	case was.own.Create != 0 && a.mod < was.mod:
+	case was.Own.Create != 0 && a.Mod < was.Mod:
 		return "the modification revision went back"
-	case was.evidence != None && a.evidence != was.evidence:
+	case was.Evidence != None && a.Evidence != was.Evidence:
 		return "evidence is set once"
-	case holds && (a.evidence == None || a.own.Create <= 0 || a.predecessor != Key{}):
+	case holds && (a.Evidence == None || a.Own.Create <= 0 || a.Predecessor != Key{}):
 		return "held without evidence"
-	case a.phase == Owner && a.evidence == None, a.phase < Owner && a.evidence != None:
+	case a.Phase == Owner && a.Evidence == None, a.Phase < Owner && a.Evidence != None:
 		return "an owner without evidence, or evidence without an owner"
-	case a.phase == Held && was.phase != Held && !won:
+	case a.Phase == Held && was.Phase != Held && !won:
 		return "held without a look at the clock"
-	case was.end != Alive && was.end != GivenBack && a.end != was.end:
+	case was.End != Alive && was.End != GivenBack && a.End != was.End:
 		return "the first end does not stand"
-	case was.end == GivenBack && a.end != GivenBack && was.phase != Releasing:
+	case was.End == GivenBack && a.End != GivenBack && was.Phase != Releasing:
 		return "an end that was decided changed"
-	case (was.end != a.end) != (fx.End != Alive), fx.End != Alive && fx.End != a.end:
+	case (was.End != a.End) != (fx.End != Alive), fx.End != Alive && fx.End != a.End:
 		return "an end is an effect, once"
-	case a.end == HeldTooLong && was.end == Alive && was.phase != Held:
+	case a.End == HeldTooLong && was.End == Alive && was.Phase != Held:
 		return "held for too long, and not held"
-	case fx.Rest && (was.phase != Held && was.phase != Releasing || fx.Remove), fx.Rest && was.phase == Held && !a.set(), a.set() && fx.Remove && was.phase == Held && fx.End != GivenUp:
+	case fx.Rest && (was.Phase != Held && was.Phase != Releasing || fx.Remove), fx.Rest && was.Phase == Held && !a.set(), a.set() && fx.Remove && was.Phase == Held && fx.End != GivenUp:
 		return "the rest of a set is removed though it was held"
-	case a.set() && fx.End == KeyDeleted && was.phase < Held && was.own.Create != 0 && !fx.Remove:
+	case a.set() && fx.End == KeyDeleted && was.Phase < Held && was.Own.Create != 0 && !fx.Remove:
 		return "the rest of a set that waited stays"
-	case a.end == Alive && a.phase > Held:
+	case a.End == Alive && a.Phase > Held:
 		return "over, and alive"
-	case a.evidence != was.evidence:
+	case a.Evidence != was.Evidence:
 		return brokenA2(was, a, ev)
 	}
 	return ""
@@ -209,19 +209,19 @@ func revisionOf(ev Event) int64 {
 // brokenA2 says rule A2 a second time: by which events an acquisition comes to own, and
 // with what in them.
 func brokenA2(was, a Machine, ev Event) string {
-	ok := was.end == Alive
+	ok := was.End == Alive
 	switch ev := ev.(type) {
 	case Enqueued:
-		ok = ok && ev.Whole && ev.Predecessor == Key{} && a.evidence == ByEnqueue
+		ok = ok && ev.Whole && ev.Predecessor == Key{} && a.Evidence == ByEnqueue
 	case Answered:
-		ok = ok && ev.Found && ev.Predecessor == Key{} && ev.Revision >= a.own.Create && a.evidence == ByAnswer
+		ok = ok && ev.Found && ev.Predecessor == Key{} && ev.Revision >= a.Own.Create && a.Evidence == ByAnswer
 	case TakeAnswered:
-		ok = ok && was.phase == Taking && ev.Outcome == Applied && ev.Own == a.own && a.evidence == ByTake
+		ok = ok && was.Phase == Taking && ev.Outcome == Applied && ev.Own == a.Own && a.Evidence == ByTake
 	case TakeFound:
-		ok = ok && was.phase == Querying && ev.Own == a.own && a.evidence == ByTake
+		ok = ok && was.Phase == Querying && ev.Own == a.Own && a.Evidence == ByTake
 	case OwnChanged:
 		h, parsed := keys.ParseHandoff(ev.Value)
-		ok = ok && parsed && a.evidence == ByHandoff && ev.OnLease && ev.Create == a.own.Create && was.predecessor == Key{"n/" + string(h.By), h.Create}
+		ok = ok && parsed && a.Evidence == ByHandoff && ev.OnLease && ev.Create == a.Own.Create && was.Predecessor == Key{"n/" + string(h.By), h.Create}
 	default:
 		ok = false
 	}

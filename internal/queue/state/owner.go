@@ -11,8 +11,7 @@ import "github.com/pawl-locks/pawl/internal/keys"
 //  2. A query, answered at a revision not below its own key's, found its own key's create
 //     revision and the session key's modification revision as we know them, and no key in
 //     its way that was created earlier (Answered, without a predecessor). Package queue
-//     reads the answer in before (query.go). The transaction that settles an enqueue is
-//     such a query if it reads all of that; its answer is read in settledFirst (internal/queue/settle.go).
+//     reads the answer in before (query.go).
 //  3. The predecessor's release put a handoff on its own key, in the transaction that
 //     deleted the predecessor, and found its own key there. The predecessor was the
 //     holder until then, so nothing created earlier is left (handedOff). The watch's event
@@ -49,8 +48,8 @@ const (
 
 // owns makes a the owner, on the evidence by.
 func (a *Machine) owns(by Evidence) {
-	if a.end == Alive && a.phase < Owner {
-		a.evidence, a.phase = by, Owner
+	if a.End == Alive && a.Phase < Owner {
+		a.Evidence, a.Phase = by, Owner
 	}
 }
 
@@ -65,11 +64,11 @@ type Enqueued struct {
 }
 
 func (ev Enqueued) apply(a *Machine) Effects {
-	if a.phase != Enqueuing || ev.Own.Create <= 0 {
+	if a.Phase != Enqueuing || ev.Own.Create <= 0 {
 		return Effects{}
 	}
-	a.own, a.others, a.mod = ev.Own, ev.Others, ev.Own.Create
-	if a.end != Alive {
+	a.Own, a.others, a.Mod = ev.Own, ev.Others, ev.Own.Create
+	if a.End != Alive {
 		return Effects{}
 	}
 	alone := ev.Whole && ev.Predecessor == Key{}
@@ -100,7 +99,7 @@ type Answered struct {
 }
 
 func (ev Answered) apply(a *Machine) Effects {
-	if a.end != Alive || a.phase != Querying || !ev.Found || ev.Revision < a.own.Create {
+	if a.End != Alive || a.Phase != Querying || !ev.Found || ev.Revision < a.Own.Create {
 		return Effects{}
 	}
 	if ev.Predecessor != (Key{}) {
@@ -111,7 +110,7 @@ func (ev Answered) apply(a *Machine) Effects {
 		return a.takeOrWait(ev.Taken, ev.Revision)
 	}
 	if a.Handoffs {
-		a.successors = ev.Successors
+		a.Successors = ev.Successors
 	}
 	a.owns(ByAnswer)
 	return Effects{}
@@ -121,7 +120,7 @@ func (ev Answered) apply(a *Machine) Effects {
 // lease, if it is a handoff, and reports whether it is. A handoff by another key than the
 // predecessor only leads to a query: the predecessor is gone then.
 func (a *Machine) handedOff(value []byte) bool {
-	if !a.Handoffs || a.mod != a.own.Create {
+	if !a.Handoffs || a.Mod != a.Own.Create {
 		return false // a key receives at most one handoff
 	}
 	h, ok := keys.ParseHandoff(value)
@@ -129,9 +128,9 @@ func (a *Machine) handedOff(value []byte) bool {
 		return false
 	}
 	switch {
-	case a.phase != Waiting && a.phase != Querying: // it is the owner already
-	case a.predecessor.is(h):
-		a.successors = h.Successors
+	case a.Phase != Waiting && a.Phase != Querying: // it is the owner already
+	case a.Predecessor.is(h):
+		a.Successors = h.Successors
 		a.owns(ByHandoff)
 	default:
 		a.query()
@@ -147,7 +146,7 @@ func (k Key) is(h keys.Handoff) bool {
 
 // took makes the key of a slot its own key.
 func (a *Machine) took(slot Key) Effects {
-	a.own, a.mod, a.broken = slot, slot.Create, 0
+	a.Own, a.Mod, a.broken = slot, slot.Create, 0
 	a.slots.tried, a.slots.ownWatched = nil, false
 	a.owns(ByTake)
 	return Effects{Unwatch: true}
@@ -156,16 +155,16 @@ func (a *Machine) took(slot Key) Effects {
 // Resumed is the state of an acquisition that a query found first in its queues, on a session
 // that was taken over: with key own, modification revision mod, and its other keys.
 func Resumed(own Key, mod int64, others ...string) Machine {
-	return Machine{phase: Held, own: own, mod: mod, others: others, evidence: ByResuming}
+	return Machine{Phase: Held, Own: own, Mod: mod, others: others, Evidence: ByResuming}
 }
 
 // Won says that the clock and the caller's context were checked after the evidence was found.
 type Won struct{}
 
 func (Won) apply(a *Machine) Effects {
-	if a.end != Alive || a.phase != Owner {
+	if a.End != Alive || a.Phase != Owner {
 		return Effects{}
 	}
-	a.phase, a.predecessor, a.slots.watched = Held, Key{}, false
+	a.Phase, a.Predecessor, a.slots.watched = Held, Key{}, false
 	return Effects{Unfollow: true}
 }

@@ -18,28 +18,28 @@ type Observed struct {
 
 func (ev Observed) apply(a *Machine) Effects {
 	switch {
-	case a.end != Alive, a.own.Create == 0, ev.Revision < a.own.Create, ev.Key != "" && ev.Key != a.name(ev.Index):
+	case a.End != Alive, a.Own.Create == 0, ev.Revision < a.Own.Create, ev.Key != "" && ev.Key != a.name(ev.Index):
 		return Effects{}
-	case ev.Own.Create != a.own.Create:
+	case ev.Own.Create != a.Own.Create:
 		return a.gone(ev.Index)
-	case ev.Own.Mod > a.mod && !a.explains():
+	case ev.Own.Mod > a.Mod && !a.explains():
 		return a.overwritten(ev.Index, ev.Own.Mod)
 	}
-	fx := Effects{Read: ev.Own.Mod > a.mod && a.doubt.beginRead()}
+	fx := Effects{Read: ev.Own.Mod > a.Mod && a.doubt.beginRead()}
 	if a.broken&(1<<ev.Index) != 0 {
 		a.broken &^= 1 << ev.Index
 		fx.WatchOwn, fx.Own, fx.From = true, ev.Index, ev.Revision+1
 	}
 	switch {
-	case a.phase == Full:
-		fx.Wake = a.ownRead()
-	case a.predecessor == Key{}, ev.Index != 0:
-	case ev.Predecessor.Create != a.predecessor.Create:
+	case a.Phase == Full:
+		fx.Wake = a.queryAgain() // even if no watch showed a free slot (rule A4)
+	case a.Predecessor == Key{}, ev.Index != 0:
+	case ev.Predecessor.Create != a.Predecessor.Create:
 		a.query()
 		fx.Wake = true
 	case a.preBroken:
 		a.preBroken = false
-		fx.Follow, fx.From = a.predecessor, ev.Revision+1
+		fx.Follow, fx.From = a.Predecessor, ev.Revision+1
 	}
 	return fx
 }
@@ -47,11 +47,8 @@ func (ev Observed) apply(a *Machine) Effects {
 // explains reports whether a newer modification revision may be ours: a value in doubt, or a
 // handoff that is not known yet.
 func (a *Machine) explains() bool {
-	return a.doubt.any() || a.mayBeHandedOff()
+	return len(a.doubt.values) > 0 || a.Handoffs && a.Evidence != ByEnqueue
 }
-
-// mayBeHandedOff reports whether a handoff to it may exist that is not known yet.
-func (a *Machine) mayBeHandedOff() bool { return a.Handoffs && a.evidence != ByEnqueue }
 
 // OwnChanged is one of its own keys as an event or an answer showed it.
 type OwnChanged struct {
@@ -62,22 +59,22 @@ type OwnChanged struct {
 }
 
 func (ev OwnChanged) apply(a *Machine) Effects {
-	if a.own.Create == 0 || a.end != Alive {
+	if a.Own.Create == 0 || a.End != Alive {
 		return Effects{}
 	}
-	if ev.Create != a.own.Create && ev.Mod > a.mod {
+	if ev.Create != a.Own.Create && ev.Mod > a.Mod {
 		return a.gone(ev.Index) // somebody deleted it and made it again
 	}
 	if !a.knows(ev) {
 		return a.overwritten(ev.Index, ev.Mod)
 	}
-	return Effects{Wake: a.phase < Held && a.phase >= Waiting}
+	return Effects{Wake: a.Phase < Held && a.Phase >= Waiting}
 }
 
 // gone decides what follows when its own key at index i does not exist. While a take may
 // have deleted it, a query finds that out; otherwise it is a loss.
 func (a *Machine) gone(i int) Effects {
-	if a.end == Alive && a.Trying() {
+	if a.End == Alive && a.Trying() {
 		return Effects{Wake: a.queryAgain()}
 	}
 	return a.deleted(i)
@@ -102,12 +99,12 @@ func (a *Machine) deleted(i int) Effects {
 // or a handoff to it. It records what is new.
 func (a *Machine) knows(ev OwnChanged) bool {
 	switch {
-	case ev.Mod <= a.mod:
+	case ev.Mod <= a.Mod:
 		return true
-	case !ev.OnLease || ev.Create != a.own.Create:
+	case !ev.OnLease || ev.Create != a.Own.Create:
 		return false
 	case a.handedOff(ev.Value), a.doubt.landed(ev.Value):
-		a.mod = ev.Mod
+		a.Mod = ev.Mod
 		a.doubt.clear()
 		return true
 	}
@@ -122,7 +119,7 @@ type OwnDeleted struct {
 }
 
 func (ev OwnDeleted) apply(a *Machine) Effects {
-	if a.own.Create == 0 || ev.Revision != 0 && ev.Revision <= a.own.Create {
+	if a.Own.Create == 0 || ev.Revision != 0 && ev.Revision <= a.Own.Create {
 		return Effects{}
 	}
 	return a.gone(ev.Index)
@@ -132,8 +129,8 @@ func (ev OwnDeleted) apply(a *Machine) Effects {
 type Armed struct{}
 
 func (Armed) apply(a *Machine) Effects {
-	if a.end != Alive {
+	if a.End != Alive {
 		return Effects{}
 	}
-	return a.watchOwn(a.own.Create + 1)
+	return a.watchOwn(a.Own.Create + 1)
 }

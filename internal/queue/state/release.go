@@ -57,12 +57,12 @@ type Remains struct {
 type Released struct{ Later bool }
 
 func (ev Released) apply(a *Machine) Effects {
-	if a.phase != Held {
+	if a.Phase != Held {
 		return Effects{}
 	}
 	fx := a.ends(GivenBack)
 	if ev.Later {
-		a.phase, a.deletion.decided = Undoing, true
+		a.Phase, a.deletion.decided = Undoing, true
 	}
 	return fx
 }
@@ -80,7 +80,7 @@ type DeleteSent struct{}
 func (DeleteSent) apply(a *Machine) Effects {
 	first := !a.deletion.sent
 	a.deletion.sent = true
-	return Effects{Handoff: first && !a.successors.Empty(), Exact: first && !a.doubt.any()}
+	return Effects{Handoff: first && !a.Successors.Empty(), Exact: first && len(a.doubt.values) == 0}
 }
 
 // DeleteAnswered is the result of a delete.
@@ -96,37 +96,44 @@ type DeleteAnswered struct {
 }
 
 func (ev DeleteAnswered) apply(a *Machine) Effects {
-	if a.phase != Releasing {
+	if a.Phase != Releasing {
 		return Effects{Verdict: Stop}
 	}
 	v := afterDelete(ev)
-	if ev.Whole {
-		a.deletion.left, v = true, Explain
-	}
 	switch {
 	case ev.Outcome == Refused && ev.Remains.inPart():
 		return a.lostInPart(ev.Remains)
-	case v == Finished && !a.knows(ev.Was):
+	case ev.Outcome == Applied && !a.knows(ev.Was):
 		fx := a.decided(KeyOverwritten)
 		fx.At, fx.Own = ev.Was.Mod, ev.Was.Index
 		return fx
-	case v == Finished:
+	case ev.Outcome == Applied:
 		return a.decided(GivenBack)
-	case ev.Outcome == Unknown && a.deletion.absence == present:
-		a.deletion.absence = mayBeOurs
-	case ev.Outcome == Refused && ev.Exact && ev.Remains == Remains{}:
-		a.deletion.untold = true
-	case a.deletion.absence == present && v == Explain && ev.Outcome == Refused:
-		a.deletion.absence = missed
 	}
+	a.deletion.learn(ev, v)
 	return Effects{Verdict: v}
 }
 
-// afterDelete is the next step after a delete.
+// learn records what a delete that was not applied, after which v is the next step, says of later
+// answers.
+func (d *deletion) learn(ev DeleteAnswered, v Verdict) {
+	d.left = d.left || ev.Whole
+	switch {
+	case ev.Outcome == Unknown && d.absence == present:
+		d.absence = mayBeOurs
+	case ev.Outcome != Refused:
+	case ev.Exact && ev.Remains == Remains{}:
+		d.untold = true
+	case v == Explain && d.absence == present:
+		d.absence = missed
+	}
+}
+
+// afterDelete is the next step after a delete that was not applied.
 func afterDelete(ev DeleteAnswered) Verdict {
 	switch {
-	case ev.Outcome == Applied:
-		return Finished
+	case ev.Whole:
+		return Explain
 	case ev.Outcome == Refused && ev.Remains.There > 0, ev.Outcome == NotApplied && ev.Handoff && !ev.Ended:
 		return Bare // the server may accept the delete without the handoff or the comparison
 	case ev.Outcome == Refused:
@@ -147,7 +154,7 @@ func (r Remains) inPart() bool { return r.There > 0 && r.Gone > 0 }
 // deleted in the background.
 func (a *Machine) lostInPart(r Remains) Effects {
 	fx := a.decided(KeyDeleted)
-	a.phase, fx.Own, fx.Rest = Undoing, r.Index, true
+	a.Phase, fx.Own, fx.Rest = Undoing, r.Index, true
 	return fx
 }
 
@@ -161,7 +168,7 @@ type Explained struct {
 
 func (ev Explained) apply(a *Machine) Effects {
 	switch {
-	case a.phase != Releasing:
+	case a.Phase != Releasing:
 		return Effects{Verdict: Stop}
 	case ev.SessionEnded:
 		return a.decided(SessionEnded)
@@ -170,16 +177,23 @@ func (ev Explained) apply(a *Machine) Effects {
 	case a.deletion.untold && ev.Remains.There > 0:
 		a.deletion.untold = false // it was written to, and the bare delete tells by whom
 		return Effects{Verdict: Bare}
-	case a.deletion.left && ev.Remains.Gone > 0 && (ev.Remains.There > 0 || !a.explained(ev.Remains)):
-		return a.lostInPart(ev.Remains)
 	case a.deletion.left:
-		a.decided(GivenBack)
-		a.phase = Undoing
-		return Effects{Verdict: Finished, Remove: true}
+		return a.leave(ev.Remains)
 	case ev.Remains.There == 0 && a.explained(ev.Remains):
 		return a.decided(GivenBack) // deleted by the delete whose answer was lost
 	}
 	return a.decided(KeyDeleted)
+}
+
+// leave ends the release of a set that the server refuses to delete at once: the background deletes
+// its keys, unless r shows that it was lost.
+func (a *Machine) leave(r Remains) Effects {
+	if r.Gone > 0 && (r.There > 0 || !a.explained(r)) {
+		return a.lostInPart(r)
+	}
+	a.decided(GivenBack)
+	a.Phase = Undoing
+	return Effects{Verdict: Finished, Remove: true}
 }
 
 // explained reports whether a delete of ours is an explanation for keys that are gone. It is not
@@ -190,7 +204,7 @@ func (a *Machine) explained(r Remains) bool {
 
 // decided ends a release: it was released, or had been lost before.
 func (a *Machine) decided(end End) Effects {
-	a.phase, a.end, a.deletion.decided = Done, end, true
+	a.Phase, a.End, a.deletion.decided = Done, end, true
 	if end == GivenBack {
 		return Effects{Verdict: Finished}
 	}

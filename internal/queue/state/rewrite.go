@@ -7,7 +7,7 @@ import (
 
 // doubt holds the values that may have been written to its own key, or may be later.
 type doubt struct {
-	values  [][]byte // sent with a comparison to mod; none is known to be applied or not
+	values  [][]byte // those in doubt: sent with a comparison to mod; none is known to be applied or not
 	current []byte   // the value of the call under way
 	calling bool     // a call is under way
 	fresh   bool     // its value was not in doubt when it was sent last
@@ -19,8 +19,6 @@ type doubt struct {
 // maxLost is how many lost answers of one call's write end the call, with the outcome reported
 // as unknown.
 const maxLost = 3
-
-func (d *doubt) any() bool { return len(d.values) > 0 }
 
 func (d *doubt) has(value []byte) bool {
 	for _, v := range d.values {
@@ -69,9 +67,9 @@ type Rewriting struct{ Value []byte }
 func (ev Rewriting) apply(a *Machine) Effects {
 	a.doubt.current, a.doubt.calling, a.doubt.done, a.doubt.lost = ev.Value, true, false, 0
 	switch {
-	case a.end != Alive:
+	case a.End != Alive:
 		return Effects{Verdict: Lost}
-	case a.doubt.any():
+	case len(a.doubt.values) > 0:
 		return Effects{Verdict: Explain}
 	}
 	return Effects{Verdict: Again}
@@ -110,8 +108,8 @@ func (ev WriteAnswered) apply(a *Machine) Effects {
 	switch {
 	case ev.Outcome == Applied:
 		d.done = true
-		if ev.Mod > a.mod {
-			a.mod = ev.Mod
+		if ev.Mod > a.Mod {
+			a.Mod = ev.Mod
 			d.clear()
 		}
 	case ev.Outcome == Unknown:
@@ -126,7 +124,7 @@ func (ev WriteAnswered) apply(a *Machine) Effects {
 func (a *Machine) afterWrite(ev WriteAnswered) Verdict {
 	d := &a.doubt
 	switch {
-	case a.end != Alive:
+	case a.End != Alive:
 		return Lost
 	case d.done:
 		return Finished

@@ -5,33 +5,28 @@ package state
 type AnswerLost struct{}
 
 func (AnswerLost) apply(a *Machine) Effects {
-	if a.phase == Enqueuing && a.own.Create == 0 {
-		a.phase = Settling
+	if a.Phase == Enqueuing && a.Own.Create == 0 {
+		a.Phase = Settling
 	}
 	return Effects{}
 }
 
 // Settled is the result of settling an enqueue whose answer was lost. It was applied, and Own,
 // with Others of a set, was found; or Own.Create is 0, and it was not applied and never will
-// be. That one of a set's keys is missing is reported as another event, after this one. First
-// says that the same answer showed it to be the owner, which Answered reports after this event.
+// be. That one of a set's keys is missing is reported as another event, after this one.
 type Settled struct {
 	Own    Key
 	Others []string
-	First  bool
 }
 
 func (ev Settled) apply(a *Machine) Effects {
-	if a.phase != Settling {
+	if a.Phase != Settling {
 		return Effects{}
 	}
 	if ev.Own.Create <= 0 {
-		a.phase = Enqueuing // with another key name
+		a.Phase = Enqueuing // with another key name
 		return Effects{}
 	}
-	a.own, a.others, a.mod, a.phase = ev.Own, ev.Others, ev.Own.Create, Querying
-	if ev.First {
-		return Effects{} // its key is watched once it has been held for a while
-	}
+	a.Own, a.others, a.Mod, a.Phase = ev.Own, ev.Others, ev.Own.Create, Querying
 	return a.watchOwn(ev.Own.Create + 1)
 }

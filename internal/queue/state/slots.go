@@ -17,7 +17,6 @@ type slots struct {
 	tried      []int // the slots whose keys may have been put, or may be later, while its own key is the one in the turnstile
 	freed      int64 // the highest revision at which a slot is known to have been freed
 	trying     int32 // the slot of phase Taking
-	reads      uint8 // reads of its own key since the phase became Full
 	queried    bool  // it became first in the turnstile by a query, not by its enqueue
 	watched    bool  // the slots' deletions are watched
 	ownWatched bool  // its own key is watched, or was
@@ -48,21 +47,21 @@ func Free(limit int, taken []Taken) (slot int, ok bool) {
 // takeOrWait decides what follows when it is the first in the turnstile, and an answer at revision
 // rev showed which slots are held.
 func (a *Machine) takeOrWait(taken []Taken, rev int64) (fx Effects) {
-	if a.predecessor != (Key{}) {
-		a.predecessor, a.preBroken, fx.Unfollow = Key{}, false, true
+	if a.Predecessor != (Key{}) {
+		a.Predecessor, a.preBroken, fx.Unfollow = Key{}, false, true
 	}
 	if slot, ok := Free(a.Limit, taken); ok {
-		a.phase, a.slots.trying = Taking, int32(slot)
+		a.Phase, a.slots.trying = Taking, int32(slot)
 		if !slices.Contains(a.slots.tried, slot) {
 			a.slots.tried = append(slices.Clip(a.slots.tried), slot)
 		}
 		return fx
 	}
 	if a.slots.freed > rev {
-		a.phase = Querying // what the answer showed is out of date
+		a.Phase = Querying // what the answer showed is out of date
 		return fx
 	}
-	a.phase, a.slots.reads = Full, 0
+	a.Phase = Full
 	if !a.slots.ownWatched {
 		own := a.watchOwn(rev + 1)
 		fx.WatchOwn, fx.Own = true, own.Own
@@ -76,21 +75,11 @@ func (a *Machine) takeOrWait(taken []Taken, rev int64) (fx Effects) {
 
 // queryAgain ends the wait for a slot: one may be free, or its own key may be gone.
 func (a *Machine) queryAgain() (wake bool) {
-	if a.phase != Full {
+	if a.Phase != Full {
 		return false
 	}
-	a.phase = Querying
+	a.Phase = Querying
 	return true
-}
-
-// readsPerQuery is after how many of the session's renewals, of which there are four or more in a TTL,
-// the slots are queried again even if no watch showed a free one (rule A4).
-const readsPerQuery = 2
-
-// ownRead counts a renewal's read of its own key, and reports whether it is time to query.
-func (a *Machine) ownRead() (wake bool) {
-	a.slots.reads++
-	return a.slots.reads >= readsPerQuery && a.queryAgain()
 }
 
 // SlotFreed says that the key of a slot was deleted at Revision.
@@ -121,13 +110,13 @@ type TakeAnswered struct {
 }
 
 func (ev TakeAnswered) apply(a *Machine) Effects {
-	if a.phase != Taking || !a.Trying() {
+	if a.Phase != Taking || !a.Trying() {
 		return Effects{}
 	}
-	if ev.Outcome == Applied && ev.Own.Create > a.own.Create {
+	if ev.Outcome == Applied && ev.Own.Create > a.Own.Create {
 		return a.took(ev.Own)
 	}
-	a.phase = Querying
+	a.Phase = Querying
 	return Effects{}
 }
 
@@ -139,9 +128,9 @@ type TakeFound struct{ Own Key }
 
 func (ev TakeFound) apply(a *Machine) Effects {
 	switch {
-	case a.phase != Querying || !a.Trying():
+	case a.Phase != Querying || !a.Trying():
 		return Effects{}
-	case ev.Own.Create > a.own.Create:
+	case ev.Own.Create > a.Own.Create:
 		return a.took(ev.Own)
 	}
 	return a.deleted(0)
@@ -149,16 +138,16 @@ func (ev TakeFound) apply(a *Machine) Effects {
 
 // Trying reports whether the key of a slot may exist, or may be put later, beside its own key
 // in the turnstile or instead of it.
-func (a *Machine) Trying() bool { return len(a.slots.tried) > 0 }
+func (a Machine) Trying() bool { return len(a.slots.tried) > 0 }
 
 // Slot is the slot to be taken in phase Taking.
-func (a *Machine) Slot() int { return int(a.slots.trying) }
+func (a Machine) Slot() int { return int(a.slots.trying) }
 
 // Tried returns the slots that Trying is about.
-func (a *Machine) Tried() []int { return a.slots.tried }
+func (a Machine) Tried() []int { return a.slots.tried }
 
 // FollowsSlots reports whether the slots' deletions have to be watched.
-func (a *Machine) FollowsSlots() bool { return a.slots.watched }
+func (a Machine) FollowsSlots() bool { return a.slots.watched }
 
 // Queried reports whether it had to query its turn or a slot after its enqueue.
-func (a *Machine) Queried() bool { return a.slots.queried }
+func (a Machine) Queried() bool { return a.slots.queried }

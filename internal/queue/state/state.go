@@ -47,24 +47,27 @@ type Options struct {
 // An acquisition of a semaphore first has a key in the turnstile, which is a queue like any
 // other, and then the key of its slot instead: see slots.go.
 //
-// Invariants: own.Create is 0 until the enqueue is known to be applied, and does not change
+// Only Apply changes it; its fields are for reading.
+//
+// Invariants: Own.Create is 0 until the enqueue is known to be applied, and does not change
 // afterwards, except that a slot's key replaces the key in the turnstile, together with the
-// evidence that it was taken. evidence is set at most once, while end is Alive, and with it phase
-// becomes Owner, the only way to Held. predecessor is zero before the enqueue is answered, and once phase is
-// Held. doubt holds values that were sent with a comparison to mod and are not known to be
-// applied or not, so at most one of them is ever applied, and none once mod moves.
+// evidence that it was taken. Evidence is set at most once, while End is Alive, and with it Phase
+// becomes Owner, the only way to Held. Predecessor is zero before the enqueue is answered, and once Phase is
+// Held. doubt holds values that were sent with a comparison to Mod and are not known to be
+// applied or not, so at most one of them is ever applied, and none once Mod moves.
 type Machine struct {
 	Options
-	phase     Phase
-	end       End
-	evidence  Evidence
-	preBroken bool // the watch of the predecessor has ended
+	Phase    Phase
+	End      End      // Alive until it has ended
+	Evidence Evidence // what showed that it is the owner
 
-	own         Key
-	others      []string // a set's other own keys; they have own's create revision
-	mod         int64    // own's last known modification revision; it is also that of others
-	predecessor Key
-	successors  keys.Successors // the waiters known to come next, in order
+	Own         Key             // for a set the first one; Create is 0 until it is known to exist
+	Mod         int64           // the last known modification revision of Own, which the next write compares; it is also that of others
+	Predecessor Key             // the key that it waits for
+	Successors  keys.Successors // the waiters known to come next, in order
+
+	others    []string // a set's other own keys; they have the create revision of Own
+	preBroken bool     // the watch of the predecessor has ended
 
 	doubt    doubt
 	deletion deletion
@@ -87,11 +90,11 @@ func (a *Machine) set() bool { return len(a.others) > 0 }
 
 // indexOf is the index of key among its own keys; false: it is none of them.
 func (a *Machine) indexOf(key Key) (i int, ok bool) {
-	if key == a.own {
+	if key == a.Own {
 		return 0, true
 	}
 	i = slices.Index(a.others, key.Name)
-	return i + 1, i >= 0 && key.Create == a.own.Create
+	return i + 1, i >= 0 && key.Create == a.Own.Create
 }
 
 // watchOwn requests the watches of all its own keys from revision from on.
@@ -109,35 +112,47 @@ func (a *Machine) name(i int) string {
 	if i > 0 && i <= len(a.others) {
 		return a.others[i-1]
 	}
-	return a.own.Name
+	return a.Own.Name
 }
 
-// Phase is how far the acquisition has come.
-func (a *Machine) Phase() Phase { return a.phase }
-
-// Ended is how it ended, or Alive.
-func (a *Machine) Ended() End { return a.end }
-
-// Own is its own key, for a set the first one; Create is 0 until the key is known to exist.
-func (a *Machine) Own() Key { return a.own }
-
-// Mod is its own key's last known modification revision, which the next write compares.
-func (a *Machine) Mod() int64 { return a.mod }
-
-// Predecessor is the key that it waits for, or the zero Key.
-func (a *Machine) Predecessor() Key { return a.predecessor }
-
 // WasReleased reports whether it was released, even if the result is not decided yet.
-func (a *Machine) WasReleased() bool { return a.phase == Releasing || a.deletion.decided }
+func (a Machine) WasReleased() bool { return a.Phase == Releasing || a.deletion.decided }
 
 // ReleaseDecided reports whether the result of a release is decided; the end says which it is.
-func (a *Machine) ReleaseDecided() bool { return a.deletion.decided }
+func (a Machine) ReleaseDecided() bool { return a.deletion.decided }
 
-// Evidence is what showed that it is the owner, or None.
-func (a *Machine) Evidence() Evidence { return a.evidence }
+// An Event is something that happened to an acquisition. Each event's methods are in the file
+// of its subject.
+type Event interface {
+	apply(a *Machine) Effects
+}
 
-// Successors are the waiters known to come next.
-func (a *Machine) Successors() keys.Successors { return a.successors }
+// Effects are what package queue does after an event. The zero value is nothing.
+type Effects struct {
+	End    End   // it ended: notify of the end, and clean up at the server as End requires
+	Held   bool  // of End: it was held, so that the end is a loss unless it was released
+	At     int64 // of KeyOverwritten: the foreign modification revision
+	Wake   bool  // wake the goroutine that acquires
+	Read   bool  // read its own key in the background: the value shows who changed it
+	Remove bool  // delete its own key in the background, until it is gone
+
+	WatchOwn bool  // watch its own key at index Own from revision From on
+	Own      int   // of WatchOwn, and of an End by a deleted or overwritten key: the index of its own key, or All
+	Rest     bool  // of such an End: its other own keys stay until it is released, or for one TTL (rule ML6)
+	Follow   Key   // watch this predecessor's deletion from revision From on
+	Unfollow bool  // first cancel the watch of the predecessor, or of the slots, if there is one
+	From     int64 // of WatchOwn, Follow and FollowSlots
+
+	FollowSlots bool // watch the slots' deletions from revision From on
+	Unwatch     bool // cancel the watch of its own key, if there is one: another key has become its own
+
+	Handoff bool    // the next deletion carries a handoff
+	Exact   bool    // the next deletion also compares the modification revision
+	Verdict Verdict // what a release, or a rewrite, does next
+}
+
+// Apply changes the state by ev and returns the effects.
+func (a *Machine) Apply(ev Event) Effects { return ev.apply(a) }
 
 // A Step is what the goroutine that acquires does next.
 type Step uint8
@@ -154,19 +169,19 @@ const (
 
 // Next is what the goroutine that acquires does next. It follows from the state and is
 // not stored.
-func (a *Machine) Next() Step {
+func (a Machine) Next() Step {
 	switch {
-	case a.end != Alive, a.phase >= Held:
+	case a.End != Alive, a.Phase >= Held:
 		return Return
-	case a.phase == Settling:
+	case a.Phase == Settling:
 		return Settle
-	case a.phase == Waiting, a.phase == Full:
+	case a.Phase == Waiting, a.Phase == Full:
 		return Sleep
-	case a.phase == Taking:
+	case a.Phase == Taking:
 		return Take
-	case a.phase == Querying:
+	case a.Phase == Querying:
 		return Query
-	case a.phase == Owner:
+	case a.Phase == Owner:
 		return Win
 	}
 	return Enqueue

@@ -3,19 +3,19 @@ package state
 // waitFor makes p, which an answer at revision rev showed, the predecessor. If p is zero, a
 // query finds the predecessor.
 func (a *Machine) waitFor(p Key, rev int64) Effects {
-	a.predecessor, a.preBroken, a.slots.watched = p, false, false
+	a.Predecessor, a.preBroken, a.slots.watched = p, false, false
 	if p == (Key{}) {
-		a.phase = Querying
+		a.Phase = Querying
 		return Effects{}
 	}
-	a.phase = Waiting
+	a.Phase = Waiting
 	return Effects{Unfollow: true, Follow: p, From: rev + 1}
 }
 
 // query ends the wait for the predecessor, which may be gone, so that a query follows.
 func (a *Machine) query() {
-	if a.phase == Waiting {
-		a.phase = Querying
+	if a.Phase == Waiting {
+		a.Phase = Querying
 	}
 }
 
@@ -24,7 +24,7 @@ func (a *Machine) query() {
 type PredecessorDeleted struct{ Key Key }
 
 func (ev PredecessorDeleted) apply(a *Machine) Effects {
-	if a.end != Alive || ev.Key != a.predecessor || ev.Key == (Key{}) {
+	if a.End != Alive || ev.Key != a.Predecessor || ev.Key == (Key{}) {
 		return Effects{}
 	}
 	a.query()
@@ -42,10 +42,10 @@ type WatchEnded struct {
 func (ev WatchEnded) apply(a *Machine) Effects {
 	i, own := a.indexOf(ev.Key)
 	switch {
-	case a.end != Alive || ev.Key == (Key{}):
+	case a.End != Alive || ev.Key == (Key{}):
 	case own:
 		a.broken |= 1 << i
-	case ev.Key == a.predecessor:
+	case ev.Key == a.Predecessor:
 		a.preBroken = true
 		if ev.Missed {
 			a.query()

@@ -88,7 +88,7 @@ func (l *lockstep) goneWhileFull() []report {
 		if !tried && fx.End != production.KeyDeleted {
 			return fmt.Sprintf("the loss of the key in the turnstile is something else: %+v", fx)
 		}
-		if tried && (a.Phase() != production.Querying || !fx.Wake || fx.End != production.Alive) {
+		if tried && (a.Phase != production.Querying || !fx.Wake || fx.End != production.Alive) {
 			return fmt.Sprintf("a key that a take may have deleted is taken for lost: %+v", fx)
 		}
 		if tried {
@@ -111,21 +111,21 @@ func bits(slots []int) (of names) {
 func (l *lockstep) slotDiffers(p *pair, i int, a *production.Machine) string {
 	k := l.c.key(&p.s, i)
 	me := &p.s.clients[i]
-	predecessor := a.Predecessor()
+	predecessor := a.Predecessor
 	tries := me.pc == querying && !me.was || me.pc == full || me.pc == taking
 	switch {
 	case me.pc == waiting && predecessor != l.seen(p, me.pred, me.in):
 		return fmt.Sprintf("the model waits for %d, the state for %v", me.pred, predecessor)
-	case tries && a.Own() != (production.Key{Name: l.name(k), Create: int64(p.created[k])}):
-		return fmt.Sprintf("the model has no slot yet, the state %v", a.Own())
+	case tries && a.Own != (production.Key{Name: l.name(k), Create: int64(p.created[k])}):
+		return fmt.Sprintf("the model has no slot yet, the state %v", a.Own)
 	case tries && bits(a.Tried()) != me.tried:
 		return fmt.Sprintf("the model has tried slots %b, the state %v", me.tried, a.Tried())
 	case me.pc == taking && a.Slot() != int(me.slot):
 		return fmt.Sprintf("the model takes slot %d, the state %d", me.slot, a.Slot())
 	case me.pc == full && !a.FollowsSlots():
 		return "the semaphore is full, and the state does not follow its slots"
-	case me.pc == held && a.Own() != (production.Key{Name: l.slotName(k, int(me.slot)), Create: int64(me.token)}):
-		return fmt.Sprintf("the model has slot %d by token %d, the state %v", me.slot, me.token, a.Own())
+	case me.pc == held && a.Own != (production.Key{Name: l.slotName(k, int(me.slot)), Create: int64(me.token)}):
+		return fmt.Sprintf("the model has slot %d by token %d, the state %v", me.slot, me.token, a.Own)
 	case me.pc == held && p.s.sessions[l.c.session(k)].valid && me.lost == 0 && p.s.slotOf(k) != int(me.slot):
 		return "the state holds a slot that is not its own"
 	}

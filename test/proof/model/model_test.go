@@ -68,7 +68,7 @@ func TestEveryInterleavingIsSafe(t *testing.T) {
 // everyday is how many states a configuration may have to be explored outside of the proof. Each
 // kind of acquisition, of a loss and of a batch has a configuration below it, for the model
 // and for the lockstep.
-const everyday = 55_000
+const everyday = 53_000
 
 // fits skips a configuration that has too many states for the lane.
 func fits(t *testing.T, states int) {
