@@ -17,6 +17,8 @@ type removals struct {
 	sending int     // requests for them under way
 	failing breaker // entries whose keys may exist
 	full    breaker // entries whose keys are deleted, and whose cancel keys wait for disk space
+	refused []int64 // entries with which a request was refused because of its content
+	trying  int     // goroutines that try them
 	single  gate.Gate
 	jobs    int           // goroutines that remove something
 	idle    chan struct{} // closed when none is left; nil if there is none
@@ -41,9 +43,10 @@ type breaker struct {
 }
 
 // How many requests are under way at most, so that a slow cluster is not flooded: for entries that
-// have not failed, which gather meanwhile; and for what is tried on its own.
+// have not failed, which gather meanwhile; for refused ones; and for what is deleted on its own.
 const (
 	mostSending = 4
+	mostTrying  = 2
 	mostSingle  = 8
 )
 
@@ -113,11 +116,6 @@ func (s *Session) remove(ns ...int64) {
 func (s *Session) RemoveInBackground(try func(ctx context.Context) (done bool)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tryAlone(try)
-}
-
-// tryAlone has try called until it returns true; s.mu is held.
-func (s *Session) tryAlone(try func(ctx context.Context) (done bool)) {
 	s.goRemove(func(ctx context.Context) {
 		wait := backoff.Quick()
 		for tries := 0; s.removals.single.Enter(ctx); tries++ {
@@ -223,8 +221,10 @@ func (s *Session) sent(batch []int64, err error) {
 	case cluster.IsTooManyOps(err) && len(batch) > 1:
 		s.remove(batch...)
 	case isRefused(err):
-		for _, n := range batch {
-			s.tryAlone(func(ctx context.Context) bool { return s.removeAlone(ctx, n) })
+		r := &s.removals
+		r.refused = append(r.refused, batch...)
+		for r.trying < min(mostTrying, len(r.refused)) && s.goRemove(s.sendRefused) {
+			r.trying++
 		}
 	case cluster.IsNoSpace(err):
 		s.fail(&s.removals.full, batch)
@@ -238,16 +238,35 @@ func isRefused(err error) bool {
 	return cluster.IsTooManyOps(err) || cluster.IsPermissionDenied(err) || cluster.IsTooLarge(err)
 }
 
-// removeAlone tries to remove entry n, which was refused. It returns false if it is refused again.
-func (s *Session) removeAlone(ctx context.Context, n int64) (done bool) {
-	err := s.removeEntries(ctx, []int64{n})
-	if isRefused(err) {
-		return false
+// sendRefused removes refused entries one by one until none is left. Once it has failed for as many
+// in a row as there are, it waits before each, so that what is refused for good costs little.
+func (s *Session) sendRefused(ctx context.Context) {
+	r := &s.removals
+	wait := backoff.Quick()
+	for failed := 0; ; {
+		s.mu.Lock()
+		one := s.batch(&r.refused, 1)
+		if len(one) == 0 || ctx.Err() != nil {
+			r.trying--
+			s.mu.Unlock()
+			return
+		}
+		s.mu.Unlock()
+		err := s.tryEntries(ctx, failed, one)
+		s.mu.Lock()
+		if err == nil || cluster.IsNoSpace(err) {
+			s.sent(one, err)
+			failed, wait = 0, backoff.Quick()
+		} else {
+			r.refused = append(r.refused, one...)
+			failed++
+		}
+		pause := failed > 0 && failed >= len(r.refused)
+		s.mu.Unlock()
+		if pause {
+			wait.Sleep(ctx)
+		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.sent([]int64{n}, err)
-	return true
 }
 
 // fail has batch, which failed, wait with what failed before; s.mu is held.
@@ -283,7 +302,8 @@ func (s *Session) mended(b *breaker, batch []int64, err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sent(batch, err)
-	if err != nil && !isRefused(err) && len(b.entries) > 0 {
+	done := err == nil || isRefused(err) || b == &s.removals.failing && cluster.IsNoSpace(err) // the keys are deleted
+	if !done && len(b.entries) > 0 {
 		return false
 	}
 	s.remove(b.entries...)
