@@ -180,7 +180,7 @@ func (a *Acquisition) foundTake(tried txn.Answers, rev int64) error {
 func (a *Acquisition) followSlots(from int64) {
 	begin, end := keys.SlotsRange(a.queue.Prefix)
 	w := a.s.Host().Watches.WatchDeletionsNow(string(begin), string(end), from, func(u watcher.Update) { a.slotsChanged(from, u) })
-	a.keep(w, &a.watches.predecessor, a.state.FollowsSlots)
+	a.keep(w, &a.watches.predecessor, func() bool { return a.state.FollowsSlots() }) // not a method value, which copies the state now
 }
 
 // slotsChanged is called with the deletions of slots from revision from on.

@@ -22,10 +22,11 @@ type wanted struct {
 	watches []behind // of each range
 }
 
-// behind is the watch of a range; nil: it has ended, and the next renewal begins it again.
+// behind is the watch of a range. Where it has ended, the next renewal begins it again.
 type behind struct {
-	watch   *watcher.Watch
-	pending bool // no server has created it
+	begun   bool
+	pending bool           // no server has created it
+	watch   *watcher.Watch // nil until it is kept
 }
 
 // Wanted is closed once another key is seen to wait for its own keys, even if that key is gone
@@ -73,15 +74,17 @@ func (a *Acquisition) watchBehind() {
 	}
 }
 
-// watchSpan begins the watch of s, unless it is in at.
+// watchSpan begins the watch of s, which at is of, unless it was begun.
 func (a *Acquisition) watchSpan(s span, at *behind, create int64) {
 	a.mu.Lock()
-	there := at.watch != nil || at.pending
-	at.pending = at.pending || !there
+	begins := !at.begun
+	if begins {
+		at.begun, at.pending = true, true
+	}
 	a.mu.Unlock()
-	if !there {
+	if begins {
 		w := a.s.Host().Watches.WatchNow(string(s.from), string(s.to), create+1, func(u watcher.Update) { a.behindChanged(at, u) })
-		a.keep(w, &at.watch, a.asks)
+		a.keep(w, &at.watch, func() bool { return at.begun && a.asks() })
 	}
 }
 
