@@ -137,8 +137,10 @@ func (m *Member) Invoke(ctx context.Context, method string, args, reply any, opt
 	t, _ := ctx.Value(tryKey{}).(*try)
 	l := m.line.Load()
 	l.begin(t)
+	answered := false
+	defer func() { l.done(t, answered) }() // also if a caller's interceptor panics
 	err := l.conn.Invoke(ctx, method, args, reply, opts...)
-	l.done(t, isAnswer(err))
+	answered = isAnswer(err)
 	return err
 }
 
