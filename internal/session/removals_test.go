@@ -246,6 +246,29 @@ func TestOnePartThatIsForbiddenKeepsNoOther(t *testing.T) {
 	})
 }
 
+// Rule A6: what is refused for as long as the session lives costs little, holds up no release that is left to the
+// background, and is removed once it is allowed.
+func TestManyForbiddenPartsCostLittle(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 60 * time.Second})
+		f := r.Inject(etcdfake.Rule{Op: "leave the queue", Lose: true, Err: rpctypes.ErrGRPCPermissionDenied})
+		for _, n := range r.waiters(s, 200) {
+			s.Leave(n)
+		}
+		sleep(10 * time.Second)
+		before := r.Counts()
+		other := &slowRelease{}
+		s.RemoveInBackground(other.remove)
+		sleep(101 * time.Millisecond)
+		assert.True(t, other.done.Load())
+		sleep(10 * time.Second)
+		assert.LessOrEqual(t, r.Counts().Since(before).Received["Txn"], 100, "two at a time, each after a wait of 250 to 500 ms")
+		f.Lift()
+		sleep(time.Second)
+		assert.Empty(t, r.Keys("queue/"))
+	})
+}
+
 // A5: of an entry of several names no key is deleted before its cancel key is put, also where all is sent one by one:
 // a late copy of its enqueue could be applied between the two.
 func TestNothingIsDeletedBeforeItsCancelKeyIsPut(t *testing.T) {
