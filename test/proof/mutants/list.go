@@ -169,6 +169,8 @@ var mutants = []mutant{
 		"	if f != e.home {\n		p.Form", "	if false {\n		p.Form"}}, []string{inInspect}},
 	{"a found enqueue may come again after its release", "A5", []edit{{"internal/queue/settle.go",
 		"		txn.Then(t, txn.Put(a.s.CancelKey(a.n), nil, a.s.ID()))\n", "		cancel := []*pb.RequestOp{txn.Put(a.s.CancelKey(a.n), nil, a.s.ID())}\n		txn.Then(t, txn.Nested(&pb.TxnRequest{Compare: []*pb.Compare{txn.CreateIs(a.keys[0], 0)}, Success: cancel}))\n"}}, []string{inQueue}},
+	{"what is refused for good is sent again without a pause", "A6", []edit{{"internal/session/removals.go",
+		"			wait.Sleep(ctx)\n", "			wait = backoff.Backoff{First: time.Millisecond, Most: time.Millisecond}\n			wait.Sleep(ctx)\n"}}, []string{inSession}},
 	{"an acquisition that failed leaves its key", "A6", []edit{{"internal/queue/acquisition.go",
 		"		a.s.Leave(a.n)\n", ""}}, []string{inQueue, simulation}},
 	{"a context that ended loses against success", "contract", []edit{{"internal/queue/acquire.go",
