@@ -20,29 +20,30 @@ type Request struct {
 	Try   bool   // fail with ErrBusy instead of waiting, and then write nothing
 
 	// Handoffs lets the acquisition receive a handoff from its predecessor and give one to its
-	// successor. If it is set, and only then, Value is that of a key that receives handoffs, one line.
+	// successor. Value must be that of a key that receives handoffs, one line, if and only if
+	// Handoffs is set.
 	Handoffs bool
 
 	Limits Limits // how long the lock may be held
 
-	// Work, unless nil, is what keeps its key from being deleted when it is lost while its session
-	// lasts, in place of all work that defers the revocation of the session's lease.
+	// Work, unless nil, keeps the key from being deleted when it is lost while its session lasts.
+	// It stands in for all work that defers the revocation of the session's lease.
 	Work *session.Deferral
 
-	Owner []byte // the value of the owner key, which is put together with its own key; nil: there is no owner key
+	Owner []byte // the value of the owner key, which is put together with the key; nil means no owner key
 }
 
-// Acquire enqueues a key on q and waits until it is first. Either the acquisition or the error
-// is nil. After an error the queue key is deleted in the background. If ctx ends, Acquire
-// returns an error, even in the instant of success. If ctx never ends, it waits as long as the
-// session is valid.
+// Acquire enqueues a key on q and waits until it is first. Either the acquisition or the error is
+// nil. After an error the queue key is deleted in the background. If ctx ends, Acquire returns an
+// error, even in the instant of success. If ctx never ends, it waits as long as the session is
+// valid.
 func Acquire(ctx context.Context, s *session.Session, q Queue, r Request) (*Acquisition, error) {
 	return AcquireAll(ctx, s, r, q)
 }
 
-// AcquireAll is Acquire of several distinct names at once: it enqueues a key on the queue of
-// each, all in one transaction, and the acquisition is held once it is first in all of them.
-// r.Handoffs may be set for a single name only.
+// AcquireAll acquires several distinct names at once. It enqueues a key on the queue of each, all
+// in one transaction, and the acquisition is held once it is first in all of them. r.Handoffs may
+// be set for a single name only.
 func AcquireAll(ctx context.Context, s *session.Session, r Request, q Queue, more ...Queue) (*Acquisition, error) {
 	a := newAcquisition(ctx, s, q, more)
 	a.named, a.work = r.Owner != nil, r.Work
@@ -62,7 +63,7 @@ func AcquireAll(ctx context.Context, s *session.Session, r Request, q Queue, mor
 	return nil, err
 }
 
-// newAcquisition is an acquisition of q and, if it is a set, of more, which has sent nothing yet.
+// newAcquisition returns an acquisition of q and, if it is a set, of more. It has sent nothing yet.
 func newAcquisition(ctx context.Context, s *session.Session, q Queue, more []Queue) *Acquisition {
 	a := &Acquisition{s: s, queue: q, more: more, parent: ctx, deleting: gate.New(1)}
 	if len(more) > 0 {
@@ -75,7 +76,7 @@ func newAcquisition(ctx context.Context, s *session.Session, q Queue, more []Que
 }
 
 // acquire registers the acquisition with the session before it sends anything, so that requests
-// under way are cancelled at once when the session ends or its own key is deleted.
+// under way are cancelled at once when the session ends or the key is deleted.
 func (a *Acquisition) acquire(ctx context.Context, r Request) error {
 	ctx, cancel := context.WithCancel(ctx)
 	a.callers.mu.Lock()
@@ -137,15 +138,15 @@ func (a *Acquisition) sleep(ctx context.Context) error {
 	}
 }
 
-// win makes the acquisition held, after its evidence was found. It compares the clock first,
-// with nothing after it that waits while the acquisition is alive (rule T3).
+// win makes the acquisition held after its evidence was found. It compares the clock first. Nothing
+// after that waits while the acquisition is alive (rule T3).
 func (a *Acquisition) win(ctx context.Context, l Limits) error {
 	if err := a.interrupted(ctx); err != nil {
 		return err
 	}
 	a.apply(state.Won{}, nil)
 	a.mu.Lock()
-	watched := a.watches.own != nil // either all of its own keys are watched, or none
+	watched := a.watches.own != nil // either all of its keys are watched, or none
 	held := a.state.Phase == state.Held
 	a.mu.Unlock()
 	if err := a.s.Hold(&a.hook, a, a.n, !watched); err != nil {
@@ -159,7 +160,7 @@ func (a *Acquisition) win(ctx context.Context, l Limits) error {
 		err := e.err
 		if held && errors.Is(err, lease.ErrClosed) {
 			// It was held when the session ended. The session's Handle leaves the key to a
-			// successor, which only the caller can give the key's name: so the caller needs it.
+			// successor, which learns the key's name only from the caller, so the caller needs it.
 			return nil
 		}
 		return err

@@ -25,58 +25,59 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// An Acquisition is the life of one queue key, from its enqueue to its end: first it waits,
-// then it is held. An acquisition of a set of names has a key in the queue of each name; it
-// begins and ends with all of them. It is used once. What it reports follows from its state,
-// which changes in apply and nowhere else.
+// An Acquisition tracks one queue key from its enqueue to its end: it first waits and is then held.
+// An acquisition of a set of names has a key in the queue of each name, and begins and ends with
+// all of them. It is used once. Everything that it reports follows from its state, which only apply
+// changes.
 //
-// Invariants: ended is nil while the acquisition is alive. It is replaced at most once, when a
-// release finds that the lock was lost before. It is stored in the same critical section in
-// which the state ends.
+// Invariants: ended is nil while the acquisition is alive. It is stored in the critical section in
+// which the state ends. It is replaced at most once, when a release finds that the lock had been
+// lost before.
 type Acquisition struct {
 	s      *session.Session
 	queue  Queue
 	more   []Queue           // the queues of a set's other names
-	set    *set              // what only a set has; nil: it is not a set
-	permit *permit           // what only an acquisition of a semaphore has; nil: it is not of a semaphore
-	keys   []string          // its own keys, in queue and in each of more; of a semaphore, the key in the turnstile: owned has the slot's
+	set    *set              // what only a set has; nil if it is not a set
+	permit *permit           // what only an acquisition of a semaphore has; nil for all others
+	keys   []string          // its keys, in queue and in each of more; of a semaphore, the turnstile key (owned has the slot's)
 	n      int64             // the sequence number
-	named  bool              // an owner key is put with its own key
-	work   *session.Deferral // what keeps its key when it is lost; nil: whatever defers the revocation of the lease
+	named  bool              // an owner key is put with its key
+	work   *session.Deferral // what keeps its key after a loss; if nil, whatever defers the revocation of the lease
 	parent context.Context   // the context given to Acquire, used for its values only
 	hook   session.Hook
-	notice *notice // what an observer is notified of; nil: there is no observer
+	notice *notice // what an observer is notified of; nil if there is no observer
 
 	ended    atomic.Pointer[ending]
-	callers  callers                // what tells callers of the end
-	bounds   atomic.Pointer[bounds] // set once it is held; nil: Limits has none
+	callers  callers                // notifies callers of the end
+	bounds   atomic.Pointer[bounds] // set once it is held; nil if Limits has none
 	deleting gate.Gate              // one release at a time is sent
 	pending  atomic.Bool            // a release continues in the background
 
-	mixedChecked atomic.Bool // it has checked whether it waits for a lock or a candidate: see checkMixed
+	mixedChecked atomic.Bool // it has checked whether it waits for a lock or a candidate (see checkMixed)
 
 	mu       sync.Mutex // guards what follows
 	state    state.Machine
 	watches  watches
-	wanted   *wanted            // nil: nobody has asked for Wanted
-	endQuery context.CancelFunc // cancels its query under way; nil: there is none
+	wanted   *wanted            // nil until somebody calls Wanted
+	endQuery context.CancelFunc // cancels the query under way; nil if there is none
 	woken    chan struct{}      // wakes a sleeping Acquire; nil if none has slept
 	promised clock.Instant
 }
 
-// None is what a nil handle holds: an acquisition that has ended and was never held.
+// None stands in for the acquisition of a nil handle. It has ended and was never held.
 var None = func() *Acquisition {
 	a := &Acquisition{parent: context.Background()}
 	a.state.Apply(state.GaveUp{})
 	a.ended.Store(&ending{err: errors.New("not held: nil handle")})
-	// They are made here, once: a channel made by a first call inside a synctest bubble could
-	// not be used in any other bubble.
+	// Both are made here, once, because a channel that a first call makes inside a synctest bubble
+	// cannot be used in any other bubble.
 	_, _ = a.Done(), a.Context()
 	return a
 }()
 
-// apply gives ev to the state, which changes nowhere else once it has begun, and then carries the effects out,
-// without the mutex. why is the cause of an end that ev may bring; nil if the effects say it.
+// apply gives ev to the state and then carries out the effects, without the mutex. Once the
+// acquisition has begun, nothing else changes the state. why is the cause of an end that ev may
+// bring; it is nil if the effects say it.
 func (a *Acquisition) apply(ev state.Event, why error) state.Effects {
 	a.mu.Lock()
 	fx := a.state.Apply(ev)
@@ -137,17 +138,17 @@ func (a *Acquisition) carryOut(fx state.Effects, end *ending) {
 	}
 }
 
-// now is a copy of the state.
+// now returns a copy of the state.
 func (a *Acquisition) now() state.Machine {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.state
 }
 
-// own is its own key; Create is 0 until the key is known to exist.
+// own returns its key, of a set the first one. Create is 0 until the key is known to exist.
 func (a *Acquisition) own() state.Key { return a.now().Own }
 
-// Key is the whole key, namespace included; for a set, the first of its keys.
+// Key returns the whole key, namespace included; for a set, the first of its keys.
 func (a *Acquisition) Key() string {
 	if all := a.owned(); len(all) > 0 {
 		return all[0]
@@ -155,7 +156,7 @@ func (a *Acquisition) Key() string {
 	return ""
 }
 
-// owned returns its own keys.
+// owned returns the names of its keys.
 func (a *Acquisition) owned() []string {
 	if a.permit != nil {
 		if slot := a.permit.slot.Load(); slot != nil {
@@ -165,7 +166,7 @@ func (a *Acquisition) owned() []string {
 	return a.keys
 }
 
-// AllKeys returns its own keys; those of a set are in the order of the names.
+// AllKeys returns the names of its keys; those of a set are in the order of its names.
 func (a *Acquisition) AllKeys() []string { return slices.Clone(a.owned()) }
 
 // queues yields the queues in which it has a key, in the order of its keys.
@@ -185,7 +186,7 @@ func (a *Acquisition) queues() iter.Seq2[int, Queue] {
 // isSet reports whether it is an acquisition of several names.
 func (a *Acquisition) isSet() bool { return len(a.more) > 0 }
 
-// nameOf is the name of the queue that the i-th key is in.
+// nameOf returns the name of the queue that the i-th key is in.
 func (a *Acquisition) nameOf(i int) string {
 	if i > 0 && i <= len(a.more) {
 		return a.more[i-1].Name
@@ -204,7 +205,7 @@ func (a *Acquisition) of(i int) string {
 	return fmt.Sprintf("of %q, %q", a.nameOf(i), a.owned()[i])
 }
 
-// Mode is the mode in which it is acquired; that of a set is shared if all its names are.
+// Mode returns the mode in which it is acquired. That of a set is shared if all its names are.
 func (a *Acquisition) Mode() observe.Mode {
 	mode := a.queue.mode()
 	for _, q := range a.more {
@@ -215,7 +216,7 @@ func (a *Acquisition) Mode() observe.Mode {
 	return mode
 }
 
-// Name is the queue's name as it was given; for a set, the first of its names.
+// Name returns the queue's name as it was given; for a set, the first of its names.
 func (a *Acquisition) Name() string { return a.queue.Name }
 
 // Names returns its names as they were given.
@@ -226,9 +227,9 @@ func (a *Acquisition) Names() (all []string) {
 	return all
 }
 
-// Guard is a comparison of Key's create revision with Token. A transaction with it is refused
-// here once Err is not nil, and by the server in any case. That of a set is the zero Guard, which
-// is always refused, because it would say nothing of the other names.
+// Guard returns a comparison of Key's create revision with Token. A transaction with it is refused
+// locally once Err is not nil, and by the server in any case. A set has the zero Guard, which is
+// always refused, because it would say nothing of the other names.
 func (a *Acquisition) Guard() kv.Guard {
 	if a.isSet() {
 		return kv.Guard{}
@@ -236,7 +237,7 @@ func (a *Acquisition) Guard() kv.Guard {
 	return a.guard(a.Key())
 }
 
-// Guards are the guards of AllKeys.
+// Guards returns the guards of AllKeys.
 func (a *Acquisition) Guards() (all []kv.Guard) {
 	for _, key := range a.owned() {
 		all = append(all, a.guard(key))
@@ -248,8 +249,8 @@ func (a *Acquisition) guard(key string) kv.Guard {
 	return kvinside.Guard(key, a.Token(), a).(kv.Guard)
 }
 
-// Err is nil while it is held, and then returns why it no longer is. It compares the clock at
-// the call, does no I/O and does not block.
+// Err returns nil while it is held, and then why it no longer is. It compares the clock at the
+// call, does no I/O and does not block.
 func (a *Acquisition) Err() error {
 	if e := a.ended.Load(); e != nil {
 		return e.err
@@ -264,8 +265,8 @@ func (a *Acquisition) Err() error {
 	return nil
 }
 
-// interrupted is why an Acquire under way gives up: the error of Err if there is one, otherwise the
-// end of ctx.
+// interrupted returns why an Acquire under way gives up: the error of Err if there is one,
+// otherwise the end of ctx.
 func (a *Acquisition) interrupted(ctx context.Context) error {
 	if err := a.Err(); err != nil {
 		return err
@@ -273,9 +274,9 @@ func (a *Acquisition) interrupted(ctx context.Context) error {
 	return cluster.EndOf(ctx)
 }
 
-// Deadline is until when it is held unless the session is renewed, or the end of Limits.Max if
-// that is earlier. It is computed at the call, for comparison with time.Now; it is the zero
-// Time once the acquisition has ended.
+// Deadline returns until when it is held unless the session is renewed, or the end of Limits.Max if
+// that is earlier. It is computed at the call, for comparison with time.Now. It is the zero Time
+// once the acquisition has ended.
 func (a *Acquisition) Deadline() time.Time {
 	until := a.Until()
 	if until.IsZero() {
@@ -289,7 +290,7 @@ func (a *Acquisition) Reads() (all []session.Read) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.state.Own.Create == 0 || a.state.End != state.Alive {
-		return nil // not known to exist, or of no interest any more
+		return nil // not known to exist, or no longer of interest
 	}
 	predecessor := a.state.Predecessor.Name
 	for i, key := range a.owned() {

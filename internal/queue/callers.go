@@ -8,11 +8,11 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
-// callers is what tells callers of an acquisition's end. The context and the channel are made
+// callers notifies the callers of an acquisition of its end. The context and the channel are made
 // when somebody first asks for them.
 //
-// Invariant: the end is stored before tell locks mu. So whatever is
-// added under mu after tell finds the end, and whatever was added before is told.
+// Invariant: the end is stored before tell locks mu. So tell reaches everything that was added
+// under mu before, and everything that is added later finds the end.
 type callers struct {
 	mu     sync.Mutex
 	stop   context.CancelFunc // cancels an Acquire under way
@@ -25,7 +25,7 @@ type callers struct {
 // work is a call of Do under way.
 type work struct{ cancel context.CancelCauseFunc }
 
-// Done is closed when it is no longer held, release included.
+// Done returns a channel that is closed once it is no longer held, release included.
 func (a *Acquisition) Done() <-chan struct{} {
 	_ = a.Err() // a deadline that has passed closes done now
 	c := &a.callers
@@ -40,9 +40,9 @@ func (a *Acquisition) Done() <-chan struct{} {
 	return c.done
 }
 
-// Context has the values of Acquire's context, and the token. It is cancelled, with the cause,
-// at loss, but not at release. It is made at the first call, and has no parent that could
-// cancel it.
+// Context returns a context with the values of Acquire's context and the token. It is cancelled,
+// with the cause, at loss, but not at release. It is made at the first call, and has no parent that
+// could cancel it.
 func (a *Acquisition) Context() context.Context {
 	_ = a.Err()
 	c := &a.callers
@@ -57,10 +57,10 @@ func (a *Acquisition) Context() context.Context {
 	return c.ctx
 }
 
-// Do runs fn, and then releases, with as for Err. fn's context is a child of ctx, carries the
-// token, and is cancelled with the cause at loss. fn is not called if it is not held or ctx has
-// ended. nil: fn returned nil, and it was held until then. If fn panics, Do releases and the
-// panic continues.
+// Do runs fn and then releases; Err returns as from then on. fn's context is a child of ctx,
+// carries the token, and is cancelled with the cause at loss. Do does not call fn if it is not held
+// or ctx has ended. It returns nil if fn returned nil and it was held until then. If fn panics, Do
+// releases and the panic continues.
 func (a *Acquisition) Do(ctx context.Context, as error, fn func(ctx context.Context) error) (err error) {
 	child, cancel := context.WithCancelCause(a.withToken(ctx))
 	defer cancel(nil)
@@ -81,8 +81,8 @@ func (a *Acquisition) Do(ctx context.Context, as error, fn func(ctx context.Cont
 	return fn(child)
 }
 
-// begin records w, to be cancelled at loss. It fails if the acquisition has ended; others is
-// then how many calls of Do are under way.
+// begin records w, to be cancelled at loss. It fails if the acquisition has ended; others is then
+// the number of calls of Do under way.
 func (a *Acquisition) begin(w *work) (others int, err error) {
 	c := &a.callers
 	for {
@@ -99,21 +99,21 @@ func (a *Acquisition) begin(w *work) (others int, err error) {
 	}
 }
 
-// returned drops w, whose function has returned.
+// returned removes w, whose function has returned.
 func (c *callers) returned(w *work) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.works = slices.DeleteFunc(c.works, func(other *work) bool { return other == w })
 }
 
-// working reports whether a function of Do has not returned.
+// working reports whether a function of Do is still running.
 func (c *callers) working() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.works) > 0
 }
 
-// tell cancels contexts, and then closes the channel.
+// tell cancels the contexts and then closes the channel.
 func (c *callers) tell(e *ending) {
 	c.mu.Lock()
 	cancel, stop, works := c.cancel, c.stop, slices.Clone(c.works)

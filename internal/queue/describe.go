@@ -7,7 +7,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/keys"
 )
 
-// Describe says what it holds, and whether it does at the call; kind is what its handle is
+// Describe says what it holds, and whether it still does at the call. kind is what its handle is
 // called.
 func (a *Acquisition) Describe(kind string) string {
 	state := "held"
@@ -23,8 +23,8 @@ func (a *Acquisition) Describe(kind string) string {
 	return fmt.Sprintf("%s %q (key %q, token %d): %s", kind, a.Name(), a.Key(), a.Token(), state)
 }
 
-// LogValue is what Describe says, as a group: slot, name and key, or names and keys, token, held,
-// and the cause once it is not held.
+// LogValue returns what Describe says, as a group: slot, name and key, or names and keys, then
+// token, held, and the cause once it is not held.
 func (a *Acquisition) LogValue() slog.Value {
 	var attrs []slog.Attr
 	if a.isSet() {

@@ -9,14 +9,14 @@ import (
 	"github.com/pawl-locks/pawl/internal/session"
 )
 
-// An ending is why an acquisition has ended.
+// An ending says why an acquisition has ended.
 type ending struct {
 	err      error
 	lost     bool // it was held until then; err matches ErrLost
 	released bool
 }
 
-// endsAs is the ending for an event's effects. why is its cause, unless the effects say it.
+// endsAs returns the ending for an event's effects. why is its cause, unless the effects say it.
 func (a *Acquisition) endsAs(fx state.Effects, why error) *ending {
 	switch {
 	case fx.End == state.GivenBack:
@@ -37,7 +37,7 @@ func (a *Acquisition) endsAs(fx state.Effects, why error) *ending {
 // End implements session.Dependent. It is called when the session has ended.
 func (a *Acquisition) End(cause error) { a.apply(state.EndOfSession{}, cause) }
 
-// carryEnd carries out an end: first its notifications, then the cleanup at the server.
+// carryEnd carries out an end: first the notifications, then the cleanup at the server.
 func (a *Acquisition) carryEnd(fx state.Effects, e *ending) {
 	var delayed clock.Instant
 	if fx.Held && fx.Verdict != state.Lost {
@@ -68,9 +68,9 @@ func (a *Acquisition) carryEnd(fx state.Effects, e *ending) {
 	}
 }
 
-// delayed is until when the lock-delay keeps its keys after a hold that ends now, without its
-// Release: it counts from the end of what was promised if that is later (rules LD2, LD3). Zero:
-// there is no lock-delay.
+// delayed returns until when the lock-delay keeps its keys after a hold that ends now, without its
+// Release. It counts from the end of what was promised if that is later (rules LD2, LD3). It is
+// zero if there is no lock-delay.
 func (a *Acquisition) delayed() clock.Instant {
 	d := a.s.LockDelay()
 	if d == 0 {
@@ -85,7 +85,7 @@ func (a *Acquisition) delayed() clock.Instant {
 	return from.Add(d)
 }
 
-// reopen records that its keys have to be removed, and stay until delayed.
+// reopen records that its keys have to be removed, but not before delayed.
 func (a *Acquisition) reopen(delayed clock.Instant) {
 	if delayed.IsZero() {
 		a.s.Learn(a.n, session.Unwanted)
@@ -94,7 +94,7 @@ func (a *Acquisition) reopen(delayed clock.Instant) {
 	}
 }
 
-// awaitWork waits until no work that may rest on it is left; false: ctx ended first.
+// awaitWork waits until no work that may rest on it is left. It returns false if ctx ends first.
 func (a *Acquisition) awaitWork(ctx context.Context) bool {
 	if a.work != nil {
 		return a.work.Await(ctx)
@@ -102,7 +102,7 @@ func (a *Acquisition) awaitWork(ctx context.Context) bool {
 	return a.s.AwaitDeferred(ctx)
 }
 
-// leaveOverheld has its own key deleted after it was held for too long. It waits for work that
+// leaveOverheld has the key deleted after it was held for too long. It first waits for work that
 // may rest on it, for promises, and for the lock-delay.
 func (a *Acquisition) leaveOverheld(ctx context.Context) {
 	if a.awaitWork(ctx) && a.awaitPromise(ctx) {
@@ -111,7 +111,7 @@ func (a *Acquisition) leaveOverheld(ctx context.Context) {
 	}
 }
 
-// deletedKey is the cause of an end by the deletion of its own key at index i.
+// deletedKey returns the cause of an end by the deletion of the key at index i.
 func (a *Acquisition) deletedKey(i int) error {
 	if !a.isSet() {
 		return ErrKeyDeleted
@@ -119,8 +119,8 @@ func (a *Acquisition) deletedKey(i int) error {
 	return &detail{ErrKeyDeleted, a.of(i)}
 }
 
-// spread does what rule H1 asks for after the end is marked, in this order: it cancels contexts, closes channels, and drops the acquisition's registration
-// and watches.
+// spread does what rule H1 asks for once the end is marked. It cancels contexts, closes channels,
+// and drops the acquisition's registration and watches, in this order.
 func (a *Acquisition) spread(e *ending) {
 	a.callers.tell(e)
 	a.s.Drop(&a.hook)

@@ -16,8 +16,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// enter puts a queue key at the end of each queue, and returns when the keys are known to
-// exist. A try first reads whether anybody is there.
+// enter puts a key at the end of each queue, and returns when the keys are known to exist. A try
+// first reads whether anybody is there.
 func (a *Acquisition) enter(ctx context.Context, r Request) error {
 	if r.Try {
 		if err := a.peek(ctx); err != nil {
@@ -43,9 +43,9 @@ func (a *Acquisition) enter(ctx context.Context, r Request) error {
 	}
 }
 
-// enqueue sends one enqueue, with key names that were never used. A non-nil lost says why it is not
-// known whether it was applied. If both are nil, either it was applied, or it was not and may be
-// sent again later.
+// enqueue sends one enqueue, with key names that were never used. A non-nil lost says why the
+// outcome is unknown. If both results are nil, either the enqueue was applied, or it was not and
+// may be sent again later.
 func (a *Acquisition) enqueue(ctx context.Context, r Request) (lost, err error) {
 	if err := a.begins(); err != nil {
 		return nil, err
@@ -66,13 +66,13 @@ func (a *Acquisition) enqueue(ctx context.Context, r Request) (lost, err error) 
 		}
 		return nil, nil // a request's time limit does not end an acquisition
 	case cluster.OutcomeOf(err) == cluster.Answered:
-		a.s.Learn(a.n, session.Answered) // so no cancel key is needed, which could not be put on a full disk
+		a.s.Learn(a.n, session.Answered) // so it needs no cancel key, which could not be put on a full disk
 	}
 	a.apply(state.AnswerLost{}, nil)
 	return err, nil
 }
 
-// begins adds an entry to the session's ledger, which gives it new key names.
+// begins adds an entry to the session's ledger, which assigns new key names.
 func (a *Acquisition) begins() (err error) {
 	var specs []keys.Spec
 	for _, q := range a.queues() {
@@ -87,10 +87,10 @@ func (a *Acquisition) begins() (err error) {
 	return nil
 }
 
-// enqueueTxn puts its own keys if neither they nor their cancel key exist and the session key
-// is unchanged. It also reads the predecessors: the last-created keys of each queue, or, with
-// around, the last-created before and after the session's own keys. Because it is one
-// transaction, all its own keys get one create revision (rule ML1).
+// enqueueTxn puts the keys if neither they nor their cancel key exist and the session key is
+// unchanged. It also reads the predecessors: the last-created keys of each queue or, with around,
+// the last-created ones that sort before and after the session's keys. Because it is one
+// transaction, all the keys get one create revision (rule ML1).
 func (a *Acquisition) enqueueTxn(r Request, around bool) *pb.TxnRequest {
 	own := []byte(a.keys[0])
 	t := txn.New()
@@ -105,7 +105,7 @@ func (a *Acquisition) enqueueTxn(r Request, around bool) *pb.TxnRequest {
 		case around:
 			from, to := keys.LeaseRange(own)
 			t.Success = append(t.Success, txn.LastBetween([]byte(q.Prefix), from, 0), txn.LastBetween(to, txn.PrefixEnd(q.Prefix), 0))
-		case q.Shared: // its own key is not among the keys in its way
+		case q.Shared: // these ranges do not contain its key
 			t.Success = append(t.Success, q.lastInTheWay(0)...)
 		default:
 			t.Success = append(t.Success, txn.LastUnder(q.prefixInTheWay(), 2, 0))
@@ -123,15 +123,15 @@ func (a *Acquisition) enqueueTxn(r Request, around bool) *pb.TxnRequest {
 	return t
 }
 
-// enqueued processes the answer of an applied enqueue. around: the enqueue left the session's
-// own keys out of what it read.
+// enqueued processes the answer of an applied enqueue. around says that the enqueue left the
+// session's keys out of what it read.
 func (a *Acquisition) enqueued(resp *pb.TxnResponse, around bool) error {
 	ev := state.Enqueued{
 		Own: state.Key{Name: a.keys[0], Create: txn.PutRevision(resp, 0)}, Others: a.keys[1:], Revision: resp.Header.Revision,
 	}
 	ahead, own, wrong := a.readAhead(resp, &ev)
 	for _, q := range a.queues() {
-		if !around && !q.Shared { // otherwise it does not read its own key
+		if !around && !q.Shared { // only then it reads its key
 			own--
 		}
 	}
@@ -151,8 +151,9 @@ func (a *Acquisition) enqueued(resp *pb.TxnResponse, around bool) error {
 	return wrong
 }
 
-// readAhead takes the predecessor from what an enqueue read. ahead is how many other keys it counted,
-// and own how many of its own keys it showed; wrong says that another key was created with them.
+// readAhead takes the predecessor from what an enqueue read. ahead is how many other keys it
+// counted, and own how many of its keys it showed. wrong says that another key was created with
+// them.
 func (a *Acquisition) readAhead(resp *pb.TxnResponse, ev *state.Enqueued) (ahead, own int, wrong error) {
 	for i := range resp.Responses {
 		for _, kv := range txn.KVs(resp, i) {
@@ -173,16 +174,16 @@ func (a *Acquisition) readAhead(resp *pb.TxnResponse, ev *state.Enqueued) (ahead
 	return ahead, own, wrong
 }
 
-// refused finds out, by a separate read, why an enqueue was refused; the enqueue itself does
-// not carry these reads because they are seldom needed. The server has executed the only copy that
-// we sent, so none of its keys exists, whatever the reason, unless somebody else sent another copy:
-// then lost is not nil. Otherwise err is not nil.
+// refused finds out, by a separate read, why an enqueue was refused. The enqueue does not carry
+// these reads because they are seldom needed. The server has executed the only copy that we sent,
+// so none of the keys exists, whatever the reason, unless somebody else sent another copy. In that
+// case lost is not nil; otherwise err is not nil.
 func (a *Acquisition) refused(ctx context.Context, try bool) (lost, err error) {
 	ops := []*pb.RequestOp{a.s.ReadKey(), txn.Stat(a.keys[0]), txn.Stat(a.s.CancelKey(a.n))}
 	if try {
 		ops = append(ops, a.firstInTheWay()...)
 	}
-	restAt := len(ops) // not more operations than the enqueue had: the server accepted that many
+	restAt := len(ops) // no more operations than the enqueue had: the server accepted that many
 	ops = append(ops, a.ownKeys(txn.Stat)[1:]...)
 	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read why an enqueue was refused", Repeat: cluster.Always}, &pb.TxnRequest{Success: ops})
 	if err != nil {
@@ -218,8 +219,8 @@ func (a *Acquisition) firstInTheWay() (ops []*pb.RequestOp) {
 	return ops
 }
 
-// firstBusy is the error of a try for the first name that is not free, according to the answer
-// of firstInTheWay, which begins at operation i; nil: all are free.
+// firstBusy returns the error of a try for the first name that is not free, or nil if all are free.
+// The answer of firstInTheWay begins at operation i of resp.
 func (a *Acquisition) firstBusy(resp *pb.TxnResponse, i int) error {
 	for j, q := range a.queues() {
 		if key := first(resp, i, q.spans()); key != "" {
@@ -230,7 +231,7 @@ func (a *Acquisition) firstBusy(resp *pb.TxnResponse, i int) error {
 	return nil
 }
 
-// busy is the error of a try that found key first in the way in the queue at index i.
+// busy returns the error of a try that found key first in the way in the queue at index i.
 func (a *Acquisition) busy(i int, key string) error {
 	which := ""
 	if a.isSet() {
@@ -242,7 +243,7 @@ func (a *Acquisition) busy(i int, key string) error {
 	return &detail{ErrBusy, fmt.Sprintf("%sheld by %q", which, key)}
 }
 
-// peek reads before a try: if another holds or waits it fails with ErrBusy, and nothing is
+// peek reads before a try. If somebody else holds or waits, it fails with ErrBusy, and nothing is
 // written.
 func (a *Acquisition) peek(ctx context.Context) error {
 	ops := a.firstInTheWay()

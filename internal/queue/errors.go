@@ -11,21 +11,21 @@ import (
 
 // The sentinels that lock and elect export under their own names.
 var (
-	// ErrLost: it was held, and no longer is; the cause is matched too.
+	// ErrLost means that it was held and no longer is. The error matches the cause too.
 	ErrLost = errors.New("lost")
-	// ErrBusy: another holds or waits.
+	// ErrBusy means that somebody else holds or waits.
 	ErrBusy = errors.New("busy")
-	// ErrKeyDeleted: its own key was deleted, alone or with its lease.
+	// ErrKeyDeleted means that the key was deleted, alone or with its lease.
 	ErrKeyDeleted = errors.New("own key was deleted")
-	// ErrKeyOverwritten: somebody else wrote to its own key.
+	// ErrKeyOverwritten means that somebody else wrote to the key.
 	ErrKeyOverwritten = errors.New("own key was overwritten")
-	// ErrOther: the key to be resumed was acquired as something else, as its value says.
+	// ErrOther means that the key to be resumed was acquired as something else, as its value says.
 	ErrOther = errors.New("acquired as something else")
-	// ErrMaxHold: it was held for as long as its caller allowed.
+	// ErrMaxHold means that it was held for as long as its caller allowed.
 	ErrMaxHold = errors.New("held for too long")
 )
 
-// loss is the error of a holder that lost the lock: it matches ErrLost and, by what it wraps,
+// loss is the error of a holder that lost the lock. It matches ErrLost and, by what it wraps,
 // exactly one cause.
 type loss struct{ cause error }
 
@@ -41,7 +41,7 @@ type detail struct {
 func (d *detail) Error() string { return d.sentinel.Error() + ": " + d.text }
 func (d *detail) Unwrap() error { return d.sentinel }
 
-// cause is the error of an acquisition that was never held: the cause without ErrLost.
+// cause returns the error of an acquisition that was never held: err without ErrLost.
 func cause(err error) error {
 	var l *loss
 	if errors.As(err, &l) {
@@ -50,8 +50,8 @@ func cause(err error) error {
 	return err
 }
 
-// both joins two errors in one text; either may be nil. If err already contains also, because a
-// function returned the cause of its context's end, it is not repeated.
+// both joins two errors in one text; either may be nil. It does not repeat also if err already
+// contains it, which it does when a function returned the cause of its context's end.
 func both(err, also error) error {
 	switch {
 	case err == nil:
@@ -62,8 +62,8 @@ func both(err, also error) error {
 	return fmt.Errorf("%w; %w", err, also)
 }
 
-// explain adds to an error what is missing: the permissions that a role needs, because etcd's
-// error does not say on which name, or what a set needs of the server.
+// explain adds to an error what is missing: the permissions that a role needs, because etcd's error
+// does not say on which name, or what a set needs of the server.
 func (a *Acquisition) explain(err error) error {
 	switch {
 	case cluster.IsPermissionDenied(err):

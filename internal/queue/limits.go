@@ -9,23 +9,23 @@ import (
 )
 
 // Limits bound how long a lock is held at most, and how long its key is kept at least. The time
-// counts from when the acquisition was won, or resumed, in this process. A resumed one's keys are
-// kept for as long as those of the predecessor had to be, too.
+// counts from when the acquisition was won, or resumed, in this process. The keys of a resumed one
+// are also kept for as long as the predecessor had to keep them.
 type Limits struct {
-	Max     time.Duration // a hold that lasts longer is lost with ErrMaxHold; 0: none
-	AtLeast time.Duration // an earlier release leaves the key until then; 0: none
+	Max     time.Duration // a hold that lasts longer is lost with ErrMaxHold; 0 means no limit
+	AtLeast time.Duration // an earlier release leaves the key until then; 0 means none
 }
 
-// bounds are when Limits end a hold, and until when they keep its keys.
+// bounds say when Limits end a hold, and until when they keep its keys.
 type bounds struct {
 	Limits
 	won  clock.Instant
-	kept clock.Instant // zero: the keys need not stay
+	kept clock.Instant // zero if the keys need not stay
 }
 
-// limit starts Limits once the lock is held and on the session's roster. The session's loop
-// reports the end of the hold; Err compares the clock. kept is until when the session's
-// predecessor had to keep the keys; zero: it had not, or there was none.
+// limit starts Limits once the lock is held and on the session's roster. The session's loop reports
+// the end of the hold, and Err compares the clock. kept is until when the session's predecessor had
+// to keep the keys. It is zero if it did not have to, or if there was no predecessor.
 func (a *Acquisition) limit(l Limits, kept clock.Instant) {
 	if l == (Limits{}) && kept.IsZero() {
 		return
@@ -41,7 +41,7 @@ func (a *Acquisition) limit(l Limits, kept clock.Instant) {
 	}
 }
 
-// holdEnd is when its hold ends; false: only with the session.
+// holdEnd returns when its hold ends. It returns false if only the session ends it.
 func (a *Acquisition) holdEnd() (clock.Instant, bool) {
 	b := a.bounds.Load()
 	if b == nil || b.Max == 0 {
@@ -50,7 +50,7 @@ func (a *Acquisition) holdEnd() (clock.Instant, bool) {
 	return b.won.Add(b.Max), true
 }
 
-// keptUntil is until when its own keys have to stay after a release; zero: they need not.
+// keptUntil returns until when the keys have to stay after a release; zero if they need not.
 func (a *Acquisition) keptUntil() clock.Instant {
 	if b := a.bounds.Load(); b != nil {
 		return b.kept
@@ -58,7 +58,7 @@ func (a *Acquisition) keptUntil() clock.Instant {
 	return clock.Instant{}
 }
 
-// keeps reports whether its own keys have to stay for now, and until when.
+// keeps reports whether the keys have to stay for now, and until when.
 func (a *Acquisition) keeps() (until time.Time, ok bool) {
 	kept := a.keptUntil()
 	if kept.IsZero() {
@@ -71,7 +71,7 @@ func (a *Acquisition) keeps() (until time.Time, ok bool) {
 // HoldExpired implements session.Dependent: it compares the clock.
 func (a *Acquisition) HoldExpired() { _ = a.Err() }
 
-// overheld reports whether the hold has lasted as long as it may, and if so ends it.
+// overheld reports whether the hold has lasted as long as it may, and ends it if so.
 func (a *Acquisition) overheld() bool {
 	end, ok := a.holdEnd()
 	if !ok || clock.Now().Before(end) {

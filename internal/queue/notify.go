@@ -13,21 +13,21 @@ import (
 )
 
 // A notice holds what the client's observer learns of an acquisition. Without an observer it is
-// nil, and its methods do nothing.
+// nil, and nothing is delivered.
 //
-// Invariants: the event of the win is delivered before that of the end, whichever came first;
-// only the first end is delivered.
+// Invariants: the event of the win is delivered before that of the end, whichever happened first.
+// Only the first end is delivered.
 type notice struct {
 	id     int64 // unique in this process
 	source *notify.Source
 	ctx    context.Context // values of the call
 	began  clock.Instant
-	ahead  int // how many keys were ahead, or in the way of a shared one, when it was enqueued; -1: not known
+	ahead  int // how many keys were ahead, or in the way of a shared one, when it was enqueued; -1 if not known
 
 	mu        sync.Mutex
 	won       clock.Instant
 	delivered bool          // the win was delivered
-	end       observe.Event // an end that came before that
+	end       observe.Event // an end that came before the win was delivered
 	hasEnded  bool          // an end has come
 	ended     clock.Instant // when the acquisition was marked as ended
 }
@@ -46,7 +46,7 @@ func (a *Acquisition) beginNotices(ctx context.Context) {
 func (a *Acquisition) which() observe.Acquisition {
 	c := observe.Acquisition{ID: a.notice.id, Name: a.queue.Name, Key: a.Key(), Token: a.Token(), Lease: a.s.ID(), Mode: a.Mode(), Slot: a.Slot()}
 	if a.permit != nil && c.Slot < 0 {
-		c.Token = 0 // the token of a key in the turnstile is not a token
+		c.Token = 0 // the create revision of a turnstile key is not a token
 	}
 	if a.isSet() {
 		c.Names = a.Names()
@@ -54,7 +54,7 @@ func (a *Acquisition) which() observe.Acquisition {
 	return c
 }
 
-// mode is the mode in which the name is acquired.
+// mode returns the mode in which the name is acquired.
 func (q Queue) mode() observe.Mode {
 	switch {
 	case q.Shared:
@@ -76,7 +76,7 @@ func (a *Acquisition) notifyEnqueued() {
 	}
 }
 
-// how is the way in which it was won.
+// how returns the way in which it was won.
 func (a *Acquisition) how() observe.How {
 	switch a.now().Evidence {
 	case state.ByEnqueue:
@@ -151,8 +151,8 @@ func (a *Acquisition) notifyLoss(e *ending) {
 	}
 }
 
-// notifyReleased delivers that it was released; pending: the release is not confirmed yet. If
-// the release found a loss, the loss was delivered already.
+// notifyReleased delivers that it was released. pending is not nil if the release is not confirmed
+// yet. If the release found a loss, the loss was delivered already.
 func (a *Acquisition) notifyReleased(pending error) {
 	if a.notice != nil {
 		a.notifyEnd(nil, pending, a.notice.source.Now)
@@ -187,7 +187,7 @@ func (a *Acquisition) notifyEnd(lost, pending error, deliver func(context.Contex
 	}
 }
 
-// Proclaiming begins a call of Term.Proclaim; the function that it returns delivers the call's
+// Proclaiming begins a call of Term.Proclaim. The function that it returns delivers the call's
 // result.
 func (a *Acquisition) Proclaiming() func(err error) {
 	v := a.notice

@@ -13,10 +13,10 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// removeOverwritten deletes one of its own keys after somebody else wrote to it. The work
-// outlives the session: the key may no longer be on the session's lease, and then nothing else
-// would remove it from the queue. It waits for work that may rest on it, for promises, and
-// for the lock-delay, until delayed.
+// removeOverwritten deletes one of the keys after somebody else wrote to it. It first waits for
+// work that may rest on the key, for promises, and for the lock-delay, until delayed. The work
+// outlives the session, because the key may no longer be on the session's lease, and then nothing
+// else would remove it from the queue.
 func (a *Acquisition) removeOverwritten(ctx context.Context, own state.Key, delayed clock.Instant) {
 	if !a.awaitWork(ctx) || !a.awaitPromise(ctx) || !session.AwaitInstant(ctx, delayed) {
 		return
@@ -30,7 +30,7 @@ func (a *Acquisition) removeOverwritten(ctx context.Context, own state.Key, dela
 	}
 }
 
-// tryUntil calls try until it succeeds; false: ctx, or the cluster's client, has ended.
+// tryUntil calls try until it succeeds. It returns false if ctx or the cluster's client ends first.
 func (a *Acquisition) tryUntil(ctx context.Context, try func() bool) bool {
 	wait := backoff.Background()
 	for !try() {
@@ -41,7 +41,7 @@ func (a *Acquisition) tryUntil(ctx context.Context, try func() bool) bool {
 	return true
 }
 
-// deleteOwn tries once to delete one of its own keys. nil: it no longer exists.
+// deleteOwn tries once to delete one of the keys. It returns nil if the key no longer exists.
 func (a *Acquisition) deleteOwn(ctx context.Context, own state.Key) error {
 	_, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "delete overwritten key", Repeat: cluster.Always}, &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.CreateIs(own.Name, own.Create)},

@@ -9,9 +9,9 @@ import (
 )
 
 // Promise records that somebody outside this process may believe, up to until, that the lock is
-// held. Before until its key is not deleted and its lease not revoked, whatever ends the lock
-// or its session, except by Release (rule V4). An error says why it is not held; then nothing
-// was promised.
+// held. Before until the key is not deleted and the lease not revoked, whatever ends the lock or
+// its session, except by Release (rule V4). If it is not held, Promise returns why, and nothing was
+// promised.
 func (a *Acquisition) Promise(until clock.Instant) error {
 	if err := a.Err(); err != nil {
 		return err
@@ -27,15 +27,15 @@ func (a *Acquisition) Promise(until clock.Instant) error {
 	return a.Err() // it may have ended before that was recorded
 }
 
-// Retract ends what was promised: nobody outside this process believes any more that the lock is
-// held. Nothing may be promised afterwards.
+// Retract withdraws what was promised: nobody outside this process believes any more that the lock
+// is held. Nothing may be promised afterwards.
 func (a *Acquisition) Retract() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.promised = clock.Instant{}
 }
 
-// awaitPromise waits until all promises have passed; false: ctx ended earlier.
+// awaitPromise waits until all promises have passed. It returns false if ctx ends first.
 func (a *Acquisition) awaitPromise(ctx context.Context) bool {
 	a.mu.Lock()
 	until := a.promised
@@ -43,8 +43,8 @@ func (a *Acquisition) awaitPromise(ctx context.Context) bool {
 	return session.AwaitInstant(ctx, until)
 }
 
-// Until is the first instant at which it is no longer held unless the session is renewed, or at
-// which Limits.Max ends it, whichever is earlier; the zero Instant once it has ended.
+// Until returns the first instant at which it is no longer held unless the session is renewed, or
+// at which Limits.Max ends it, whichever is earlier. It returns the zero Instant once it has ended.
 func (a *Acquisition) Until() clock.Instant {
 	if a.Err() != nil {
 		return clock.Instant{}

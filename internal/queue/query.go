@@ -16,25 +16,25 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// A query reads, in one transaction, whether its own key is first (rule A2).
+// A query reads, in one transaction, whether the acquisition's key is first (rule A2).
 type query struct {
 	own   state.Key
 	txn   *pb.TxnRequest
-	ahead txn.Ops // the last-created keys in the way that are not after its own
-	slots txn.Ops // of a semaphore: the held slots
-	next  txn.Ops // the keys after its own
-	value txn.Ops // of a query that resumes: its own key with its value
+	ahead txn.Ops // the last-created keys in the way that come no later than its key
+	slots txn.Ops // the held slots of a semaphore
+	next  txn.Ops // the keys after its key
+	value txn.Ops // its key with its value, of a query that resumes
 
 	// If one of the comparisons failed:
 	session txn.Ops // the session key
-	keys    txn.Ops // its own keys
-	tried   txn.Ops // of a semaphore: the slots that it may have taken
+	keys    txn.Ops // its keys
+	tried   txn.Ops // the slots of a semaphore that it may have taken
 
-	handoffs bool // also read the keys after its own
+	handoffs bool // also read the keys after its key
 }
 
-// query reads who owns. It repeats that while the cluster cannot be reached, the session is
-// valid and ctx has not ended.
+// query reads who owns the name, and repeats that while the cluster cannot be reached, the session
+// is valid and ctx has not ended.
 func (a *Acquisition) query(ctx context.Context) error {
 	for wait := backoff.Request(); ; {
 		decided, err := a.queryOnce(ctx)
@@ -52,7 +52,7 @@ func (a *Acquisition) query(ctx context.Context) error {
 	}
 }
 
-// queryOnce sends one query; unless it was decided, err says why not.
+// queryOnce sends one query. Unless it was decided, err says why not.
 func (a *Acquisition) queryOnce(ctx context.Context) (decided bool, err error) {
 	q := query{own: a.own(), handoffs: a.state.Handoffs}
 	a.prepare(&q)
@@ -76,7 +76,7 @@ func (a *Acquisition) queryOnce(ctx context.Context) (decided bool, err error) {
 	return true, nil
 }
 
-// sendQuery sends t. It returns early once no answer is needed, because a handoff came.
+// sendQuery sends t. It returns early once no answer is needed, as when a handoff came.
 func (a *Acquisition) sendQuery(ctx context.Context, t *pb.TxnRequest) (*pb.TxnResponse, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -93,9 +93,9 @@ func (a *Acquisition) sendQuery(ctx context.Context, t *pb.TxnRequest) (*pb.TxnR
 	return a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "confirm position", Repeat: cluster.Always}, t)
 }
 
-// prepare makes q's transaction, which decides who owns. If its own keys and the session key are
-// unchanged, it reads in each queue the last-created key in the way before its own key, and
-// also enough to show a tie (rules A2, RW2, ML3, G3).
+// prepare makes q's transaction, which decides who owns the name. If the acquisition's keys and the
+// session key are unchanged, it reads in each queue the last-created key in the way before the
+// acquisition's key, and enough to show a tie (rules A2, RW2, ML3, G3).
 func (a *Acquisition) prepare(q *query) {
 	session, mod := a.s.Key()
 	t := &pb.TxnRequest{}
@@ -115,9 +115,10 @@ func (a *Acquisition) prepare(q *query) {
 	q.session, q.keys = txn.Else(t, txn.Stat(session)), txn.Else(t, a.ownKeys(txn.Stat)...)
 }
 
-// before is the last-created key in the way before its own, in any of the queues, according to the
-// answer to q; the zero Key: there is none. tied: another key has its own's create revision.
-// Then neither is before the other, and this program or another broke rule G2.
+// before returns the last-created key in the way before its key, in any of the queues, according to
+// the answer to q. It returns the zero Key if there is none. tied is not nil if another key has the
+// create revision of its key. Then neither is before the other, and this program or another broke
+// rule G2.
 func (a *Acquisition) before(q query, resp *pb.TxnResponse) (predecessor state.Key, tied error) {
 	for kv := range q.ahead.In(resp).All() {
 		switch key := string(kv.Key); {
@@ -131,14 +132,13 @@ func (a *Acquisition) before(q query, resp *pb.TxnResponse) (predecessor state.K
 	return predecessor, nil
 }
 
-// tie is the error of an acquisition whose key shares its create revision with another key of
-// its queue.
+// tie returns the error of an acquisition whose key shares its create revision with another key of
+// the queue.
 func tie(own state.Key, kv *mvccpb.KeyValue) error {
 	return fmt.Errorf("key %q was created at revision %d, as the own key %q was: two of one queue in one request", kv.Key, kv.CreateRevision, own.Name)
 }
 
-// answer reads the answer to q, whose comparisons succeeded. predecessor is the key before its
-// own.
+// answer reads the answer to q, whose comparisons succeeded. predecessor is what before found.
 func (a *Acquisition) answer(q query, predecessor state.Key, resp *pb.TxnResponse) state.Answered {
 	ev := state.Answered{Found: true, Revision: resp.Header.Revision}
 	if ev.Predecessor = predecessor; ev.Predecessor != (state.Key{}) {
@@ -154,7 +154,8 @@ func (a *Acquisition) answer(q query, predecessor state.Key, resp *pb.TxnRespons
 	return ev
 }
 
-// dismissed ends the acquisition because one of its own keys, or the session key, had changed.
+// dismissed decides what follows from a query whose comparisons failed. A changed key or session
+// key ends the acquisition, unless its take of a slot deleted the key.
 func (a *Acquisition) dismissed(q query, resp *pb.TxnResponse) error {
 	if err := a.s.ValidateKey(q.session.In(resp).KV(0), resp.Header.Revision); err != nil {
 		return a.Err()
@@ -169,7 +170,7 @@ func (a *Acquisition) dismissed(q query, resp *pb.TxnResponse) error {
 	return fmt.Errorf("a query was refused at revision %d, and nothing shows why", resp.Header.Revision)
 }
 
-// successors are those of kvs, consecutive keys of the queue, that can receive a handoff.
+// successors returns those of kvs, consecutive keys of the queue, that can receive a handoff.
 func (q Queue) successors(kvs []*mvccpb.KeyValue) keys.Successors {
 	return keys.NewSuccessors(func(yield func(keys.Successor) bool) {
 		for _, kv := range kvs {

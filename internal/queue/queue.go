@@ -13,17 +13,17 @@ type Queue struct {
 
 	Election bool  // for events: campaigns and terms instead of locks
 	Shared   bool  // held together with other shared keys (rules RW1 to RW5)
-	resumed  int32 // of a semaphore: one more than the slot that a resumed permit holds; 0: it begins at the turnstile
-	Limit    int   // of a semaphore: how many slots it has; 0: not a semaphore
+	resumed  int32 // one more than the slot of a resumed permit; 0 if it begins at the turnstile
+	Limit    int   // how many slots its semaphore has; 0 if it is not a semaphore
 }
 
-// New checks name and makes its Queue: see keys.NewQueue.
+// New checks name and makes its Queue (see keys.NewQueue).
 func New(namespace, name string, etcdLayout bool) (Queue, error) {
 	q, err := keys.NewQueue(namespace, name, etcdLayout)
 	return Queue{Queue: q}, err
 }
 
-// spec is what the names of an acquisition's keys in the queue are made of.
+// spec returns what the names of an acquisition's keys in the queue are made of.
 func (q Queue) spec() keys.Spec {
 	p := keys.Spec{Prefix: q.Prefix}
 	switch {
@@ -35,14 +35,14 @@ func (q Queue) spec() keys.Spec {
 	return p
 }
 
-// owner is the lease in the name of key, if key is in the queue and has pawl's form.
+// owner returns the lease in the name of key, if key is in the queue and has pawl's form.
 func (q Queue) owner(key string) (lease int64, ok bool) {
 	k, ok := q.Parse(key)
 	return k.Lease, ok
 }
 
-// withToken returns a child of ctx that carries the token. That of a set carries none, and hides
-// an outer one, because a token belongs to one name.
+// withToken returns a child of ctx that carries the token. For a set the child carries none and
+// hides an outer one, because a token belongs to one name.
 func (a *Acquisition) withToken(ctx context.Context) context.Context {
 	if a.isSet() {
 		return fencing.NewContext(ctx, "", 0)
@@ -51,8 +51,8 @@ func (a *Acquisition) withToken(ctx context.Context) context.Context {
 }
 
 // ContextFor returns a child of ctx that carries the token of name, or of the slot of that
-// semaphore, in the mode in which it is held; if name is not one of its names, the child carries
-// no token.
+// semaphore, in the mode in which it is held. If name is not one of its names, the child carries no
+// token.
 func (a *Acquisition) ContextFor(ctx context.Context, name string) context.Context {
 	for _, q := range a.queues() {
 		switch {

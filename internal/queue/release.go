@@ -14,13 +14,13 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// Release ends the hold at once, with as for Err from then on, and then deletes the key. nil:
-// it was held until now, and nobody else had written to the key. An error that matches ErrLost:
-// it was not. One that matches kv.ErrUnknown: the deletion is unconfirmed and continues in the
-// background; another call tries again, and once it is decided every call returns the same
-// answer. If ctx is done, Release still sends, and waits no longer than cluster.Grace. If
-// Limits.AtLeast keeps the key for now, nothing is sent, and the key is deleted in the
-// background.
+// Release ends the hold at once, so that Err returns as, and then deletes the key. It returns nil
+// if it was held until now and nobody else had written to the key, and an error that matches
+// ErrLost if it was not held. An error that matches kv.ErrUnknown means that the deletion is
+// unconfirmed and continues in the background. Another call tries again, and once it is decided
+// every call returns the same answer. If ctx is done, Release still sends, and waits no longer than
+// cluster.Grace. If Limits.AtLeast keeps the key for now, Release sends nothing, and the key is
+// deleted in the background.
 func (a *Acquisition) Release(ctx context.Context, as error) error {
 	if err := a.letGo(as); err != nil {
 		a.freeRest()
@@ -67,7 +67,7 @@ func (a *Acquisition) letGo(as error) error {
 	return a.Err()
 }
 
-// outcome is the release's answer, once it is decided.
+// outcome returns the release's answer, once it is decided.
 func (a *Acquisition) outcome() (decided bool, err error) {
 	a.mu.Lock()
 	decided = a.state.ReleaseDecided()
@@ -81,7 +81,7 @@ func (a *Acquisition) outcome() (decided bool, err error) {
 
 // free tries to delete the key until the result is decided, an error shows that it cannot be
 // deleted for now, or ctx ends. Only one goroutine at a time sends. Therefore a bare delete that
-// finds no key means a loss, unless an earlier delete was sent whose answer was lost.
+// finds no key means a loss, unless the answer of an earlier delete was lost.
 func (a *Acquisition) free(ctx context.Context) error {
 	if !a.deleting.Enter(ctx) {
 		return cluster.EndOf(ctx)
@@ -124,7 +124,7 @@ func (a *Acquisition) free(ctx context.Context) error {
 	}
 }
 
-// goneBefore is the cause of a loss of own keys that a release did not find.
+// goneBefore returns the cause of a loss of keys that a release did not find.
 func (a *Acquisition) goneBefore(r state.Remains) error {
 	return &detail{ErrKeyDeleted, a.of(r.Index) + ", before its release"}
 }
@@ -138,11 +138,11 @@ func (a *Acquisition) wasLost(fx state.Effects) {
 	}
 }
 
-// sendRelease sends one deletion of all own keys.
+// sendRelease sends one deletion of all keys.
 func (a *Acquisition) sendRelease(ctx context.Context, handoff, exact bool, repeat cluster.Repeat) (ev state.DeleteAnswered, err error) {
 	kind, op := together.Plain, "release"
 	if handoff {
-		kind, op = together.Ordered, "hand off" // it puts a key of its queue
+		kind, op = together.Ordered, "hand off" // it puts a key of the queue
 	}
 	resp, err := a.write(ctx, together.Write{Op: op, Repeat: repeat, Kind: kind, Txn: a.releaseTxn(handoff, exact)})
 	ev.Outcome = outcomeOf(resp, err)
@@ -173,7 +173,7 @@ func outcomeOf(resp *pb.TxnResponse, err error) state.Outcome {
 	return state.Unknown
 }
 
-// shown is the own key at index i as a delete, or a read with its value, showed it.
+// shown returns the key at index i as a delete, or a read with its value, showed it.
 func (a *Acquisition) shown(i int, kv *mvccpb.KeyValue) state.OwnChanged {
 	if kv == nil {
 		return state.OwnChanged{}
@@ -181,11 +181,11 @@ func (a *Acquisition) shown(i int, kv *mvccpb.KeyValue) state.OwnChanged {
 	return state.OwnChanged{Index: i, Create: kv.CreateRevision, Mod: kv.ModRevision, OnLease: kv.Lease == a.s.ID(), Value: kv.Value}
 }
 
-// explainRelease decides a release whose keys had changed or were gone, or that was refused as a
-// whole, by a separate read; the delete itself does not carry this read because it is seldom
-// needed. What may not be read of a set is not: first the session key and one key, which tells as
-// much as many if all are gone, then the session key alone. bare: its keys are there, and a bare
-// delete has to follow.
+// explainRelease decides, by a separate read, a release whose keys had changed or were gone, or
+// that was refused as a whole. The delete does not carry this read because it is seldom needed. If
+// the server refuses to read all keys of a set, it reads the session key and one key, which tells
+// as much as many if all are gone, and then the session key alone. bare reports that the keys are
+// there, so that a bare delete has to follow.
 func (a *Acquisition) explainRelease(ctx context.Context) (bare bool, err error) {
 	var session, own txn.Answers
 	var rev int64
@@ -216,7 +216,7 @@ func (a *Acquisition) explainRelease(ctx context.Context) (bare bool, err error)
 	return false, nil
 }
 
-// remains are what own, which are reads of some of its own keys, show of them.
+// remains returns what own, the answers to reads of some of the keys, show of them.
 func (a *Acquisition) remains(own txn.Answers) (r state.Remains) {
 	for i := range own {
 		if kv := own.KV(i); kv.GetCreateRevision() == a.own().Create {

@@ -16,15 +16,15 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// Resume makes the acquisition of a key that the session's predecessor held. One transaction
+// Resume returns the acquisition of a key that the session's predecessor held. One transaction
 // reads whether key has the create revision t, on this session, with nothing before it in the
-// queue. The error matches ErrLost if the key no longer exists. A key is resumed once. A key
-// that this session acquired itself must not be resumed, because it has its holder.
+// queue. The error matches ErrLost if the key no longer exists. A key is resumed once. A key that
+// this session acquired itself must not be resumed, because it has a holder.
 func Resume(ctx context.Context, s *session.Session, q Queue, key string, t fencing.Token, l Limits) (*Acquisition, error) {
 	return ResumeAll(ctx, s, []string{key}, t, l, q)
 }
 
-// ResumeAll is Resume of a set: own are its keys, in the order of its names.
+// ResumeAll is Resume for a set. own are its keys, in the order of its names.
 func ResumeAll(ctx context.Context, s *session.Session, own []string, t fencing.Token, l Limits, q Queue, more ...Queue) (*Acquisition, error) {
 	if t <= 0 {
 		return nil, fmt.Errorf("token %d is none", t)
@@ -66,8 +66,8 @@ func ResumeAll(ctx context.Context, s *session.Session, own []string, t fencing.
 	return a, nil
 }
 
-// queryOwned begins the state by a query, answered at rev, that shows that its own keys are the
-// owner's.
+// queryOwned sends a query, answered at rev, which has to show that the acquisition owns its names,
+// and begins the state by the answer.
 func (a *Acquisition) queryOwned(ctx context.Context, s *session.Session, t fencing.Token) (rev int64, err error) {
 	if err := s.Err(); err != nil {
 		return 0, err
@@ -97,8 +97,8 @@ func (a *Acquisition) queryOwned(ctx context.Context, s *session.Session, t fenc
 	return resp.Header.Revision, err
 }
 
-// lostBefore handles a set that lost a key before it was resumed: its other keys, put at
-// create, are left as at any other loss of one key (rule ML6). create 0: no key is left.
+// lostBefore handles a set that lost a key before it was resumed. The other keys, put at create,
+// are left as at any other loss of one key (rule ML6). If create is 0, no key is left.
 func (a *Acquisition) lostBefore(create int64) {
 	if create == 0 {
 		a.s.Learn(a.n, session.Absent)
@@ -109,15 +109,15 @@ func (a *Acquisition) lostBefore(create int64) {
 	a.apply(state.OwnDeleted{}, ErrKeyDeleted)
 }
 
-// overwrittenBefore removes the own key, which somebody else wrote to at mod, before it was
-// resumed, and took off its lease: nothing else would remove it from the queue.
+// overwrittenBefore removes the key own. Somebody else wrote to it at mod, before it was resumed,
+// and took it off its lease, so nothing else would remove it from the queue.
 func (a *Acquisition) overwrittenBefore(own state.Key, mod int64) {
 	a.notice = nil // it was never held here
 	a.state = state.Resumed(own, own.Create, a.keys[1:]...)
 	a.apply(state.OwnChanged{Create: own.Create, Mod: mod}, nil)
 }
 
-// knowOwn takes the acquisition's number, and the modes, from the names of its own keys.
+// knowOwn takes the acquisition's number and the modes from the names of its keys.
 func (a *Acquisition) knowOwn() error {
 	for i, q := range a.queues() {
 		own, ok := q.Parse(a.keys[i])
@@ -138,8 +138,8 @@ func (a *Acquisition) knowOwn() error {
 	return nil
 }
 
-// checkValue fails if the value of its own key, for a set of the first, shows that the key was
-// acquired as something else. A permit's key shows that by its name.
+// checkValue fails if the value of its key, for a set of the first, shows that the key was acquired
+// as something else. A permit's key shows that by its name.
 func (a *Acquisition) checkValue(value []byte) error {
 	if a.permit != nil {
 		return nil
@@ -156,8 +156,8 @@ func (a *Acquisition) checkValue(value []byte) error {
 	return nil
 }
 
-// lacksOwn reports whether q was refused and showed that a key of a set is missing: what is
-// left of the set has no other holder, and is deleted as after a loss (rule ML6).
+// lacksOwn reports whether q was refused and showed that a key of a set is missing. What is left of
+// the set has no other holder, and is deleted as after a loss (rule ML6).
 func (a *Acquisition) lacksOwn(q query, resp *pb.TxnResponse) bool {
 	if !a.isSet() || resp.Succeeded || a.s.ValidateKey(q.session.In(resp).KV(0), resp.Header.Revision) != nil {
 		return false
@@ -170,7 +170,7 @@ func (a *Acquisition) lacksOwn(q query, resp *pb.TxnResponse) bool {
 	return false
 }
 
-// resumed is its own key's modification revision, or an error that says why the answer to q
+// resumed returns the modification revision of its key, or an error that says why the answer to q
 // does not make it held.
 func (a *Acquisition) resumed(q query, resp *pb.TxnResponse) (mod int64, err error) {
 	if !resp.Succeeded {

@@ -13,11 +13,11 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// Rewrite puts a new value on its own key, which keeps its create revision and its position.
-// Calls must be made one at a time. The put compares the create and the modification revision.
-// Therefore a delayed copy of an older value can never overwrite a newer one, and a value is
-// put once however often it is sent. nil: it was put while the lock was held. A read settles a
-// lost answer, in this call or the next; until then the error matches kv.ErrUnknown.
+// Rewrite puts a new value on its key, which keeps its create revision and its position. Calls must
+// be made one at a time. The put compares the create and the modification revision. Therefore a
+// delayed copy of an older value can never overwrite a newer one, and a value is put once however
+// often it is sent. Rewrite returns nil if the value was put while the lock was held. A read
+// settles a lost answer, in this call or the next; until then the error matches kv.ErrUnknown.
 func (a *Acquisition) Rewrite(ctx context.Context, value []byte) error {
 	defer a.apply(state.RewriteEnded{}, nil)
 	err := a.rewrite(ctx, bytes.Clone(value))
@@ -56,14 +56,14 @@ func (a *Acquisition) rewrite(ctx context.Context, value []byte) error {
 	}
 }
 
-// rewritten is the event of a put's result. If the answer was lost it reads its own key, and lost
+// rewritten returns the event of a put's result. If the answer was lost it reads the key, and lost
 // becomes the reason.
 func (a *Acquisition) rewritten(ctx context.Context, resp *pb.TxnResponse, err error, lost *error) state.WriteAnswered {
 	ev := state.WriteAnswered{Outcome: outcomeOf(resp, err), Ended: ctx.Err() != nil}
 	switch ev.Outcome {
 	case state.Applied:
 		ev.Mod = txn.KV(resp, 1).ModRevision
-	case state.Refused: // an earlier copy was applied, of this value or an older one; or the lock is lost
+	case state.Refused: // an earlier copy of this value or an older one was applied, or the lock is lost
 		a.takeIn(resp)
 	case state.Unknown:
 		*lost = err
@@ -75,8 +75,8 @@ func (a *Acquisition) rewritten(ctx context.Context, resp *pb.TxnResponse, err e
 	return ev
 }
 
-// inDoubt is the error of a call whose value may have been applied, or may be applied later,
-// because an answer was lost: in this call or, if lost is nil, in an earlier call with the same
+// inDoubt returns the error of a call whose value may have been applied, or may be applied later,
+// because an answer was lost in this call or, if lost is nil, in an earlier call with the same
 // value. err is the error of the last put.
 func inDoubt(lost, err error) error {
 	switch {
@@ -98,8 +98,8 @@ func (a *Acquisition) rewriteTxn(value []byte) *pb.TxnRequest {
 	}
 }
 
-// Confirm reads, linearizably, whether its own key and the session key are unchanged. nil: they
-// were, at some moment during the call. An answer that they are not ends the acquisition; a
+// Confirm reads, linearizably, whether its keys and the session key are unchanged. It returns nil
+// if they were, at some moment during the call. An answer that they are not ends the acquisition; a
 // missing answer does not.
 func (a *Acquisition) Confirm(ctx context.Context) error {
 	if err := a.Err(); err != nil {
@@ -112,7 +112,7 @@ func (a *Acquisition) Confirm(ctx context.Context) error {
 	return a.explain(err)
 }
 
-// readOwn reads its own keys and applies what it finds.
+// readOwn reads its keys and applies what it finds.
 func (a *Acquisition) readOwn(ctx context.Context, op string) error {
 	session, _ := a.s.Key()
 	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: op, Repeat: cluster.Always}, &pb.TxnRequest{
@@ -124,8 +124,8 @@ func (a *Acquisition) readOwn(ctx context.Context, op string) error {
 	return err
 }
 
-// readInBackground reads whether a change of its own key is a handoff, or a write of ours whose
-// answer was lost and whose caller has returned.
+// readInBackground reads whether a change of its key is a handoff, or a write of ours whose answer
+// was lost and whose caller has returned.
 func (a *Acquisition) readInBackground() {
 	read := func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
@@ -138,9 +138,9 @@ func (a *Acquisition) readInBackground() {
 	}
 }
 
-// inBackground runs f, which only reads, in the background; false: the client is closed, and f
-// is not run. f's context ends with the session, because then nobody needs what f reads, so
-// that closing the client does not wait for it.
+// inBackground runs f, which only reads, in the background. It returns false, and does not run f,
+// if the client is closed. f's context ends with the session, because then nobody needs what f
+// reads, so closing the client does not wait for it.
 func (a *Acquisition) inBackground(what string, f func(ctx context.Context)) bool {
 	return a.s.Host().Cleanup.Go(what, func(ctx context.Context) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -150,8 +150,8 @@ func (a *Acquisition) inBackground(what string, f func(ctx context.Context)) boo
 	})
 }
 
-// takeIn applies what an answer shows of the session key and, with their values, of its own
-// keys: unchanged, rewritten with a value in doubt, changed by a handoff, or lost.
+// takeIn applies what an answer shows of the session key and of its keys with their values:
+// unchanged, rewritten with a value in doubt, changed by a handoff, or lost.
 func (a *Acquisition) takeIn(resp *pb.TxnResponse) {
 	if a.s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision) != nil {
 		return

@@ -17,12 +17,13 @@ import (
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
-// What only a semaphore needs (rules SM1 to SM4). Its acquisitions queue at a turnstile, which
-// is a queue like any other, and the first one there takes a slot: see state/slots.go.
+// This file holds what only a semaphore needs (rules SM1 to SM4). Its acquisitions queue at a
+// turnstile, which is a queue like any other, and the first one there takes a slot (see
+// state/slots.go).
 
 // A permit is what only an acquisition of a semaphore has.
 type permit struct {
-	slot atomic.Pointer[[]string] // the key of the slot that it holds, then its only key; nil: it waits, or was resumed
+	slot atomic.Pointer[[]string] // the key of the slot that it took, then its only key; nil if it waits, or was resumed
 
 	settled bool // its cancel key was put to settle the enqueue, and stays
 	cancels bool // its takes put the cancel key, which is deleted with the slot's key
@@ -31,7 +32,7 @@ type permit struct {
 // setSlot records the key of the slot that it holds.
 func (p *permit) setSlot(key string) { p.slot.Store(&[]string{key}) }
 
-// Slot is the semaphore's slot that it holds, from 0; -1: it holds none.
+// Slot returns the semaphore's slot that it holds, counted from 0, or -1 if it holds none.
 func (a *Acquisition) Slot() int {
 	if a.permit != nil {
 		if k, ok := keys.ParseQueueKey(a.Key()); ok && k.Form == keys.Slot {
@@ -49,8 +50,8 @@ func (q Queue) isHeldAs(f keys.Form) bool {
 	return f <= keys.Shared
 }
 
-// slots reads the keys of held slots. It reads at most as many as there are slots: that many
-// show that none is free.
+// slots reads the keys of held slots. It reads at most as many as there are slots, because that
+// many show that none is free.
 func (q Queue) slots() *pb.RequestOp {
 	from, to := keys.SlotsRange(q.Prefix)
 	return txn.Between(from, to, int64(q.Limit))
@@ -61,7 +62,7 @@ func (q Queue) slotsInTurn() *pb.RequestOp {
 	return txn.Nested(&pb.TxnRequest{Compare: q.noneInTheWay(), Success: []*pb.RequestOp{q.slots()}})
 }
 
-// taken are the slots whose keys are kvs. A key that is not pawl's is logged: while it exists
+// taken returns the slots whose keys are kvs. It logs a key that is not pawl's: while it exists
 // nobody takes a slot.
 func (a *Acquisition) taken(kvs []*mvccpb.KeyValue) []state.Taken {
 	all := make([]state.Taken, len(kvs))
@@ -76,8 +77,8 @@ func (a *Acquisition) taken(kvs []*mvccpb.KeyValue) []state.Taken {
 	return all
 }
 
-// takenInTurn is what slotsInTurn, the last operation of an enqueue, read; false: somebody was
-// in the turnstile, and nothing was read.
+// takenInTurn returns what slotsInTurn, the last operation of an enqueue, read. It returns false if
+// somebody was in the turnstile, so that nothing was read.
 func (a *Acquisition) takenInTurn(resp *pb.TxnResponse) ([]state.Taken, bool) {
 	slots := txn.Answers(resp.Responses).Nested(len(resp.Responses) - 1)
 	if !slots.GetSucceeded() {
@@ -86,8 +87,8 @@ func (a *Acquisition) takenInTurn(resp *pb.TxnResponse) ([]state.Taken, bool) {
 	return a.taken(txn.KVs(slots, 0)), true
 }
 
-// noneFree returns the error of a try that finds all slots held, according to the answer of
-// slots, which is operation i; nil if a slot is free.
+// noneFree returns the error of a try that finds all slots held, or nil if a slot is free. The
+// answer of slots is operation i of resp.
 func (a *Acquisition) noneFree(resp *pb.TxnResponse, i int) error {
 	taken := a.taken(txn.KVs(resp, i))
 	if _, ok := state.Free(a.queue.Limit, taken); ok {
@@ -96,8 +97,8 @@ func (a *Acquisition) noneFree(resp *pb.TxnResponse, i int) error {
 	return &detail{ErrBusy, fmt.Sprintf("no slot is free: %d of %d are held", len(taken), a.queue.Limit)}
 }
 
-// querySlots adds to a query the slots, which the first in the turnstile has to know, and those
-// that it may have taken already.
+// querySlots adds reads of slots to a query: the held ones, which the first in the turnstile has to
+// know, and those that it may have taken already.
 func (a *Acquisition) querySlots(q *query) {
 	q.slots = txn.Then(q.txn, a.queue.slots())
 	var tried []*pb.RequestOp
@@ -115,18 +116,18 @@ func (a *Acquisition) tried() (all []string) {
 	return all
 }
 
-// slotKey is the key of a slot that it holds or tries to take.
+// slotKey returns the key of a slot that it holds or tries to take.
 func (a *Acquisition) slotKey(slot int) string {
 	return keys.QueueKey{Lease: a.s.ID(), N: a.n, Form: keys.Slot, Slot: slot, Limit: a.queue.Limit}.In(a.queue.Prefix)
 }
 
-// take takes the slot that was free in the last answer. If the answer does not show the result,
+// take takes the slot that was free in the last answer. If its own answer does not show the result,
 // a query finds it out.
 func (a *Acquisition) take(ctx context.Context, value []byte, wait *backoff.Backoff) error {
 	slot := a.now().Slot()
 	key := a.slotKey(slot)
 	a.permit.cancels = !a.permit.settled
-	if err := a.s.Add(a.n, key, a.permit.cancels); err != nil { // from now on it is removed together with the turnstile key
+	if err := a.s.Add(a.n, key, a.permit.cancels); err != nil { // it is removed together with the turnstile key now
 		return err
 	}
 	resp, err := a.write(ctx, together.Write{Op: "take slot", Kind: together.Ordered, Txn: a.takeTxn(slot, key, value)})
@@ -146,10 +147,11 @@ func (a *Acquisition) take(ctx context.Context, value []byte, wait *backoff.Back
 	return a.pause(ctx, wait.Next())
 }
 
-// takeTxn puts the key of a slot and deletes its own key in the turnstile, if that key exists,
-// the session key is unchanged, and nobody has the slot (rule SM1). No second copy of it is
-// applied, because the first deletes what both compare. The cancel key protects in the same way against late copies of the enqueue, until
-// the slot is released, or for good if it was put to settle the enqueue.
+// takeTxn puts the key of a slot and deletes the turnstile key, if the turnstile key exists, the
+// session key is unchanged, and nobody has the slot (rule SM1). A second copy is never applied,
+// because the first deletes what both compare. The cancel key protects in the same way against late
+// copies of the enqueue, until the slot is released, or for good if it was put to settle the
+// enqueue.
 func (a *Acquisition) takeTxn(slot int, key string, value []byte) *pb.TxnRequest {
 	own := a.own()
 	from, to := keys.SlotRange(a.queue.Prefix, slot)
@@ -163,8 +165,8 @@ func (a *Acquisition) takeTxn(slot int, key string, value []byte) *pb.TxnRequest
 	return t
 }
 
-// foundTake processes an answer, at revision rev, that shows that its own key in the turnstile is
-// gone, and which of the slots that it may have taken have its key.
+// foundTake processes an answer, at revision rev, that shows that its turnstile key is gone, and
+// which of the slots that it may have taken have its key.
 func (a *Acquisition) foundTake(tried txn.Answers, rev int64) error {
 	ev := state.TakeFound{}
 	for kv := range tried.All() {
@@ -176,14 +178,14 @@ func (a *Acquisition) foundTake(tried txn.Answers, rev int64) error {
 	return a.Err()
 }
 
-// followSlots watches the deletions of slots, from revision from on.
+// followSlots watches the deletions of slots, starting at revision from.
 func (a *Acquisition) followSlots(from int64) {
 	begin, end := keys.SlotsRange(a.queue.Prefix)
 	w := a.s.Host().Watches.WatchDeletionsNow(string(begin), string(end), from, func(u watcher.Update) { a.slotsChanged(from, u) })
 	a.keep(w, &a.watches.predecessor, func() bool { return a.state.FollowsSlots() }) // not a method value, which copies the state now
 }
 
-// slotsChanged is called with the deletions of slots from revision from on.
+// slotsChanged is called with the deletions of slots, starting at revision from.
 func (a *Acquisition) slotsChanged(from int64, u watcher.Update) {
 	if u.Created > 0 {
 		a.created(ahead, from, u.Created)

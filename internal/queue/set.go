@@ -14,11 +14,12 @@ import (
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
-// What only a set of names needs: what happens to its other keys when one is lost (rule ML6).
+// This file holds what only a set of names needs: what happens to its other keys when one is lost
+// (rule ML6).
 
 // A set is what only an acquisition of several names has.
 type set struct {
-	unclaimed context.Context // for a lost set: ends when it is released
+	unclaimed context.Context // ends when a lost set is released
 	giveBack  context.CancelFunc
 }
 
@@ -30,9 +31,10 @@ func (a *Acquisition) makeSet() {
 	a.s.Several(&a.hook, 1+len(a.more))
 }
 
-// leaveRest has the other keys of a lost set deleted in the background, when awaitGivenBack
-// allows, and not before the lock-delay has passed, at delayed. The work outlives the session, because other keys than the one that was lost may also
-// no longer be on its lease. A Handle lists them for the session's next process to delete.
+// leaveRest has the other keys of a lost set deleted in the background, when awaitGivenBack allows
+// and the lock-delay has passed, at delayed. The work outlives the session, because other keys than
+// the lost one may also no longer be on its lease. A Handle lists them for the session's next
+// process to delete.
 func (a *Acquisition) leaveRest(delayed clock.Instant) {
 	a.reopen(delayed)
 	a.s.Host().Cleanup.Go("the rest of "+a.Key(), func(ctx context.Context) {
@@ -64,16 +66,17 @@ func (a *Acquisition) deleteRest(ctx context.Context) bool {
 	return gone
 }
 
-// isRefusedAsAWhole reports whether the server may accept a part of what it has refused with err:
-// the role has lost its permission on a name, or a transaction may have fewer operations by now.
+// isRefusedAsAWhole reports whether the server may accept a part of what it refused with err. That
+// is so if the role has lost its permission on a name, or the limit on a transaction's operations
+// is lower now.
 func isRefusedAsAWhole(err error) bool {
 	return cluster.IsPermissionDenied(err) || cluster.IsTooManyOps(err)
 }
 
-// awaitGivenBack waits until a lost set is released, or has been left unclaimed for one TTL.
-// While Do's function runs the set is not unclaimed: Do releases it when the function has
-// returned, and if another name were handed on earlier, it would have two holders (rule ML6).
-// It also waits for Limits.AtLeast. The session's end stops the waiting; false: ctx has ended.
+// awaitGivenBack waits until a lost set is released, or has been left unclaimed for one TTL. While
+// Do's function runs, the set is not unclaimed. Do releases it when the function has returned, and
+// if another name were handed on earlier, it would have two holders (rule ML6). It also waits for
+// Limits.AtLeast. The session's end stops the waiting. It returns false if ctx has ended.
 func (a *Acquisition) awaitGivenBack(ctx context.Context) bool {
 	unclaimed, claim := context.WithCancel(ctx)
 	defer claim()

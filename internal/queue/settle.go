@@ -14,9 +14,9 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// settle decides whether an enqueue was applied whose answer was lost, or does not say it: if its
-// own key exists, it was. An error means that it is undecided, or that it was not applied and that
-// another enqueue would not be either.
+// settle decides whether an enqueue was applied whose answer was lost, or does not say it. It was
+// applied if the key exists. settle returns an error if that is still unknown, or if it was not
+// applied and another enqueue cannot succeed.
 func (a *Acquisition) settle(ctx context.Context, lost error) error {
 	late := cluster.OutcomeOf(lost) != cluster.Answered
 	if a.permit != nil {
@@ -39,13 +39,13 @@ func (a *Acquisition) settle(ctx context.Context, lost error) error {
 		a.permit.settled = false // the next enqueue has another cancel key
 	}
 	if !late {
-		return lost // the next one would be answered alike
+		return lost // the next one would get the same answer
 	}
 	return nil
 }
 
-// missing ends the acquisition if one of its own keys, as they were read at revision rev, is
-// missing: they were put together, so somebody has deleted it.
+// missing ends the acquisition if one of its keys, as they were read at revision rev, is missing.
+// They were put together, so somebody has deleted it.
 func (a *Acquisition) missing(own txn.Answers, rev int64) error {
 	for i := range a.owned() {
 		if own.KV(i).GetCreateRevision() != a.own().Create {
@@ -56,7 +56,7 @@ func (a *Acquisition) missing(own txn.Answers, rev int64) error {
 	return nil
 }
 
-// ownKeys applies op to each of its own keys.
+// ownKeys applies op to each of its keys.
 func (a *Acquisition) ownKeys(op func(key string) *pb.RequestOp) (ops []*pb.RequestOp) {
 	for _, key := range a.owned() {
 		ops = append(ops, op(key))
@@ -64,9 +64,9 @@ func (a *Acquisition) ownKeys(op func(key string) *pb.RequestOp) (ops []*pb.Requ
 	return ops
 }
 
-// settlement puts the cancel key and reads its own keys. After it no late copy of the enqueue is
-// applied, neither now nor after a release (rules A5, ML5). If the enqueue was answered, there is
-// no late copy (late is false), and it only reads.
+// settlement puts the cancel key and reads the acquisition's keys. After it no late copy of the
+// enqueue is applied, neither now nor after a release (rules A5, ML5). late is false if the enqueue
+// was answered. Then there is no late copy, and settlement only reads.
 func (a *Acquisition) settlement(late bool) (t *pb.TxnRequest, own txn.Ops) {
 	t = &pb.TxnRequest{}
 	if late {

@@ -19,11 +19,11 @@ const maxOwner = 1024
 // A Want is a name to acquire, and its mode.
 type Want struct {
 	Name  string
-	Mode  observe.Mode // "": exclusive
-	Limit int          // of a semaphore: how many slots it has
+	Mode  observe.Mode // "" means exclusive
+	Limit int          // how many slots a semaphore has
 }
 
-// Options are those that apply to every name.
+// Options apply to every name.
 type Options struct {
 	EtcdLayout bool
 	Owner      string

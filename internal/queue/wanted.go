@@ -9,29 +9,29 @@ import (
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
-// A holder learns that somebody waits behind it only if it asks. From then until it knows, it
-// watches the ranges of keys in the way of which its own keys are (intheway.go): a key that is
-// created there later waits for it. These watches begin at the present, so that etcd serves them
-// at once; a read after the last of them was created shows who waited before. Each renewal reads
-// the same, because the silence of a watch proves nothing (rule H2).
+// A holder learns that somebody waits behind it only if it calls Wanted. Until it knows, it watches
+// the ranges of keys that its keys are in the way of (intheway.go), because a key that is created
+// there later waits for it. These watches begin at the present, so that etcd serves them at once. A
+// read after the last of them was created shows who waited before. Each renewal repeats that read,
+// because the silence of a watch proves nothing (rule H2).
 
 // wanted is what an acquisition knows of who waits behind it. The acquisition's mutex guards it.
 type wanted struct {
 	ch      chan struct{}
 	found   bool     // somebody waits behind it; ch is closed
-	watches []behind // of each range
+	watches []behind // one of each range
 }
 
-// behind is the watch of a range. Where it has ended, the next renewal begins it again.
+// behind is the watch of a range. If it has ended, the next renewal begins it again.
 type behind struct {
 	begun   bool
 	pending bool           // no server has created it
 	watch   *watcher.Watch // nil until it is kept
 }
 
-// Wanted is closed once another key is seen to wait for its own keys, even if that key is gone
-// again. It is nil for a semaphore, and for an acquisition that was not held when it was first
-// called.
+// Wanted returns a channel that is closed once another key is seen to wait for its keys, even if
+// that key no longer exists. It is nil for a semaphore, and for an acquisition that was not held at
+// the first call.
 func (a *Acquisition) Wanted() <-chan struct{} {
 	_ = a.Err() // compares the clock
 	a.mu.Lock()
@@ -52,12 +52,13 @@ func (a *Acquisition) Wanted() <-chan struct{} {
 	return w.ch
 }
 
-// asks reports whether Wanted was asked for and may still be closed. The caller holds the mutex.
+// asks reports whether Wanted was called and its channel may still be closed. The caller holds the
+// mutex.
 func (a *Acquisition) asks() bool {
 	return a.wanted != nil && !a.wanted.found && a.state.End == state.Alive
 }
 
-// watchBehind begins what it lacks of the watches of who waits behind it.
+// watchBehind begins those watches of who waits behind it that are missing.
 func (a *Acquisition) watchBehind() {
 	a.mu.Lock()
 	asks, create := a.asks(), a.state.Own.Create
@@ -74,7 +75,7 @@ func (a *Acquisition) watchBehind() {
 	}
 }
 
-// watchSpan begins the watch of s, which at is of, unless it was begun.
+// watchSpan begins the watch of s, unless it was begun. at is where it is kept.
 func (a *Acquisition) watchSpan(s span, at *behind, create int64) {
 	a.mu.Lock()
 	begins := !at.begun
@@ -105,7 +106,7 @@ func (a *Acquisition) behindChanged(at *behind, u watcher.Update) {
 	}
 }
 
-// createdLast records that a server has created at, and reports whether all are created.
+// createdLast records that a server has created the watch at, and reports whether all are created.
 func (a *Acquisition) createdLast(at *behind) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -113,15 +114,15 @@ func (a *Acquisition) createdLast(at *behind) bool {
 	return !slices.ContainsFunc(a.wanted.watches, func(b behind) bool { return b.pending })
 }
 
-// observeBehind takes what a read showed of the last-created keys in the way of a queue's.
+// observeBehind takes in what a read showed of the last-created keys in the spans of a queue.
 func (a *Acquisition) observeBehind(_ int64, shown []*mvccpb.KeyValue) {
 	for _, kv := range shown {
 		a.seeBehind(kv.GetCreateRevision())
 	}
 }
 
-// seeBehind closes Wanted if a key created at create, in a range in the way of which its own keys
-// are, is behind them.
+// seeBehind closes Wanted's channel if a key created at create is behind its keys. The key is in a
+// range that its keys are in the way of.
 func (a *Acquisition) seeBehind(create int64) {
 	a.mu.Lock()
 	if !a.asks() || create <= a.state.Own.Create {

@@ -14,17 +14,17 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// The keys of a name with a slash differ between etcd's layout and pawl's own, and acquisitions
-// in one layout do not exclude those in the other. So if errors are logged, a client that
-// enqueues a key of such a name for the first time reads the keys of the other layout in the
-// background. It has put its key before, so that of two clients that begin at the same time at
-// least one sees the other. A semaphore has one layout.
+// The keys of a name with a slash differ between etcd's layout and pawl's, and acquisitions in one
+// layout do not exclude those in the other. So if errors are logged, a client that enqueues a key
+// of such a name for the first time reads the keys of the other layout in the background. It puts
+// its key first, so of two clients that begin at the same time at least one sees the other. A
+// semaphore has one layout.
 
-// mostInOther is how many keys of the other layout are read. Other names' keys and foreign ones
+// mostInOther is how many keys of the other layout are read. Keys of other names and foreign ones
 // may be among them.
 const mostInOther = 16
 
-// checkLayouts logs once for each name that it is used in both layouts.
+// checkLayouts logs that a name is used in both layouts, once for each name.
 func (a *Acquisition) checkLayouts() {
 	host := a.s.Host()
 	if host.Layouts == nil || !host.Cluster.Logger().Enabled(context.Background(), slog.LevelError) {
@@ -43,8 +43,9 @@ func (a *Acquisition) checkLayouts() {
 	}
 }
 
-// checkLayout reads keys of other, the other layout of the queue that own is in. Where no answer comes, the
-// next acquisition reads them; a refusal would be the same then.
+// checkLayout reads keys of other, the other layout of the queue that own is in. If no answer
+// comes, the next acquisition reads them. A refusal is not repeated, because it would be the same
+// then.
 func (a *Acquisition) checkLayout(ctx context.Context, prefix, own string, other keys.Queue) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()

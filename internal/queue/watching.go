@@ -7,22 +7,22 @@ import (
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
-// watches are an acquisition's; nil: there is none. The acquisition's mutex guards the pointers;
-// others is made once, before anything is watched.
+// watches are the watches of an acquisition; one that does not exist is nil. The acquisition's
+// mutex guards the pointers. others is made once, before anything is watched.
 type watches struct {
-	own         *watcher.Watch   // of its own key, for a set the first one
-	others      []*watcher.Watch // of a set's other own keys
+	own         *watcher.Watch   // of its key, for a set the first one
+	others      []*watcher.Watch // of a set's other keys
 	predecessor *watcher.Watch   // of the predecessor's key, or of a semaphore's slots
 
-	// Of those that began at the present, to be served at once (see created).
-	pending uint64 // bit i: no server has created the watch of its own key at index i; ahead: that of predecessor
-	gap     int64  // unless 0, they may have missed what happened until this revision
+	// Of the watches that began at the present, to be served at once (see created).
+	pending uint64 // bit i: no server has created the watch of the key at index i; bit ahead: that of predecessor
+	gap     int64  // unless 0, they may have missed what happened up to this revision
 }
 
-// ahead is the bit of watches.predecessor; it has no more own keys than state.Machine has bits for.
+// ahead is the bit of watches.predecessor. No key has it, because a set has at most MaxNames keys.
 const ahead = 63
 
-// at is where the watch of its own key at index i is.
+// at returns where the watch of the key at index i is kept.
 func (w *watches) at(i int) **watcher.Watch {
 	if i == 0 {
 		return &w.own
@@ -58,10 +58,11 @@ func cancel(unused []*watcher.Watch) {
 
 // A waiter's watches begin at the present, because etcd serves one that begins at an earlier
 // revision only at its next tick, up to 100 ms later. If others have written since the answer that
-// the waiter rests on, it looks once, when a server has created all of them, at what they may have
-// missed. A holder's watch has time, and begins at the revision up to which its key is known.
+// the waiter rests on, it finds out what the watches may have missed, once, when a server has
+// created all of them. A holder's watch is not urgent, and begins at the revision up to which its
+// key is known.
 
-// expect records which of the watches that fx begins begin at the present.
+// expect records that the watches that fx begins begin at the present.
 func (w *watches) expect(fx state.Effects) {
 	if fx.FollowSlots || fx.Follow != (state.Key{}) {
 		w.pending |= 1 << ahead
@@ -74,8 +75,8 @@ func (w *watches) expect(fx state.Effects) {
 	}
 }
 
-// created records that a server created one of them at revision rev: it may have missed what
-// happened from revision from until then.
+// created records that a server created a watch at revision rev. It may have missed what happened
+// between from and rev.
 func (a *Acquisition) created(bit int, from, rev int64) {
 	a.mu.Lock()
 	a.watches.pending &^= 1 << bit
@@ -87,8 +88,8 @@ func (a *Acquisition) created(bit int, from, rev int64) {
 	a.look(gap)
 }
 
-// missed is, once all are created, until which revision they may have missed something; 0: they
-// have not.
+// missed returns, once all watches are created, up to which revision they may have missed
+// something. It returns 0 if they have missed nothing, or before that.
 func (w *watches) missed() (gap int64) {
 	if w.pending == 0 {
 		gap, w.gap = w.gap, 0
@@ -96,8 +97,8 @@ func (w *watches) missed() (gap int64) {
 	return gap
 }
 
-// look finds out what happened until revision gap: by a query, if it waits for a slot, and
-// otherwise by a read.
+// look finds out what happened up to revision gap, unless gap is 0. If it waits for a slot, a query
+// does that, and otherwise a read.
 func (a *Acquisition) look(gap int64) {
 	switch {
 	case gap == 0 || a.now().End != state.Alive:
@@ -108,9 +109,9 @@ func (a *Acquisition) look(gap int64) {
 	}
 }
 
-// follow watches the deletion of p, the predecessor, from revision from on. Puts on p are not
-// watched because they do not end the wait: p's owner may write an election's value to it, and
-// p may receive a handoff.
+// follow watches the deletion of p, the predecessor, starting at revision from. Puts on p are not
+// watched because they do not end the wait: p's owner may write an election's value to it, and p
+// may receive a handoff.
 func (a *Acquisition) follow(p state.Key, from int64) {
 	if _, ok := a.owner(p.Name); !ok {
 		a.s.Host().Cluster.Logger().Warn("waiting for a key that is not pawl's", "name", a.queue.Name, "key", p.Name, "create_revision", p.Create)
@@ -122,7 +123,7 @@ func (a *Acquisition) follow(p state.Key, from int64) {
 	})
 }
 
-// watchOwn watches its own key at index, or all of them, from revision from on.
+// watchOwn watches the key at index, or all keys, starting at revision from.
 func (a *Acquisition) watchOwn(index int, from int64) {
 	for i, key := range a.owned() {
 		if index == i || index == state.All {
@@ -143,7 +144,7 @@ func (a *Acquisition) watchKey(i int, key string, from int64) {
 	a.keep(w, a.watches.at(i), func() bool { return a.owned()[i] == key })
 }
 
-// owner is the lease in the name of key, if key is in one of its queues and has pawl's form.
+// owner returns the lease in the name of key, if key is in one of its queues and has pawl's form.
 func (a *Acquisition) owner(key string) (lease int64, ok bool) {
 	for _, q := range a.queues() {
 		if lease, ok = q.owner(key); ok {
@@ -166,7 +167,7 @@ func (a *Acquisition) keep(w *watcher.Watch, at **watcher.Watch, wanted func() b
 	}
 }
 
-// predecessorChanged is called with the deletion of p, which is watched from revision from on.
+// predecessorChanged is called with the deletion of p. Its watch starts at revision from.
 func (a *Acquisition) predecessorChanged(p state.Key, from int64, u watcher.Update) {
 	if u.Created > 0 && a.now().Predecessor == p {
 		a.created(ahead, from, u.Created)
@@ -181,8 +182,8 @@ func (a *Acquisition) predecessorChanged(p state.Key, from int64, u watcher.Upda
 	}
 }
 
-// ownChanged is called with every change of its own key at index, while that key is key, from
-// revision from on.
+// ownChanged is called with every change of the key at index, as long as that is named key. The
+// watch starts at revision from.
 func (a *Acquisition) ownChanged(index int, key string, from int64, u watcher.Update) {
 	if u.Created > 0 {
 		a.created(index, from, u.Created)
@@ -201,8 +202,8 @@ func (a *Acquisition) ownChanged(index int, key string, from int64, u watcher.Up
 	}
 }
 
-// observe takes what the session's linearizable read at revision rev showed of its own key at
-// index, which was named key, and, if it has read it, of the predecessor.
+// observe takes in what the session's linearizable read at revision rev showed of the key at index,
+// which was named key, and of the predecessor if that was read too.
 func (a *Acquisition) observe(rev int64, index int, key string, shown []*mvccpb.KeyValue) {
 	ev := state.Observed{Revision: rev, Own: seen(shown[0]), Index: index, Key: key}
 	if len(shown) > 1 {
@@ -219,6 +220,6 @@ func seen(kv *mvccpb.KeyValue) state.Seen {
 	return state.Seen{Create: kv.GetCreateRevision(), Mod: kv.GetModRevision()}
 }
 
-// Arm implements session.Dependent. It is called when the lock has been held for a while, so
-// that watching its own key is worth it; the watch begins at the key's own revision.
+// Arm implements session.Dependent. It is called when the lock has been held for a while, so that
+// watching its key is worth it. The watch begins at the key's revision.
 func (a *Acquisition) Arm() { a.apply(state.Armed{}, nil) }

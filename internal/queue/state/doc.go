@@ -1,7 +1,7 @@
-// Package state is the state of one acquisition of a name, as a pure machine: its phase, what
-// it knows of its queue key and of its predecessor, and the effects of each event. It has no
-// lock, no clock and no I/O. Package queue turns the results of requests, watches and renewals
-// into events, and carries out the effects.
+// Package state is the state of one acquisition of a name, as a pure machine: its phase, what it
+// knows of its queue key and of its predecessor, and the effects of each event. It has no lock, no
+// clock and no I/O. Package queue turns the results of requests, watches and renewals into events,
+// and carries out the effects.
 //
 //	Enqueuing ──alone──────────────────────────────┐
 //	   │  └─answer lost─▶ Settling ─found─┐        │ evidence
@@ -20,18 +20,18 @@
 //
 //  1. An acquisition becomes the owner by the kinds of evidence in owner.go and by nothing
 //     else (rule A2). Won, which follows the last reading of the clock, is the only way to
-//     Held, except that one which is resumed begins there (Resumed).
+//     Held, except that a resumed acquisition begins there (Resumed).
 //  2. An acquisition ends once. Only a release that finds a loss replaces its end.
-//  3. A modification of its own key is known already, ours, a handoff to it, or
-//     foreign; a foreign one ends the acquisition (rule H1). The values in doubt are
-//     one set, which only a newer modification revision empties.
+//  3. A modification of its key is known already, ours, a handoff to it, or foreign. A foreign
+//     one ends the acquisition (rule H1). The values in doubt form one set. A newer
+//     modification revision empties it; a value that was certainly not applied leaves it.
 //  4. The result of a release is a function of the request's outcome, of whether it
 //     carried a handoff, and of what was known before (rule R1).
 //  5. No event makes it panic, in any phase and in any order.
 //
 // # What it does not
 //
-// It does not know of leases' deadlines: its user compares the clock before Won, and
-// reports a session's end. It does not read names: the transaction that reads the queue
-// decides which key is the predecessor, according to the mode of the acquisition.
+// It does not know the leases' deadlines: its user compares the clock before Won, and reports a
+// session's end. It does not read names: the transaction that reads the queue decides which key is
+// the predecessor, according to the mode of the acquisition.
 package state

@@ -2,17 +2,17 @@ package state
 
 import "errors"
 
-// An End is why an acquisition has ended.
+// An End says why an acquisition has ended.
 type End uint8
 
 const (
 	Alive          End = iota
 	SessionEnded       // its session ended; its key ends with the lease
-	KeyDeleted         // its own key, or one of them, was deleted
-	KeyOverwritten     // somebody else wrote to its own key, which is deleted in the background
+	KeyDeleted         // one of its keys was deleted
+	KeyOverwritten     // somebody else wrote to one of its keys, which is deleted in the background
 	GivenUp            // its caller stopped waiting, or must not hold it
 	GivenBack          // it was held, and was released
-	HeldTooLong        // it was held for as long as allowed; its own key is deleted in the background
+	HeldTooLong        // it was held for as long as allowed; its key is deleted in the background
 )
 
 // ends ends the acquisition. Later ends change nothing.
@@ -58,7 +58,7 @@ func (HoldExpired) apply(a *Machine) Effects {
 	return a.ends(HeldTooLong)
 }
 
-// Removed says that none of its own keys exists or will exist.
+// Removed says that none of its keys exists or will exist.
 type Removed struct{}
 
 func (Removed) apply(a *Machine) Effects {

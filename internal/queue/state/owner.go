@@ -2,37 +2,37 @@ package state
 
 import "github.com/pawl-locks/pawl/internal/keys"
 
-// This file is rule A2: one transaction decides who owns a name. These are the kinds of
-// evidence, and nothing else makes an acquisition the owner.
+// This file is rule A2: one transaction decides who owns a name. An acquisition becomes the owner
+// on one of these kinds of evidence, and on nothing else.
 //
-//  1. The enqueue's own transaction read the queue after its put, and found nothing in the
-//     way of its own key (Enqueued, with Whole set). Package queue reads the answer in
-//     enqueued (enqueue.go).
-//  2. A query, answered at a revision not below its own key's, found its own key's create
-//     revision and the session key's modification revision as we know them, and no key in
-//     its way that was created earlier (Answered, without a predecessor). Package queue
-//     reads the answer in before (query.go).
-//  3. The predecessor's release put a handoff on its own key, in the transaction that
-//     deleted the predecessor, and found its own key there. The predecessor was the
-//     holder until then, so nothing created earlier is left (handedOff). The watch's event
-//     is read in ownChanged (watching.go), or a read of the key in takeIn (rewrite.go).
-//  4. A take put the key of a free slot, and in the same transaction found its own key in
-//     the turnstile and deleted it (rule SM1; took). Its answer is read in take, or, if that
+//  1. The enqueue's transaction read the queue after its put, and found nothing in the way of
+//     the key (Enqueued, with Whole set). Package queue reads the answer in enqueued
+//     (enqueue.go).
+//  2. A query, answered at a revision not below the key's, found the key's create revision
+//     and the session key's modification revision as we know them, and no key in the way that
+//     was created earlier (Answered, without a predecessor). Package queue reads the answer
+//     in before (query.go).
+//  3. The predecessor's release put a handoff on the acquisition's key, in the transaction that
+//     deleted the predecessor's key, and found the acquisition's key there. The predecessor
+//     was the holder until then, so nothing created earlier is left (handedOff). The watch's
+//     event is read in ownChanged (watching.go), or a read of the key in takeIn (rewrite.go).
+//  4. A take put the key of a free slot, and in the same transaction found the acquisition's
+//     turnstile key and deleted it (rule SM1; took). Its answer is read in take, or, if that
 //     was lost, the slot's key in foundTake (both semaphore.go).
 //  5. The process that took the session over made a query as in 2 about a key that its
 //     predecessor held (rule N6; Resumed). Its answer is read in resumed (resume.go).
 //
-// Every key of the queue is in the way of an exclusive key; every key that is not shared is
-// in the way of a shared one (rules RW1, RW2). Package queue's transactions read no other
-// keys, so this file treats both modes alike. If an exclusive key and another key both
-// exist, the later one sees the earlier one, so the two are never both held.
+// Every key of the queue is in the way of an exclusive key; every key that is not shared is in the
+// way of a shared one (rules RW1, RW2). Package queue's transactions read no other keys, so this
+// file treats both modes alike. If an exclusive key and another key both exist, the later one sees
+// the earlier one, so the two are never both held.
 //
-// A set's transactions decide about all of its names at once (rule ML3), so its evidence is
-// of one revision too.
+// A set's transactions decide about all of its names at once (rule ML3), so its evidence is of one
+// revision too.
 //
-// No key can be created before one that exists, so a key that was first stays first for as
-// long as it exists. Whether it still exists, and whether the session is still valid, the
-// clock says afterwards (rule T3): Won follows that reading of the clock.
+// No key can be created before one that exists, so a key that was first stays first for as long as
+// it exists. The clock says afterwards whether it still exists and whether the session is still
+// valid (rule T3): Won follows that reading of the clock.
 
 // Evidence is what showed that an acquisition is the owner.
 type Evidence uint8
@@ -57,7 +57,7 @@ func (a *Machine) owns(by Evidence) {
 type Enqueued struct {
 	Own         Key
 	Others      []string // the other keys of a set
-	Predecessor Key      // the last-created key in the way before Own, in any queue; the zero Key: the read showed none
+	Predecessor Key      // the last-created key in the way before Own, in any queue; the zero Key if the read showed none
 	Whole       bool     // the read left out nothing that can be in the way
 	Revision    int64    // of the answer
 	Taken       []Taken  // of a semaphore, if Whole and without a predecessor: the slots that are held
@@ -88,11 +88,11 @@ func (ev Enqueued) apply(a *Machine) Effects {
 	return fx
 }
 
-// Answered is the answer to a query. If Found is false its own key or the session key has
+// Answered is the answer to a query. If Found is false, one of its keys or the session key has
 // changed, and package queue reports why as another event.
 type Answered struct {
 	Found       bool
-	Predecessor Key   // the last-created key in the way before its own keys, in any queue; the zero Key: it is first in all
+	Predecessor Key   // the last-created key in the way before its keys, in any queue; the zero Key if it is first in all
 	Revision    int64 // of the answer
 	Successors  keys.Successors
 	Taken       []Taken // of a semaphore, without a predecessor: the slots that are held
@@ -116,9 +116,9 @@ func (ev Answered) apply(a *Machine) Effects {
 	return Effects{}
 }
 
-// handedOff takes in a put on its own key that is newer than what was known and is on its own
-// lease, if it is a handoff, and reports whether it is. A handoff by another key than the
-// predecessor only leads to a query: the predecessor is gone then.
+// handedOff takes in a put on its key that is newer than what was known and is on its lease. It
+// reports whether the put is a handoff. A handoff by another key than the predecessor only leads to
+// a query, because the predecessor is gone then.
 func (a *Machine) handedOff(value []byte) bool {
 	if !a.Handoffs || a.Mod != a.Own.Create {
 		return false // a key receives at most one handoff
@@ -144,7 +144,7 @@ func (k Key) is(h keys.Handoff) bool {
 	return k.Create == h.Create && name == string(h.By)
 }
 
-// took makes the key of a slot its own key.
+// took makes the key of a slot its key.
 func (a *Machine) took(slot Key) Effects {
 	a.Own, a.Mod, a.broken = slot, slot.Create, 0
 	a.slots.tried, a.slots.ownWatched = nil, false
@@ -152,8 +152,8 @@ func (a *Machine) took(slot Key) Effects {
 	return Effects{Unwatch: true}
 }
 
-// Resumed is the state of an acquisition that a query found first in its queues, on a session
-// that was taken over: with key own, modification revision mod, and its other keys.
+// Resumed is the state of an acquisition that a query found first in its queues, on a session that
+// was taken over. mod is the modification revision of own, its key, and others are its other keys.
 func Resumed(own Key, mod int64, others ...string) Machine {
 	return Machine{Phase: Held, Own: own, Mod: mod, others: others, Evidence: ByResuming}
 }

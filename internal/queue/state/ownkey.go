@@ -1,18 +1,18 @@
 package state
 
-// Seen is what a read without values showed of one key; the zero Seen: it did not exist.
+// Seen is what a read without values showed of one key. The zero Seen means that it did not exist.
 type Seen struct{ Create, Mod int64 }
 
-// Observed is what a linearizable read at Revision showed of its own key and the predecessor;
-// the read was sent after their names were read from the acquisition. It finds what a watch
-// missed, and renews a watch that has ended (rules A4, N1).
+// Observed is what a linearizable read at Revision showed of one of its keys and the predecessor.
+// The read was sent after their names were read from the acquisition. It finds what a watch missed,
+// and renews a watch that has ended (rules A4, N1).
 type Observed struct {
 	Revision         int64
 	Own, Predecessor Seen
-	Index            int // the index of Own among its own keys; unless that is the first, nothing was read of the predecessor
+	Index            int // the index of Own among its keys; unless it is 0, nothing was read of the predecessor
 
-	// Key is the name of Own as it was read; "": the name of its own key at Index. If it is
-	// another name, the event is ignored: a slot's key has become its own meanwhile.
+	// Key is the name of Own as it was read; "" means the name of its key at Index. If it is
+	// another name, the event is ignored, because a slot's key has replaced the key meanwhile.
 	Key string
 }
 
@@ -50,7 +50,7 @@ func (a *Machine) explains() bool {
 	return len(a.doubt.values) > 0 || a.Handoffs && a.Evidence != ByEnqueue
 }
 
-// OwnChanged is one of its own keys as an event or an answer showed it.
+// OwnChanged is one of its keys as an event or an answer showed it.
 type OwnChanged struct {
 	Index       int
 	Create, Mod int64
@@ -71,8 +71,8 @@ func (ev OwnChanged) apply(a *Machine) Effects {
 	return Effects{Wake: a.Phase < Held && a.Phase >= Waiting}
 }
 
-// gone decides what follows when its own key at index i does not exist. While a take may
-// have deleted it, a query finds that out; otherwise it is a loss.
+// gone decides what follows when its key at index i does not exist. While a take may have deleted
+// it, a query finds that out; otherwise it is a loss.
 func (a *Machine) gone(i int) Effects {
 	if a.End == Alive && a.Trying() {
 		return Effects{Wake: a.queryAgain()}
@@ -80,23 +80,22 @@ func (a *Machine) gone(i int) Effects {
 	return a.deleted(i)
 }
 
-// overwritten ends the acquisition because somebody else wrote to one of its own keys at
-// revision mod.
+// overwritten ends the acquisition because somebody else wrote to one of its keys at revision mod.
 func (a *Machine) overwritten(i int, mod int64) Effects {
 	fx := a.ends(KeyOverwritten)
 	fx.At, fx.Own = mod, i
 	return fx
 }
 
-// deleted ends the acquisition because one of its own keys is gone.
+// deleted ends the acquisition because one of its keys is gone.
 func (a *Machine) deleted(i int) Effects {
 	fx := a.ends(KeyDeleted)
 	fx.Own = i
 	return fx
 }
 
-// knows reports whether its own key, as ev showed it, is ours: known already, a value in doubt,
-// or a handoff to it. It records what is new.
+// knows reports whether its key, as ev showed it, is ours: known already, a value in doubt, or a
+// handoff to it. It records what is new.
 func (a *Machine) knows(ev OwnChanged) bool {
 	switch {
 	case ev.Mod <= a.Mod:
@@ -111,11 +110,11 @@ func (a *Machine) knows(ev OwnChanged) bool {
 	return false
 }
 
-// OwnDeleted says that one of its own keys was deleted, either not by us or by the take of a
+// OwnDeleted says that one of its keys was deleted, either by somebody else or by the take of a
 // slot.
 type OwnDeleted struct {
 	Index    int
-	Revision int64 // of the deletion; 0: not known. A deletion before its own key was created is ignored.
+	Revision int64 // of the deletion, or 0 if not known; a deletion before its key was created is ignored
 }
 
 func (ev OwnDeleted) apply(a *Machine) Effects {

@@ -24,36 +24,36 @@ const (
 	Doubt   // return the error: whether the request was carried out is not known
 )
 
-// absence is the first evidence that its own key no longer exists.
+// absence is the first evidence that its key no longer exists.
 type absence uint8
 
 const (
 	present absence = iota
-	// mayBeOurs: a delete may have been applied whose answer was lost.
+	// mayBeOurs means that a delete whose answer was lost may have been applied.
 	mayBeOurs
-	// missed: it did not exist, and no delete of ours can have been applied.
+	// missed means that it did not exist, and no delete of ours can have been applied.
 	missed
 )
 
 // deletion is the state of a release.
 type deletion struct {
-	sent    bool // the first request was sent: later ones are bare
+	sent    bool // the first request was sent; later ones are bare
 	absence absence
-	untold  bool // the first request was refused, and nothing has shown yet whether its own key was there
-	left    bool // of a set: the server refuses to delete all own keys at once, and the background deletes them
+	untold  bool // the first request was refused, and nothing has shown yet whether its key was there
+	left    bool // the server refuses to delete all keys of a set at once, and the background deletes them
 	decided bool
 }
 
-// Remains are what an answer to a refused delete, or a later read, showed of its own keys.
+// Remains are what an answer to a refused delete, or a later read, showed of its keys.
 type Remains struct {
 	There int  // how many exist as they were acquired
 	Gone  int  // how many do not
-	Index int  // that of one that does not
+	Index int  // the index of one that does not
 	Again bool // one of these was made again, which no delete of ours explains
 }
 
-// Released says that the caller releases it. Later says that its own key has to stay for a
-// while and is then deleted in the background: the release is decided at once.
+// Released says that the caller releases it. Later says that the key has to stay for a while and is
+// then deleted in the background, so the release is decided at once.
 type Released struct{ Later bool }
 
 func (ev Released) apply(a *Machine) Effects {
@@ -67,14 +67,14 @@ func (ev Released) apply(a *Machine) Effects {
 	return fx
 }
 
-// DeleteSent says that a delete is about to be sent. The first one carries a handoff if a
-// waiter is known to come next. Unless a value is in doubt, it compares the modification
-// revision: if it is applied nobody else has written to the key, so that its answer need not
-// show the key, which after a handoff contains a list of waiters.
+// DeleteSent says that a delete is about to be sent. The first one carries a handoff if a waiter is
+// known to come next. Unless a value is in doubt, it compares the modification revision. If it is
+// applied, nobody else has written to the key, so its answer need not show the key, which after a
+// handoff contains a list of waiters.
 //
-// So the first one may be refused although its own key exists. With a handoff, which is refused
-// whenever the successor has given up, the refusal reads the key; otherwise a read of its own
-// does. If the key exists, a delete that only compares the create revision follows.
+// So the first one may be refused although the key exists. With a handoff, which is refused
+// whenever the successor has given up, the refusal reads the key; otherwise a separate read does.
+// If the key exists, a delete that only compares the create revision follows.
 type DeleteSent struct{}
 
 func (DeleteSent) apply(a *Machine) Effects {
@@ -88,11 +88,11 @@ type DeleteAnswered struct {
 	Outcome  Outcome
 	Handoff  bool       // it carried a handoff
 	Exact    bool       // it compared the modification revision
-	Remains  Remains    // if it was refused and its answer shows that
-	Whole    bool       // of a set: it was refused because it deletes all own keys at once
+	Remains  Remains    // what the answer to a refused one showed, if it did
+	Whole    bool       // it was refused because it deletes all keys of a set at once
 	Repeated bool       // its sender repeats it after any failure
 	Ended    bool       // the caller no longer waits
-	Was      OwnChanged // if it was applied and did not compare the modification revision: its own key as it was deleted; of a set, the one that was written to last
+	Was      OwnChanged // if it was applied and did not compare the modification revision, its key as it was deleted; of a set, the key that was written to last
 }
 
 func (ev DeleteAnswered) apply(a *Machine) Effects {
@@ -114,8 +114,8 @@ func (ev DeleteAnswered) apply(a *Machine) Effects {
 	return Effects{Verdict: v}
 }
 
-// learn records what a delete that was not applied, after which v is the next step, says of later
-// answers.
+// learn records what a delete that was not applied says of later answers. v is the next step after
+// it.
 func (d *deletion) learn(ev DeleteAnswered, v Verdict) {
 	d.left = d.left || ev.Whole
 	switch {
@@ -129,7 +129,7 @@ func (d *deletion) learn(ev DeleteAnswered, v Verdict) {
 	}
 }
 
-// afterDelete is the next step after a delete that was not applied.
+// afterDelete returns the next step after a delete that was not applied.
 func afterDelete(ev DeleteAnswered) Verdict {
 	switch {
 	case ev.Whole:
@@ -146,24 +146,23 @@ func afterDelete(ev DeleteAnswered) Verdict {
 	return Stop
 }
 
-// inPart reports whether some of several keys exist, and some do not. A delete of ours is no
-// explanation, because it deletes all or none.
+// inPart reports whether some of several keys exist and some do not. A delete of ours does not
+// explain that, because it deletes all or none.
 func (r Remains) inPart() bool { return r.There > 0 && r.Gone > 0 }
 
-// lostInPart ends a release of which some own keys did not exist. What is left of a set is
-// deleted in the background.
+// lostInPart ends a release that found some of its keys missing. What is left of a set is deleted
+// in the background.
 func (a *Machine) lostInPart(r Remains) Effects {
 	fx := a.decided(KeyDeleted)
 	a.Phase, fx.Own, fx.Rest = Undoing, r.Index, true
 	return fx
 }
 
-// Explained is what a read showed after a delete had not found its own key as it was acquired, or
-// after the delete of a set was refused as a whole. We put no key with the same name meanwhile
-// (rule A1).
+// Explained is what a read showed after a delete had not found its key as it was acquired, or after
+// the delete of a set was refused as a whole. We put no key with the same name meanwhile (rule A1).
 type Explained struct {
 	SessionEnded bool    // the session key has changed
-	Remains      Remains // of its own keys, or of those of a set that could be read
+	Remains      Remains // of its keys, or of those of a set that could be read
 }
 
 func (ev Explained) apply(a *Machine) Effects {
@@ -175,7 +174,7 @@ func (ev Explained) apply(a *Machine) Effects {
 	case a.deletion.untold && ev.Remains.inPart():
 		return a.lostInPart(ev.Remains)
 	case a.deletion.untold && ev.Remains.There > 0:
-		a.deletion.untold = false // it was written to, and the bare delete tells by whom
+		a.deletion.untold = false // it was written to, and the bare delete shows by whom
 		return Effects{Verdict: Bare}
 	case a.deletion.left:
 		return a.leave(ev.Remains)
@@ -185,7 +184,7 @@ func (ev Explained) apply(a *Machine) Effects {
 	return a.decided(KeyDeleted)
 }
 
-// leave ends the release of a set that the server refuses to delete at once: the background deletes
+// leave ends the release of a set that the server refuses to delete at once. The background deletes
 // its keys, unless r shows that it was lost.
 func (a *Machine) leave(r Remains) Effects {
 	if r.Gone > 0 && (r.There > 0 || !a.explained(r)) {
@@ -196,8 +195,8 @@ func (a *Machine) leave(r Remains) Effects {
 	return Effects{Verdict: Finished, Remove: true}
 }
 
-// explained reports whether a delete of ours is an explanation for keys that are gone. It is not
-// if they may have been gone when the first one was refused.
+// explained reports whether a delete of ours explains why keys are gone. It does not if they may
+// have been gone when the first one was refused.
 func (a *Machine) explained(r Remains) bool {
 	return a.deletion.absence == mayBeOurs && !a.deletion.untold && !r.Again
 }

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// doubt holds the values that may have been written to its own key, or may be later.
+// doubt holds the values that may have been written to its key, or may be later.
 type doubt struct {
-	values  [][]byte // those in doubt: sent with a comparison to mod; none is known to be applied or not
+	values  [][]byte // sent with a comparison to Mod, and not known to be applied or not
 	current []byte   // the value of the call under way
 	calling bool     // a call is under way
 	fresh   bool     // its value was not in doubt when it was sent last
@@ -16,7 +16,7 @@ type doubt struct {
 	lost    int      // how many answers of the call under way were lost
 }
 
-// maxLost is how many lost answers of one call's write end the call, with the outcome reported
+// maxLost is how many lost answers of one call's write end the call. Its outcome is then reported
 // as unknown.
 const maxLost = 3
 
@@ -29,7 +29,8 @@ func (d *doubt) has(value []byte) bool {
 	return false
 }
 
-// landed reports whether value, which was read from its own key, is one in doubt.
+// landed reports whether value, which was read from its key, is in doubt, and records whether it is
+// the call's.
 func (d *doubt) landed(value []byte) bool {
 	if !d.has(value) {
 		return false
@@ -59,9 +60,8 @@ func (ReadEnded) apply(a *Machine) Effects {
 	return Effects{}
 }
 
-// Rewriting says that a call begins to put Value on its own key. Calls are made one at a time.
-// Verdict is Again, or Explain if an earlier value is in doubt, so that its own key has to be
-// read first.
+// Rewriting says that a call begins to put Value on its key. Calls are made one at a time. Verdict
+// is Again, or Explain if an earlier value is in doubt, so that the key has to be read first.
 type Rewriting struct{ Value []byte }
 
 func (ev Rewriting) apply(a *Machine) Effects {
@@ -95,11 +95,11 @@ func (WriteSent) apply(a *Machine) Effects {
 }
 
 // WriteAnswered is the result of a write. What an answer, or the read after an unknown outcome,
-// shows of its own key is reported as another event, before this one.
+// shows of its key is reported as another event, before this one.
 type WriteAnswered struct {
 	Outcome Outcome
-	Mod     int64 // if it was applied: its own key's modification revision
-	Unread  bool  // after an unknown outcome: its own key could not be read
+	Mod     int64 // its key's modification revision, if the write was applied
+	Unread  bool  // its key could not be read after an unknown outcome
 	Ended   bool  // sending again is pointless, or the caller no longer waits
 }
 
@@ -138,7 +138,7 @@ func (a *Machine) afterWrite(ev WriteAnswered) Verdict {
 	return Again
 }
 
-// drop removes the call's value: its only copy was not applied and never will be.
+// drop removes the call's value, whose only copy was not applied and never will be.
 func (d *doubt) drop() {
 	d.values = slices.DeleteFunc(d.values, func(v []byte) bool { return bytes.Equal(v, d.current) })
 }

@@ -11,9 +11,9 @@ func (AnswerLost) apply(a *Machine) Effects {
 	return Effects{}
 }
 
-// Settled is the result of settling an enqueue whose answer was lost. It was applied, and Own,
-// with Others of a set, was found; or Own.Create is 0, and it was not applied and never will
-// be. That one of a set's keys is missing is reported as another event, after this one.
+// Settled is the result of settling an enqueue whose answer was lost. If it was applied, Own, with
+// Others of a set, was found. If Own.Create is 0, it was not applied and never will be. That one of
+// a set's keys is missing is reported as another event, after this one.
 type Settled struct {
 	Own    Key
 	Others []string

@@ -2,33 +2,33 @@ package state
 
 import "slices"
 
-// This file is what only a semaphore needs (rules SM1 to SM4). An acquisition first queues at
-// the turnstile, as at a lock. The first one there reads which slots are held and, if one is
-// free for it, takes that slot. The take is one transaction: it puts the slot's key if no key
-// of the slot exists, and deletes the acquisition's own key in the turnstile, if it finds that
-// there. The first half guarantees that no two hold one slot; the second, that a take happens
-// once, and only by the first in the turnstile. From then on the slot's key is the own key.
+// This file holds what only a semaphore needs (rules SM1 to SM4). An acquisition first queues at
+// the turnstile, as at a lock. The first one there reads which slots are held and, if one is free
+// for it, takes that slot. The take is one transaction: it puts the slot's key if no key of the
+// slot exists, and deletes the acquisition's turnstile key if it finds that there. The first half
+// guarantees that no two hold one slot. The second guarantees that a take happens once, and only by
+// the first in the turnstile. The slot's key then replaces the turnstile key.
 //
-// While an acquisition is first no other can take a slot, so slots that it saw held can only
-// have become free.
+// While an acquisition is first, no other can take a slot, so slots that it saw held can only have
+// become free.
 
 // slots is what an acquisition knows of its semaphore's slots.
 type slots struct {
-	tried      []int // the slots whose keys may have been put, or may be later, while its own key is the one in the turnstile
+	tried      []int // the slots whose keys may have been put, or may be later, while its key is the one in the turnstile
 	freed      int64 // the highest revision at which a slot is known to have been freed
 	trying     int32 // the slot of phase Taking
 	queried    bool  // it became first in the turnstile by a query, not by its enqueue
 	watched    bool  // the slots' deletions are watched
-	ownWatched bool  // its own key is watched, or was
+	ownWatched bool  // its key is watched, or was
 }
 
-// Taken is a held slot; Limit is how many slots its holder's semaphore has. A foreign key among
-// the slots has Limit 0: while it exists nobody takes a slot.
+// Taken is a held slot. Limit is how many slots its holder's semaphore has. A foreign key among the
+// slots has Limit 0: while it exists nobody takes a slot.
 type Taken struct{ Slot, Limit int }
 
-// Free is the lowest slot that an acquisition with limit may take beside taken. It uses the
-// least limit of all, and the number of holders, so that no holder is ever one of more than its
-// own limit (rule SM3).
+// Free returns the lowest slot that an acquisition with limit may take beside taken. It uses the
+// least limit of all, and the number of holders, so that no holder is ever one of more than its own
+// limit (rule SM3).
 func Free(limit int, taken []Taken) (slot int, ok bool) {
 	held := make(map[int]bool, len(taken))
 	for _, t := range taken {
@@ -73,7 +73,7 @@ func (a *Machine) takeOrWait(taken []Taken, rev int64) (fx Effects) {
 	return fx
 }
 
-// queryAgain ends the wait for a slot: one may be free, or its own key may be gone.
+// queryAgain ends the wait for a slot, because one may be free or its key may be gone.
 func (a *Machine) queryAgain() (wake bool) {
 	if a.Phase != Full {
 		return false
@@ -102,8 +102,8 @@ func (ev SlotsWatchEnded) apply(a *Machine) Effects {
 	return Effects{Unfollow: true, Wake: ev.Missed && a.queryAgain()}
 }
 
-// TakeAnswered is the result of a take; Own is the slot's key if it was applied. If it was not,
-// or that is unknown, a query finds out.
+// TakeAnswered is the result of a take. Own is the slot's key if it was applied. If it was not, or
+// that is unknown, a query finds out.
 type TakeAnswered struct {
 	Outcome Outcome
 	Own     Key
@@ -120,10 +120,9 @@ func (ev TakeAnswered) apply(a *Machine) Effects {
 	return Effects{}
 }
 
-// TakeFound is what an answer showed after a take when its own key in the turnstile did not
-// exist, and the session key was unchanged. Own is the key of the slot that it took; if
-// Own.Create is 0, none of the slots that it tried has its key, so somebody has deleted the one
-// or the other.
+// TakeFound is what an answer showed after a take when its turnstile key did not exist and the
+// session key was unchanged. Own is the key of the slot that it took. If Own.Create is 0, none of
+// the slots that it tried has its key, so somebody has deleted the turnstile key or the slot's.
 type TakeFound struct{ Own Key }
 
 func (ev TakeFound) apply(a *Machine) Effects {
@@ -136,8 +135,8 @@ func (ev TakeFound) apply(a *Machine) Effects {
 	return a.deleted(0)
 }
 
-// Trying reports whether the key of a slot may exist, or may be put later, beside its own key
-// in the turnstile or instead of it.
+// Trying reports whether the key of a slot may exist, or may be put later, beside its turnstile key
+// or instead of it.
 func (a Machine) Trying() bool { return len(a.slots.tried) > 0 }
 
 // Slot is the slot to be taken in phase Taking.
@@ -149,5 +148,5 @@ func (a Machine) Tried() []int { return a.slots.tried }
 // FollowsSlots reports whether the slots' deletions have to be watched.
 func (a Machine) FollowsSlots() bool { return a.slots.watched }
 
-// Queried reports whether it had to query its turn or a slot after its enqueue.
+// Queried reports whether it had to query its position or a slot after its enqueue.
 func (a Machine) Queried() bool { return a.slots.queried }

@@ -31,9 +31,9 @@ func (ev PredecessorDeleted) apply(a *Machine) Effects {
 	return Effects{Wake: true}
 }
 
-// WatchEnded says that the watch of Key, one of its own keys or the predecessor, has ended.
-// Missed says that a compaction may have hidden events of Key: a query replaces them, and its
-// position in the queue is kept (rule A4).
+// WatchEnded says that the watch of Key, one of its keys or the predecessor, has ended. Missed says
+// that a compaction may have hidden events of Key. A query replaces them, and its position in the
+// queue is kept (rule A4).
 type WatchEnded struct {
 	Key    Key
 	Missed bool
