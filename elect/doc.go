@@ -1,5 +1,5 @@
-// Package elect elects a leader on etcd: one that learns when it no longer leads,
-// that comes with a fencing token, and that anybody can observe.
+// Package elect elects a leader on etcd: one that learns when it no longer leads, that comes with a
+// fencing token, and that anybody can observe.
 //
 // [Run] is the loop that everyone otherwise writes by hand:
 //
@@ -8,9 +8,9 @@
 //			return serve(ctx, t.Token()) // until ctx ends
 //		})
 //
-// [Election.Campaign] is one campaign, on the client's session or on one of the caller's own,
-// and a [Term] is what it wins. [LeaderOf] and [Observe] report who leads, to anyone who may
-// read, without a session and without writing anything.
+// [Election.Campaign] is one campaign, on the client's session or on one that the caller made, and
+// a [Term] is what it wins. [LeaderOf] and [Observe] report who leads, to anyone who may read,
+// without a session and without writing anything.
 //
 // # What it guarantees
 //
@@ -25,8 +25,8 @@
 //  3. Tokens: Term.Token is the create revision of Term.Key, and strictly greater
 //     than that of every earlier term of the name. It stays the same through
 //     Proclaim and Resume.
-//  4. Loss is reported: when the session has ended, when the key was deleted, or
-//     overwritten by somebody else, Err returns that, with one final cause, the
+//  4. Loss is reported: once the session has ended, or the key was deleted or
+//     overwritten by somebody else, Err returns that with one final cause, the
 //     Context is cancelled with it, and Done is closed. Err compares the clock at
 //     the call; after a pause of any length it is right at the first call.
 //  5. Either the error or the Term is nil. After any error of Campaign the candidate's
@@ -46,22 +46,20 @@
 //     let another be elected sooner.
 //  9. Every call returns within its context's end plus 100 ms; for Run this counts from
 //     lead's return.
-//  10. A term costs no goroutine and no timer of its own; nor does Observe.
+//  10. A term needs no goroutine and no timer; nor does Observe.
 //
 // # What it does not
 //
-// No client can rule out that an operator deletes the key, that the server revokes
-// a living lease, that a restore takes the cluster back, that a machine is frozen
-// together with its clocks, that clocks' rates differ by more than the session's
-// margin covers, or that a process is paused between its last call of Err and its
-// write. A writer gives the storage its token, and the storage refuses one below
-// the highest it has seen: package fencing.
+// No client can rule out that an operator deletes the key, that the server revokes a living lease,
+// that a restore takes the cluster back, that a machine is frozen together with its clocks, that
+// clocks' rates differ by more than the session's margin covers, or that a process is paused
+// between its last call of Err and its write. A writer gives the storage its token, and the storage
+// refuses one below the highest it has seen (see package fencing).
 //
-// An observer learns who led, not who leads: when it acts, another may lead. A request
-// that is sent to a leader should carry the token that was observed. There are no
-// priorities, and leadership cannot be handed to a chosen candidate. Without
-// EtcdLayout, only pawl's own candidates are excluded. An election and a lock of one name
-// are one queue: they exclude each other.
+// An observer learns who led, not who leads: when it acts, another may lead. A request that is sent
+// to a leader should carry the token that was observed. There are no priorities, and leadership
+// cannot be handed to a chosen candidate. Without EtcdLayout, only pawl's own candidates are
+// excluded. An election and a lock of one name are one queue: they exclude each other.
 //
 // # Failures
 //
@@ -76,7 +74,7 @@
 //	  ErrKeyOverwritten            somebody else wrote to the key
 //	  pawl.ErrClusterChanged       another cluster answers, or its revision went back
 //	a cause alone                a Campaign that never won; Observe, where the client or the cluster ended
-//	ErrResigned                  Err after Resign, and after Run gave a term back
+//	ErrResigned                  Err after Resign, and after Run resigned
 //	ErrJeopardy                  the cause of lead's context, not of the term: StopInJeopardy has ended it
 //	kv.ErrUnknown                a Proclaim that may have been applied; a Resign that goes on in the background
 //	pawl.ErrTokenFloor           the token would not exceed Config.TokenFloor

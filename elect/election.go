@@ -22,29 +22,29 @@ type Options struct {
 	// lock.Mutex with its EtcdLayout. Names then collide as they do there: a candidate of "a/b"
 	// is a candidate of "a" too.
 	EtcdLayout bool
-	// Owner is written beside the candidate's key, for people to read: Queue and pawl ls show
-	// it. It is meant for a process that leads on behalf of others. "": the session's owner,
-	// lease.Options.Owner. At most 1 KiB.
+	// Owner is written beside the candidate's key, for people to read: Queue and pawl ls show it.
+	// It is meant for a process that leads on behalf of others. "" means the session's owner,
+	// lease.Options.Owner. It has at most 1 KiB.
 	Owner string
 }
 
 // An Election is a name and a source of sessions. It never changes state: each campaign is a
-// candidacy of its own, and any number of goroutines may use one Election.
+// separate candidacy, and any number of goroutines may use one Election.
 type Election struct {
 	sessions pawl.Sessions
 	name     string
 	opts     Options
 }
 
-// New makes an Election; it does no I/O. With a *pawl.Client, each call uses the client's
-// current session; with a *pawl.Session, every call uses that one. The first call reports
-// invalid arguments: nil sessions, an empty name or one of more than 1 KiB, an Owner of more
-// than 1 KiB, an EtcdLayout name that would contain the sessions' own keys.
+// New returns an Election; it does no I/O. With a *pawl.Client, each call uses the client's current
+// session; with a *pawl.Session, every call uses that one. The first call reports invalid
+// arguments: nil sessions, an empty name or one of more than 1 KiB, an Owner of more than 1 KiB, an
+// EtcdLayout name that would contain the keys of sessions.
 func New(s pawl.Sessions, name string, opts Options) *Election {
 	return &Election{sessions: s, name: name, opts: opts}
 }
 
-// Name is the election's name, as it was given.
+// Name returns the election's name, as it was given.
 func (e *Election) Name() string {
 	if e == nil {
 		return ""
@@ -52,14 +52,13 @@ func (e *Election) Name() string {
 	return e.name
 }
 
-// Campaign queues as a candidate with value, and waits until it leads. It returns an error when
-// ctx ends, even in the instant of success; when the session has ended, with the session's
-// cause and no other; and when its own key is deleted or overwritten while it waits. If ctx
-// never ends it waits as long as the session lasts. A client that has no valid session gets one
-// first, as Client.Session does; if that fails, so does Campaign. After any error the
-// candidate's queue key is deleted in the background. The value is copied; observers see it
-// while the term lasts. A value that begins with pawl: or {"pawl":"lock", as the values of locks'
-// keys do, is refused.
+// Campaign queues as a candidate with value, and waits until it leads. It returns an error when ctx
+// ends, even in the instant of success; when the session has ended, with the session's cause and no
+// other; and when its key is deleted or overwritten while it waits. If ctx never ends it waits as
+// long as the session lasts. A client that has no valid session gets one first, as Client.Session
+// does; if that fails, so does Campaign. After any error the candidate's queue key is deleted in
+// the background. The value is copied; observers see it while the term lasts. A value that begins
+// with pawl: or {"pawl":"lock", as the values of locks' keys do, is refused.
 func (e *Election) Campaign(ctx context.Context, value []byte) (*Term, error) {
 	return e.campaign(ctx, "campaign", value, false)
 }
@@ -83,7 +82,7 @@ func (e *Election) campaign(ctx context.Context, op string, value []byte, try bo
 	return nil, failed(op, e.Name(), ctx, err)
 }
 
-// owner is the value of the candidate's owner key; nil: it has none.
+// owner returns the value of the candidate's owner key, or nil if it has none.
 func (e *Election) owner(s *session.Session) []byte {
 	if e.opts.Owner == "" {
 		return nil
@@ -91,9 +90,9 @@ func (e *Election) owner(s *session.Session) []byte {
 	return s.OwnerValue(e.opts.Owner)
 }
 
-// checkValue refuses a value that begins as the values of locks' keys do: a lock of the same
-// name would take the candidate's key for a waiter's, and write to it; and Resume would take it
-// for a lock's, which no Election can resume.
+// checkValue refuses a value that begins as the values of locks' keys do. A lock of the same name
+// would take the candidate's key for a waiter's, and write to it. Resume would take it for a
+// lock's, which no Election can resume.
 func checkValue(value []byte) error {
 	if keys.OfLock(value) {
 		return fmt.Errorf("the value begins with %s, as the keys of locks do", keys.MarkOf(value))
@@ -101,10 +100,10 @@ func checkValue(value []byte) error {
 	return nil
 }
 
-// Resume makes the Term of a key with which this session's predecessor led, if the session was
+// Resume returns the Term of a key with which this session's predecessor led, if the session was
 // made with lease.Options.Resume. key and t are the predecessor's Term.Key and Term.Token. It
-// queries the cluster, in one transaction; the error matches ErrLost if the key no longer
-// exists. The token, and the value that observers see, stay the same.
+// queries the cluster, in one transaction. The error matches ErrLost if the key no longer exists.
+// The token, and the value that observers see, stay the same.
 func (e *Election) Resume(ctx context.Context, key string, t fencing.Token) (*Term, error) {
 	term, err := e.with(ctx, func(s *session.Session, q queue.Queue) (*queue.Acquisition, error) {
 		return queue.Resume(ctx, s, q, key, t, queue.Limits{})
@@ -115,7 +114,7 @@ func (e *Election) Resume(ctx context.Context, key string, t fencing.Token) (*Te
 	return term, nil
 }
 
-// with makes a Term of the acquisition that get returns, on the current session.
+// with returns a Term of the acquisition that get returns, on the current session.
 func (e *Election) with(ctx context.Context, get func(*session.Session, queue.Queue) (*queue.Acquisition, error)) (*Term, error) {
 	if err := e.check(ctx); err != nil {
 		return nil, err
@@ -140,7 +139,7 @@ func (e *Election) with(ctx context.Context, get func(*session.Session, queue.Qu
 	return newTerm(c, session), nil
 }
 
-// check reports what is wrong before anything is sent to the cluster.
+// check returns what is wrong before anything is sent to the cluster.
 func (e *Election) check(ctx context.Context) error {
 	switch {
 	case e == nil:

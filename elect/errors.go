@@ -14,29 +14,29 @@ import (
 // pawl.ErrClusterChanged. ErrBusy, ErrLost, ErrKeyDeleted and ErrKeyOverwritten are the
 // same values as package lock's.
 var (
-	// ErrNoLeader: nobody leads.
+	// ErrNoLeader means that nobody leads.
 	ErrNoLeader = errors.New("nobody leads")
-	// ErrBusy: another leads or is a candidate. It is the same value as package lock's.
+	// ErrBusy means that another leads or is a candidate. It is the same value as package lock's.
 	ErrBusy = queue.ErrBusy
-	// ErrLost: the term was led, and has been lost.
+	// ErrLost means that the term was led and has been lost.
 	ErrLost = queue.ErrLost
-	// ErrOverrun: lead ran for more than RunOptions.Overrun after the end of its context. It is
-	// the cause of a term's loss.
+	// ErrOverrun means that lead ran for more than RunOptions.Overrun after the end of its context.
+	// It is the cause of a term's loss.
 	ErrOverrun = errors.New("lead outlived its context")
-	// ErrJeopardy: RunOptions.StopInJeopardy ended lead's context, with this cause. That did
-	// not end the term.
+	// ErrJeopardy means that RunOptions.StopInJeopardy ended lead's context, with this cause. That
+	// did not end the term.
 	ErrJeopardy = errors.New("in jeopardy: less than a third of the session's validity is left")
-	// ErrResigned: the term was ended by Resign or Run.
+	// ErrResigned means that the term was ended by Resign or Run.
 	ErrResigned = errors.New("resigned")
-	// ErrKeyDeleted: the key was deleted, alone or with its lease. If the lease is gone, the session
-	// matches lease.ErrRevoked a moment later.
+	// ErrKeyDeleted means that the key was deleted, alone or with its lease. If the lease is gone,
+	// the session matches lease.ErrRevoked a moment later.
 	ErrKeyDeleted = queue.ErrKeyDeleted
-	// ErrKeyOverwritten: somebody else wrote to the key.
+	// ErrKeyOverwritten means that somebody else wrote to the key.
 	ErrKeyOverwritten = queue.ErrKeyOverwritten
 )
 
-// failed wraps the error of a public call, once: with the operation, the name, and the cause.
-// If the call ended with its context, the error matches both ctx.Err and ctx's cause.
+// failed wraps the error of a public call, once, with the operation, the name, and the cause. If
+// the call ended with its context, the error matches both ctx.Err and ctx's cause.
 func failed(op, name string, ctx context.Context, err error) error {
 	if err == nil {
 		return nil

@@ -18,23 +18,23 @@ import (
 // A Leader describes the leader at one revision of the cluster.
 type Leader struct {
 	Name  string        // the election's name, as it was given
-	Key   string        // whole, namespace included; "" where nobody leads
-	Token fencing.Token // the create revision of Key; 0: nobody leads
+	Key   string        // whole, namespace included; "" if nobody leads
+	Token fencing.Token // the create revision of Key; 0 if nobody leads
 	Value []byte        // as it was last proclaimed
-	Lease int64         // the lease that Key is on, which is the leader's session's; 0: none, so that Key stays until somebody deletes it
+	Lease int64         // the ID of the leader's session, on whose lease Key is; 0 if Key is on none and stays until somebody deletes it
 
 	CreateRevision int64 // of Key: the revision at which the leader became a candidate, and Token
 	ModRevision    int64 // of Key: the revision at which Value was written
-	// Revision is one at which this was so. It is not where the term began,
-	// nor where it ended.
+	// Revision is a revision at which this was so. It is neither where the term began nor where it
+	// ended.
 	Revision int64
 }
 
 // LeaderOf reads from the cluster, linearizably, who leads: the answer was true at some moment
 // during the call. The error matches ErrNoLeader if nobody led. It needs no session, and writes
 // nothing. It costs two reads; the first, without values, costs the server time in proportion to
-// the number of candidates. The owner of the first key under the name counts as the leader, even
-// if the key is not pawl's, as it does for candidates.
+// the number of candidates. The owner of the first key under the name counts as the leader, even if
+// the key is not pawl's, as it does for candidates.
 func LeaderOf(ctx context.Context, c *pawl.Client, name string, opts Options) (Leader, error) {
 	r, err := newReader(ctx, c, name, opts)
 	if err != nil {
@@ -82,7 +82,7 @@ func newReader(ctx context.Context, c *pawl.Client, name string, opts Options) (
 	return &reader{host: host, queue: q}, nil
 }
 
-// leader is p as a Leader; if p is zero, nobody leads.
+// leader returns p as a Leader. If p is zero, nobody leads.
 func (r *reader) leader(p proclaimed, rev int64) Leader {
 	return Leader{
 		Name: r.queue.Name, Key: p.key, Token: fencing.Token(p.create), Value: p.value, Lease: p.lease,
@@ -95,7 +95,7 @@ func (r *reader) query(ctx context.Context, op string, what *pb.RequestOp) (*pb.
 	return r.host.Cluster.Txn(ctx, cluster.Request{Op: op, Repeat: cluster.Always}, &pb.TxnRequest{Success: []*pb.RequestOp{what}})
 }
 
-// first is the first-created key at revision rev; the zero candidate: none exists.
+// first returns the first-created key at revision rev, or the zero candidate if there is none.
 func (r *reader) first(ctx context.Context) (c candidate, rev int64, err error) {
 	resp, err := r.query(ctx, "read first candidate", txn.FirstUnder(r.queue.Prefix, 1))
 	if err != nil {
@@ -107,7 +107,7 @@ func (r *reader) first(ctx context.Context) (c candidate, rev int64, err error) 
 	return c, resp.Header.Revision, nil
 }
 
-// value is c's value at revision rev; the zero proclaimed: c no longer exists.
+// value returns c's value at revision rev, or the zero proclaimed if c no longer exists.
 func (r *reader) value(ctx context.Context, c candidate) (p proclaimed, rev int64, err error) {
 	resp, err := r.query(ctx, "read leader", txn.Get(c.key))
 	if err != nil {
@@ -119,14 +119,13 @@ func (r *reader) value(ctx context.Context, c candidate) (p proclaimed, rev int6
 	return p, resp.Header.Revision, nil
 }
 
-// page is how many candidates one request reads: with the longest keys, a few megabytes.
+// page is how many candidates one request reads. With the longest keys that is a few megabytes.
 const page = 1000
 
-// state reads all candidates, without their values, as they are at one
-// revision.
+// state reads all candidates, without their values, as they are at one revision.
 func (r *reader) state(ctx context.Context) (*electionState, error) {
 	var all []candidate
-	var rev int64 // 0: the current revision
+	var rev int64 // 0 means the current revision
 	from, end := []byte(r.queue.Prefix), txn.PrefixEnd(r.queue.Prefix)
 	for {
 		resp, err := r.query(ctx, "read candidates", &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{

@@ -12,19 +12,19 @@ import (
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
-// Observe yields who leads, first as it is when Observe begins and then after each change:
-// another leader, another value, or, as an event with Token 0, no leader. It never yields a
-// candidate that did not lead, nor the same event twice, and Revision increases from event to
-// event. A slow consumer sees the latest state and not every state in between.
+// Observe yields who leads, first as it is when Observe begins and then after each change: another
+// leader, another value, or, as an event with Token 0, no leader. It never yields a candidate that
+// did not lead, nor the same event twice, and Revision increases from event to event. A slow
+// consumer sees the latest state and not every state in between.
 //
-// It needs no session, writes nothing, and has no goroutine of its own: breaking out of the
-// loop ends everything. It survives the loss of members, leaders, connections and watches, and
-// compaction, after which it reads again. It ends when ctx ends, the client is closed, the
-// cluster has changed, the permission to read is lost for good, or an argument is invalid. Then it
-// yields an error that says so, once, with the zero Leader, and returns.
+// It needs no session and no goroutine, and writes nothing; breaking out of the loop ends
+// everything. It survives the loss of members, leaders, connections and watches, and compaction,
+// after which it reads again. It ends when ctx ends, the client is closed, the cluster has changed,
+// the permission to read is lost for good, or an argument is invalid. Then it yields an error that
+// says so, once, with the zero Leader, and returns.
 //
-// It keeps the name and the create revision of each candidate, about 100 bytes. Ranging over
-// the sequence again begins again.
+// It keeps the name and the create revision of each candidate, about 100 bytes. Ranging over the
+// sequence again starts over.
 func Observe(ctx context.Context, c *pawl.Client, name string, opts Options) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		r, err := newReader(ctx, c, name, opts)
@@ -42,7 +42,7 @@ func Observe(ctx context.Context, c *pawl.Client, name string, opts Options) ite
 type observer struct {
 	*reader
 	begun bool
-	said  proclaimed // what was yielded last, without its value; the zero proclaimed: no leader
+	said  proclaimed // what was yielded last, without its value; the zero proclaimed if that was no leader
 }
 
 // observe yields until the consumer breaks, which is no error, or until it cannot continue.
@@ -58,8 +58,9 @@ func (o *observer) observe(ctx context.Context, yield func(Leader) bool) error {
 	}
 }
 
-// follow yields the changes of the observed state, watching from its revision on. again: what
-// the watch delivered is no longer enough, and the state has to be read again.
+// follow watches the observed state, starting at its revision, and yields its changes. again
+// reports that what the watch delivered is no longer enough, so that the state has to be read
+// again.
 func (o *observer) follow(ctx context.Context, f *observed, yield func(Leader) bool) (again bool, err error) {
 	prefix := o.queue.Prefix
 	w := o.host.Watches.Watch(prefix, string(txn.PrefixEnd(prefix)), f.st.rev+1, f.take)
@@ -168,7 +169,7 @@ func (f *observed) take(u watcher.Update) {
 	}
 }
 
-// leading is who leads at revision rev; known is false if the value has to be read. end is set
+// leading returns who leads at revision rev. known is false if the value has to be read. end is set
 // once the watch has ended.
 func (f *observed) leading() (p proclaimed, rev int64, known bool, end watcher.Update) {
 	f.mu.Lock()

@@ -18,13 +18,12 @@ type RunOptions struct {
 	Value []byte
 	// Session is the options of each session; Resume is refused.
 	Session lease.Options
-	// MinBackoff and MaxBackoff bound the wait before the next campaign: the
-	// first after a term is up to MinBackoff, each following one that fails up
-	// to twice as long, at most MaxBackoff; of each, half is random. 0 means
-	// 500 ms and 30 s.
+	// MinBackoff and MaxBackoff bound the wait before the next campaign. The first wait after a
+	// term is up to MinBackoff, and the wait after each failed campaign up to twice as long as the
+	// last one, at most MaxBackoff. Half of each wait is random. 0 means 500 ms and 30 s.
 	MinBackoff, MaxBackoff time.Duration
-	// Eligible is called before each campaign, in Run's goroutine; while it returns false, it
-	// is called again after up to MinBackoff. nil: always eligible. Its ctx is Run's.
+	// Eligible is called before each campaign, in Run's goroutine. While it returns false, it is
+	// called again after up to MinBackoff. nil means always eligible. Its ctx is Run's.
 	Eligible func(ctx context.Context) bool
 	// Overrun is how long lead may run after its context's end before the Term is marked lost,
 	// with ErrOverrun as the cause, and renewing stops; 0 means one TTL, as granted.
@@ -35,8 +34,8 @@ type RunOptions struct {
 	// campaigns again. Without StopInJeopardy, lead's context ends at loss. (The event
 	// observe.SessionInJeopardy comes earlier, at half.)
 	StopInJeopardy bool
-	// Notify is called with every change, in order, from Run's goroutine. It should return
-	// quickly, because Run waits for it. nil: no call.
+	// Notify is called with every change, in order, from Run's goroutine. It should return quickly,
+	// because Run waits for it. nil means no call.
 	Notify func(Event)
 }
 
@@ -46,7 +45,7 @@ const (
 	defaultMaxBackoff = 30 * time.Second
 )
 
-// check reports what is wrong with o, naming the field.
+// check returns what is wrong with o, naming the field.
 func (o RunOptions) check() error {
 	lo, hi := o.backoffs()
 	switch {
@@ -111,10 +110,10 @@ func (k Kind) String() string {
 // An Event is one change that Run reports.
 type Event struct {
 	Kind  Kind
-	Term  int64         // the number of this Run's term, from 1; Retrying: of the latest one, 0 before the first
+	Term  int64         // the number of this Run's term, from 1; of Retrying, that of the latest term, or 0 before the first
 	Token fencing.Token // the token of that term; 0 if Term is 0
-	// Err is, for Lost, the error of Term.Err; for Retrying, what failed; for Resigned, that
-	// the resignation is not confirmed yet and continues in the background, or ErrJeopardy if
-	// that ended lead's context.
+	// Err is the error of Term.Err for Lost, and what failed for Retrying. For Resigned it says
+	// that the resignation is not confirmed yet and continues in the background, or it is
+	// ErrJeopardy if that ended lead's context.
 	Err error
 }

@@ -18,27 +18,27 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// Run leads again and again: it makes a session, campaigns, calls lead, and after every loss
-// does so again with a new session, until ctx ends or lead returns during its term.
+// Run leads again and again: it makes a session, campaigns, calls lead, and after every loss does
+// so again with a new session, until ctx ends or lead returns during its term.
 //
-// lead's ctx is a child of Run's, carries the token, and is cancelled with the cause at loss;
-// lead then has to return. lead is called in Run's own goroutine, once for each term that was
-// won, and never before the previous call has returned. What it returns after a loss is
-// dropped, and Run continues. When it returns during its term, Run resigns, and returns lead's
-// result, nil or error. When ctx ends, Run waits for lead, resigns, and returns ctx's cause. If
-// lead panics, Run resigns and the panic continues.
+// lead's ctx is a child of Run's, carries the token, and is cancelled with the cause at loss; lead
+// then has to return. lead is called in the goroutine that called Run, once for each term that was
+// won, and never before the previous call has returned. What it returns after a loss is dropped,
+// and Run continues. When it returns during its term, Run resigns, and returns lead's result, nil
+// or error. When ctx ends, Run waits for lead, resigns, and returns ctx's cause. If lead panics,
+// Run resigns and the panic continues.
 //
-// The lease is never given up while lead runs, not even after a loss: nobody else is elected
-// before the lease has expired at the server, or somebody else has ended it. If lead runs for
-// more than Overrun after its context's end, its Term is marked lost, and the lease is no
-// longer renewed; Run still waits for lead.
+// The lease is never given up while lead runs, not even after a loss: nobody else is elected before
+// the lease has expired at the server, or somebody else has ended it. If lead runs for more than
+// Overrun after its context's end, its Term is marked lost, and the lease is no longer renewed; Run
+// still waits for lead.
 //
-// Run retries a failure of sessions or campaigns for ever, each after a jittered wait, and
-// reports it to Notify. The return of a cluster that had not served ends the wait, within about a second. Run returns the error instead when it matches pawl.ErrClusterChanged or
-// pawl.ErrTokenFloor, when the client is closed (lease.ErrClosed), and when an argument is
-// invalid, such as a Value that is larger than the cluster accepts. With StopInJeopardy, lead's
-// context also ends before a loss is certain. Run returns within 100 ms of ctx's end and lead's
-// return, whichever is later.
+// Run retries a failure of sessions or campaigns for ever, each after a jittered wait, and reports
+// it to Notify. If the cluster did not serve, its return ends the wait within about a second. Run
+// returns the error instead when it matches pawl.ErrClusterChanged or pawl.ErrTokenFloor, when the
+// client is closed (lease.ErrClosed), and when an argument is invalid, such as a Value that is
+// larger than the cluster accepts. With StopInJeopardy, lead's context also ends before a loss is
+// certain. Run returns within 100 ms of ctx's end and lead's return, whichever is later.
 func Run(ctx context.Context, c *pawl.Client, name string, opts RunOptions, lead func(ctx context.Context, t *Term) error) error {
 	r := &runner{client: c, name: name, opts: opts, lead: lead}
 	if err := r.check(ctx); err != nil {
@@ -92,7 +92,7 @@ func (r *runner) check(ctx context.Context) error {
 	return err
 }
 
-// fatal returns why Run ends after err; nil: it continues.
+// fatal returns why Run ends after err, or nil if it continues.
 func (r *runner) fatal(err error) error {
 	if _, closed := inside.HostOf(r.client); closed != nil {
 		return closed
@@ -104,7 +104,7 @@ func (r *runner) fatal(err error) error {
 }
 
 const (
-	askEvery     = time.Second // how often a pause asks whether the cluster is back, at most
+	askEvery     = time.Second // how often a pause queries at most whether the cluster is back
 	returnJitter = time.Second // spreads those who waited for it
 )
 

@@ -7,7 +7,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
-// A candidate is a key under the name, and its creation.
+// A candidate is a key under the name, and its create revision.
 type candidate struct {
 	key    string
 	create int64
@@ -29,9 +29,9 @@ type proclaimed struct {
 // if live has its create revision under its key. last is the latest known put of the candidate
 // that was first at that moment.
 //
-// A candidate that is first stays first until its key is deleted, because a later one has a
-// greater create revision. So if a read of one key finds it with the create revision that was
-// first before, it shows the leader at the read's own revision, however far the watch lags.
+// A candidate that is first stays first until its key is deleted, because a later one has a greater
+// create revision. So if a read of one key finds it with the create revision that was first before,
+// it shows the leader at the revision of the read, however far the watch lags.
 type electionState struct {
 	rev   int64 // the candidates are those of this revision
 	live  map[string]int64
@@ -39,7 +39,7 @@ type electionState struct {
 	last  proclaimed
 }
 
-// newElectionState makes the state of the candidates that were read at revision rev.
+// newElectionState returns the state of the candidates that were read at revision rev.
 func newElectionState(rev int64, all []candidate) *electionState {
 	slices.SortFunc(all, before)
 	s := &electionState{rev: rev, live: make(map[string]int64, len(all)), queue: all}
@@ -49,12 +49,12 @@ func newElectionState(rev int64, all []candidate) *electionState {
 	return s
 }
 
-// before is the order in which candidates lead.
+// before compares candidates by the order in which they lead.
 func before(a, b candidate) int {
 	return cmp.Or(cmp.Compare(a.create, b.create), cmp.Compare(a.key, b.key))
 }
 
-// first is who leads; the zero candidate: no leader.
+// first returns who leads, or the zero candidate if nobody does.
 func (s *electionState) first() candidate {
 	for i, c := range s.queue {
 		if s.live[c.key] == c.create {
@@ -66,8 +66,8 @@ func (s *electionState) first() candidate {
 	return candidate{}
 }
 
-// apply processes events, which are those of whole revisions, the last one rev. Events from
-// before the state's own revision are known already.
+// apply processes the events of whole revisions, the last of which is rev. Events up to the state's
+// revision are known already.
 func (s *electionState) apply(events []watcher.Event, rev int64) {
 	if rev <= s.rev {
 		return
@@ -114,7 +114,7 @@ func (s *electionState) note(p proclaimed) {
 	}
 }
 
-// leader is who leads, with the value; known is false if the value has to be read.
+// leader returns who leads, with the value. known is false if the value has to be read.
 func (s *electionState) leader() (p proclaimed, known bool) {
 	first := s.first()
 	switch {

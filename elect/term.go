@@ -25,7 +25,7 @@ func newTerm(a *queue.Acquisition, session *pawl.Session) *Term {
 	return &Term{a: a, session: session, proclaiming: gate.New(1)}
 }
 
-// acquisition is t's acquisition; for a nil or zero Term, one that has ended.
+// acquisition returns t's acquisition; for a nil or zero Term, one that has ended.
 func (t *Term) acquisition() *queue.Acquisition {
 	if t == nil || t.a == nil {
 		return queue.None
@@ -33,24 +33,24 @@ func (t *Term) acquisition() *queue.Acquisition {
 	return t.a
 }
 
-// Name is the election's name, as it was given to New.
+// Name returns the election's name, as it was given to New.
 func (t *Term) Name() string { return t.acquisition().Name() }
 
-// Key is the candidate's key in etcd, whole, namespace included. It stays the
-// same after the end.
+// Key returns the candidate's whole key in etcd, namespace included. It stays the same after the
+// end.
 func (t *Term) Key() string { return t.acquisition().Key() }
 
-// Token is the fencing token: the create revision of Key, greater than that of
+// Token returns the fencing token, which is the create revision of Key, and greater than that of
 // every term of the name before. It stays the same after the end.
 func (t *Term) Token() fencing.Token { return t.acquisition().Token() }
 
-// Guard is the comparison "Key still has Token as its create revision", for a caller's own
-// transaction through kv.Client.Txn. It stays the same after the end; such a transaction is
-// then refused with kv.ErrFenced.
+// Guard returns the comparison "Key still has Token as its create revision", for a transaction of
+// the caller through kv.Client.Txn. It stays the same after the end; such a transaction is then
+// refused with kv.ErrFenced.
 func (t *Term) Guard() kv.Guard { return t.acquisition().Guard() }
 
-// Session is the session of the term, with which the term is lost. It stays the same after the
-// end; nil for a nil or zero Term.
+// Session returns the session of the term, with which the term is lost. It stays the same after the
+// end, and is nil for a nil or zero Term.
 func (t *Term) Session() *pawl.Session {
 	if t == nil {
 		return nil
@@ -58,40 +58,43 @@ func (t *Term) Session() *pawl.Session {
 	return t.session
 }
 
-// Context has the values of Campaign's ctx, but does not end with it, and carries the token:
-// fencing.FromContext. It is cancelled at loss, with the error that Err returns as its cause,
-// but not at Resign.
+// Context returns a context that has the values of Campaign's ctx, but does not end with it. It
+// carries the token: fencing.FromContext finds it. It is cancelled at loss, with the error that Err
+// returns as its cause, but not at Resign.
 func (t *Term) Context() context.Context { return t.acquisition().Context() }
 
-// Done is closed when the term has ended, also by Resign; Err returns why. It only notifies;
-// Err decides.
+// Done returns a channel that is closed when the term has ended, also by Resign; Err returns why.
+// The channel only notifies; Err decides.
 func (t *Term) Done() <-chan struct{} { return t.acquisition().Done() }
 
-// Err is nil while the term lasts. After a loss it matches ErrLost and exactly one cause; after
-// Resign it matches ErrResigned. It compares the clock with the deadline at the call, so it is
-// right at the first call after a pause. It does no I/O and does not block.
+// Err returns nil while the term lasts. After a loss the error matches ErrLost and exactly one
+// cause; after Resign it matches ErrResigned. Err compares the clock with the deadline at the call,
+// so it is right at the first call after a pause. It does no I/O and does not block.
 func (t *Term) Err() error { return t.acquisition().Err() }
 
-// Deadline is until when the term lasts unless its session is renewed. It is computed at the
-// call, for comparison with time.Now. A stored one is wrong after a suspend. It is the zero
-// Time once the term has ended.
+// Deadline returns until when the term lasts unless its session is renewed. It is computed at the
+// call, for comparison with time.Now. A stored one is wrong after a suspend. It is the zero Time
+// once the term has ended.
 func (t *Term) Deadline() time.Time { return t.acquisition().Deadline() }
 
-// Confirm reads from the cluster, linearizably, whether the term still lasts. nil: it did, at
-// some moment during the call. An error that matches ErrLost: it does not. Another error: no
-// answer came, and nothing has changed.
+// Confirm reads from the cluster, linearizably, whether the term still lasts. It returns nil if it
+// did at some moment during the call, and an error that matches ErrLost if it does not. Another
+// error means that no answer came and nothing has changed.
 func (t *Term) Confirm(ctx context.Context) error {
 	return t.call("confirm", ctx, t.acquisition().Confirm)
 }
 
-// Proclaim changes the value that observers see; the key, the token and the position stay.
-// Calls are made one at a time, in any order; one that waits for its turn returns when ctx
-// ends. nil: the value was written while the term lasted. An error that matches ErrLost or
-// ErrResigned: the term has ended. One that matches kv.ErrUnknown: the value may have been
-// written, or may be later; the next Proclaim settles that before it writes its own value, so
-// that a delayed copy of an older value never replaces a newer one. Another error: it was not
-// written. Unless the error says that the term has ended, Proclaim can be called again. A
-// value that begins as the values of locks' keys do is refused, as by Campaign. The value is copied.
+// Proclaim changes the value that observers see; the key, the token and the position stay. Calls
+// are made one at a time, in any order. One that waits for another returns when ctx ends.
+//
+// Proclaim returns nil if the value was written while the term lasted, and an error that matches
+// ErrLost or ErrResigned if the term has ended. An error that matches kv.ErrUnknown means that the
+// value may have been written, or may be later. The next Proclaim settles that before it writes its
+// value, so a delayed copy of an older value never replaces a newer one. Another error means that
+// it was not written. Unless the error says that the term has ended, Proclaim can be called again.
+//
+// A value that begins as the values of locks' keys do is refused, as by Campaign. The value is
+// copied.
 func (t *Term) Proclaim(ctx context.Context, value []byte) error {
 	return t.call("proclaim", ctx, func(ctx context.Context) error {
 		if t.acquisition() == queue.None {
@@ -102,12 +105,12 @@ func (t *Term) Proclaim(ctx context.Context, value []byte) error {
 		}
 		proclaimed := t.a.Proclaiming()
 		err := t.proclaim(ctx, value)
-		proclaimed(err) // after the turn has ended, because an observer may call Proclaim
+		proclaimed(err) // after the gate was left, because an observer may call Proclaim
 		return err
 	})
 }
 
-// proclaim writes value when it is its turn.
+// proclaim writes value when no other Proclaim is under way.
 func (t *Term) proclaim(ctx context.Context, value []byte) error {
 	if !t.proclaiming.Enter(ctx) {
 		return context.Cause(ctx)
@@ -116,12 +119,12 @@ func (t *Term) proclaim(ctx context.Context, value []byte) error {
 	return t.a.Rewrite(ctx, value)
 }
 
-// Resign ends the term, so that the next candidate leads; from the call on this one does not
-// lead. nil: it led until now. An error that matches ErrLost: it did not. One that matches
-// kv.ErrUnknown: the resignation is not confirmed, and continues in the background; another
-// call tries again, and once it is decided every call returns the same. If ctx is done, Resign
-// still sends, and waits for at most 100 ms: `defer t.Resign(ctx)` never leaves an election
-// without a leader.
+// Resign ends the term, so that the next candidate leads. Once it is called, this one does not
+// lead. Resign returns nil if it led until now, and an error that matches ErrLost if it did not. An
+// error that matches kv.ErrUnknown means that the resignation is not confirmed and continues in the
+// background. Another call tries again, and once it is decided every call returns the same. If ctx
+// is done, Resign still sends, and waits for at most 100 ms: `defer t.Resign(ctx)` never leaves an
+// election without a leader.
 func (t *Term) Resign(ctx context.Context) error {
 	return t.call("resign", ctx, func(ctx context.Context) error { return t.acquisition().Release(ctx, ErrResigned) })
 }

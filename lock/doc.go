@@ -1,5 +1,5 @@
-// Package lock acquires locks on etcd that report when they are lost, and that
-// come with a fencing token.
+// Package lock acquires locks on etcd that report when they are lost, and that come with a fencing
+// token.
 //
 //	m := lock.New(session, "jobs/42", lock.Options{})
 //	err := m.Do(ctx, func(ctx context.Context, h *lock.Held) error {
@@ -22,31 +22,29 @@
 //  3. Tokens: Held.Token is the create revision of Held.Key, and strictly greater
 //     than that of every earlier exclusive holder of the name. Each of several shared holders
 //     has its own. A Semaphore's is greater than that of every earlier holder of its slot.
-//  4. Loss is reported: when the session has ended, when the key was deleted, or
-//     overwritten by somebody else, or the lock was held for longer than Options.MaxHold, Err
-//     returns that, with one final cause, the Context is cancelled with it, and Done is
-//     closed. Err compares the clock at the call; after a pause of any length it is right at
-//     the first call.
+//  4. Loss is reported: once the session has ended, the key was deleted or overwritten by
+//     somebody else, or the lock was held for longer than Options.MaxHold, Err returns that
+//     with one final cause, the Context is cancelled with it, and Done is closed. Err compares
+//     the clock at the call; after a pause of any length it is right at the first call.
 //  5. Either the error or the Held is nil. After any error the acquisition's queue key is
 //     deleted in the background. Until then it blocks others; if etcd cannot be reached, until
 //     its lease ends. A Release that returns nil released a lock that was held until then, and
 //     nobody else had written to the key.
 //  6. Every call returns within its context's end plus 100 ms. Do, DoShared and Once wait for
 //     the function first.
-//  7. A lock costs no goroutine and no timer of its own.
+//  7. A lock needs no goroutine and no timer.
 //
 // # What it does not
 //
-// No client can rule out that an operator deletes the key, that the server revokes
-// a living lease, that a restore takes the cluster back, that a machine is frozen
-// together with its clocks, that clocks' rates differ by more than the session's
-// margin covers, or that a process is paused between its last call of Err and its
-// write. A writer gives the storage its token, and the storage refuses one below
-// the highest it has seen: package fencing.
+// No client can rule out that an operator deletes the key, that the server revokes a living lease,
+// that a restore takes the cluster back, that a machine is frozen together with its clocks, that
+// clocks' rates differ by more than the session's margin covers, or that a process is paused
+// between its last call of Err and its write. A writer gives the storage its token, and the storage
+// refuses one below the highest it has seen (see package fencing).
 //
-// It is not reentrant and has no priorities. A shared hold cannot be upgraded to an exclusive
-// one: release, acquire, and read again. A lock and an election of one name are one queue:
-// they exclude each other.
+// It is not reentrant and has no priorities. A shared hold cannot be upgraded to an exclusive one:
+// release, acquire, and read again. A lock and an election of one name are one queue: they exclude
+// each other.
 //
 // # Failures
 //

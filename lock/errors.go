@@ -10,18 +10,18 @@ import (
 // ErrKeyOverwritten, ErrMaxHold, lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed or
 // pawl.ErrClusterChanged.
 var (
-	// ErrBusy: another holds the name or waits for it. The error's text names
-	// the holder's key and lease.
+	// ErrBusy means that another holds the name or waits for it. The error's text names the
+	// holder's key and lease.
 	ErrBusy = queue.ErrBusy
-	// ErrLost: it was held, and no longer is.
+	// ErrLost means that it was held and no longer is.
 	ErrLost = queue.ErrLost
-	// ErrReleased: it was released, by Release or Do.
+	// ErrReleased means that it was released, by Release or Do.
 	ErrReleased = errors.New("released")
-	// ErrKeyDeleted: the key was deleted, alone or with its lease. If the lease is gone, the session
-	// matches lease.ErrRevoked a moment later.
+	// ErrKeyDeleted means that the key was deleted, alone or with its lease. If the lease is gone,
+	// the session matches lease.ErrRevoked a moment later.
 	ErrKeyDeleted = queue.ErrKeyDeleted
-	// ErrKeyOverwritten: somebody else wrote to the key.
+	// ErrKeyOverwritten means that somebody else wrote to the key.
 	ErrKeyOverwritten = queue.ErrKeyOverwritten
-	// ErrMaxHold: it was held for longer than Options.MaxHold.
+	// ErrMaxHold means that it was held for longer than Options.MaxHold.
 	ErrMaxHold = queue.ErrMaxHold
 )

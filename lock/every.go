@@ -14,14 +14,14 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// EveryOptions are those of Every. The zero value is the default.
+// EveryOptions are the options of Every. The zero value is the default.
 type EveryOptions struct {
 	// CatchUp says which of the times that nobody ran are run later.
 	CatchUp CatchUp
-	// Most bounds how many All runs. 0: 100.
+	// Most bounds how many All runs. 0 means 100.
 	Most int
-	// Notify, if not nil, is called with what Every did. It is called in Every's own goroutine,
-	// and while it runs, no job is.
+	// Notify, if not nil, is called with what Every did. It is called in the goroutine that called
+	// Every, and no job runs meanwhile.
 	Notify func(Firing)
 }
 
@@ -29,36 +29,39 @@ const defaultMost = 100
 
 // A Firing is what Every did for one time of the schedule.
 type Firing struct {
-	At      time.Time     // the time of the schedule; zero: Every did not come so far
+	At      time.Time     // the time of the schedule; zero if Every failed before it was known
 	Late    time.Duration // from At to the call of the function
-	Took    time.Duration // the function
+	Took    time.Duration // how long the function ran
 	Skipped int           // how many times before At nobody has run, and nobody will
-	Err     error         // of the function, or of what comes before and after it; nil: it ran, and is recorded
+	Err     error         // of the function, or of what comes before and after it; nil if it ran and is recorded
 }
 
-// Every runs fn once for each time of the schedule s, on one of all processes that call it for
-// the name, until ctx ends. It is Once for each of these times, with Once's record: fn runs under the
+// Every runs fn once for each time of the schedule s, on one of all processes that call it for the
+// name, until ctx ends. It is Once for each of these times, with Once's record: fn runs under the
 // lock, and the record is written after it has returned nil, or before it is called with
 // Options.RecordFirst.
 //
-// A time counts as missed by what is recorded, so a process that is killed in the middle of a run
-// loses none: the next process runs it. CatchUp says which of several missed times are run. The first call of all
-// records its own time, and what is due after that is run. A clock that is ahead of the others decides
-// when the job runs; it runs once even so.
+// The record shows which times were missed, so a process that is killed in the middle of a run
+// loses none: the next process runs it. CatchUp says which of several missed times are run. The
+// first call of all records the time of that call, and what is due after that is run. A clock that
+// is ahead of the others decides when the job runs; it runs once even so.
 //
-// If fn fails, it is called again, here or by another process that waits, until it returns nil, or, with Latest and
-// Skip, until the next time has come. Before each further try, Every waits about a second at first, and up to a minute
-// later. After a failure of the cluster it does the same. Both are reported to Notify only. With
-// Options.RecordFirst, a run that failed is recorded, so it is not repeated.
+// If fn fails, it is called again, here or by another process that waits, until it returns nil, or,
+// with Latest and Skip, until the next time has come. Before each further try, Every waits about a
+// second at first, and up to a minute later. After a failure of the cluster it does the same. Both
+// are reported to Notify only. With Options.RecordFirst, a run that failed is recorded, so it is
+// not repeated.
 //
-// fn is called in Every's own goroutine, one call at a time. Its ctx is a child of Every's, carries the
-// token, and is cancelled with the cause when the lock is lost. When ctx ends, Every waits for fn,
-// then returns within 100 ms, with ctx's cause. It returns nil when the schedule has no further
-// time, and another error when it cannot go on: the client is closed, the Mutex is of a session that has
-// ended, ErrClusterChanged, ErrTokenFloor, an invalid argument, or a schedule that goes backwards.
+// fn is called in the goroutine that called Every, one call at a time. Its ctx is a child of
+// Every's, carries the token, and is cancelled with the cause when the lock is lost. When ctx ends,
+// Every waits for fn, then returns within 100 ms, with ctx's cause. It returns nil when the
+// schedule has no further time, and another error when it cannot go on: the client is closed, the
+// Mutex is of a session that has ended, ErrClusterChanged, ErrTokenFloor, an invalid argument, or a
+// schedule that goes backwards.
 //
-// While nothing is due, Every sends nothing. For each time, each process reads the record once, and those that
-// find it not yet run wait for the lock. A process that was suspended looks at the clock within a minute.
+// While nothing is due, Every sends nothing. For each time, each process reads the record once, and
+// those that find that it has not run wait for the lock. A process that was suspended reads the
+// clock within a minute.
 func (m *Mutex) Every(ctx context.Context, s Schedule, fn func(ctx context.Context, h *Held, at time.Time) error, opts EveryOptions) error {
 	r, err := m.record(ctx)
 	if err == nil {
@@ -101,7 +104,7 @@ type every struct {
 type plan struct {
 	first   bool // there is no record
 	skipped int
-	next    time.Time // the first time that is not due yet; zero: none
+	next    time.Time // the first time that is not due yet; zero if there is none
 	err     error     // the schedule's
 }
 
@@ -178,7 +181,7 @@ func (e *every) due(last time.Time, recorded bool) (at time.Time, ok bool) {
 	return times[0], true
 }
 
-// final returns why Every ends after err; nil: it goes on.
+// final returns why Every ends after err, or nil if it goes on.
 func (e *every) final(ctx context.Context, err error) error {
 	if s, ok := e.m.sessions.(*pawl.Session); ok && s.Err() != nil {
 		return s.Err()
@@ -202,13 +205,14 @@ func (e *every) pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// untilTime is how long it is until t by the machine's clock.
+// untilTime returns how long it is until t by the machine's clock.
 func untilTime(t time.Time) time.Duration { return t.Round(0).Sub(time.Now().Round(0)) }
 
-// lookAgain is how often a wait looks at the clock: a timer stands still while the machine is suspended.
+// lookAgain is how often a wait reads the clock, because a timer stands still while the machine is
+// suspended.
 const lookAgain = time.Minute
 
-// sleepUntil waits until t by the machine's clock; false: ctx ended before.
+// sleepUntil waits until t by the machine's clock. It returns false if ctx ended before.
 func (e *every) sleepUntil(ctx context.Context, t time.Time) bool {
 	for {
 		left := untilTime(t)
@@ -221,7 +225,7 @@ func (e *every) sleepUntil(ctx context.Context, t time.Time) bool {
 	}
 }
 
-// begin records now as the time from which on the schedule counts, unless somebody has recorded one.
+// begin records now as the time after which the schedule counts, unless somebody has recorded one.
 func (r *record) begin(ctx context.Context, now time.Time) error {
 	first := r.run(now)
 	first.Began = true

@@ -15,19 +15,19 @@ import (
 	"github.com/pawl-locks/pawl/kv"
 )
 
-// A Held is one acquisition: of a lock, of several names, or of a slot of a semaphore. It is used
-// once; its methods are safe for concurrent use. What they return about what was acquired stays
-// the same after the end.
+// A Held is one acquisition of a lock, of several names, or of a slot of a semaphore. It is used
+// once; its methods are safe for concurrent use. What they return about what was acquired stays the
+// same after the end.
 //
 // Several names are held as a whole: if one of them is lost, all of them are. The other names stay
 // taken until Release, or until the function of Do has returned, because that may still work with
-// them; without either, they stay taken for one TTL.
+// them. Without either, they stay taken for one TTL.
 type Held struct {
 	a       *queue.Acquisition
 	session *pawl.Session
 }
 
-// acquisition is h's acquisition; for a nil or zero Held, one that has ended.
+// acquisition returns h's acquisition; for a nil or zero Held, one that has ended.
 func (h *Held) acquisition() *queue.Acquisition {
 	if h == nil || h.a == nil {
 		return queue.None
@@ -35,10 +35,10 @@ func (h *Held) acquisition() *queue.Acquisition {
 	return h.a
 }
 
-// Name is the name, as it was given; of several, the first.
+// Name returns the name as it was given; of several, the first.
 func (h *Held) Name() string { return h.acquisition().Name() }
 
-// Names are the names, in the order in which they were given.
+// Names returns the names, in the order in which they were given.
 func (h *Held) Names() []string {
 	if h == nil || h.a == nil {
 		return nil
@@ -46,41 +46,41 @@ func (h *Held) Names() []string {
 	return h.a.Names()
 }
 
-// Key is the key in etcd, whole, namespace included; of several, the first.
+// Key returns the whole key in etcd, namespace included; of several, the first.
 func (h *Held) Key() string { return h.acquisition().Key() }
 
-// Keys are the keys in etcd, one for each of Names.
+// Keys returns the keys in etcd, one for each of Names.
 func (h *Held) Keys() []string { return h.acquisition().AllKeys() }
 
-// Token is the fencing token: the create revision of Key, and of all Keys. It is strictly greater
-// than that of the previous holder of each name; of a semaphore, than those of all earlier
-// holders of the same slot, and unrelated to those of other slots, so that storage keeps a
-// register for each slot: see Context.
+// Token returns the fencing token, which is the create revision of Key, and of all Keys. It is
+// strictly greater than that of the previous holder of each name. That of a semaphore is greater
+// than those of all earlier holders of the same slot, and unrelated to those of other slots, so
+// storage keeps a register for each slot (see Context).
 func (h *Held) Token() fencing.Token { return h.acquisition().Token() }
 
-// Guard is the comparison "Key still has Token as its create revision", for a caller's own
-// transaction through kv.Client.Txn. After the end such a transaction is refused with
-// kv.ErrFenced. Several names have the zero Guard, which is refused, too: see Guards.
+// Guard returns the comparison "Key still has Token as its create revision", for a transaction of
+// the caller through kv.Client.Txn. After the end such a transaction is refused with kv.ErrFenced.
+// Several names have the zero Guard, which is refused too (see Guards).
 func (h *Held) Guard() kv.Guard { return h.acquisition().Guard() }
 
-// Guards are the comparisons for each of Keys. A transaction that concerns only some of the names
-// needs only their guards.
+// Guards returns the comparisons for each of Keys. A transaction that concerns only some of the
+// names needs only their guards.
 func (h *Held) Guards() []kv.Guard { return h.acquisition().Guards() }
 
-// Mode is the mode in which it is held: ModeExclusive, ModeShared or ModeSlot; of several names,
-// ModeShared if all of them are shared.
+// Mode returns the mode in which it is held: ModeExclusive, ModeShared or ModeSlot. Several names
+// have ModeShared if all of them are shared.
 func (h *Held) Mode() Mode { return Mode(h.acquisition().Mode()) }
 
 // Shared reports whether Mode is ModeShared.
 func (h *Held) Shared() bool { return h.Mode() == ModeShared }
 
-// Slot is the number of a semaphore's slot, from 0 to the limit less one; otherwise -1. No two
-// holders of a semaphore have the same number, so it can serve as the number of a worker, a shard
-// or a device.
+// Slot returns the number of a semaphore's slot, from 0 to the limit less one, or -1 if it is not a
+// semaphore's. No two holders of a semaphore have the same number, so it can serve as the number of
+// a worker, a shard or a device.
 func (h *Held) Slot() int { return h.acquisition().Slot() }
 
-// Session is the session on which it is held, and with which it is lost; nil for a nil or zero
-// Held.
+// Session returns the session on which it is held, and with which it is lost. It is nil for a nil
+// or zero Held.
 func (h *Held) Session() *pawl.Session {
 	if h == nil {
 		return nil
@@ -88,14 +88,14 @@ func (h *Held) Session() *pawl.Session {
 	return h.session
 }
 
-// Context has the values of Acquire's ctx, but does not end with it, and carries the token:
-// fencing.FromContext, or fencing.FromSharedContext for a shared one. It is cancelled at loss,
-// with the error that Err returns as its cause, but not at Release.
+// Context returns a context that has the values of Acquire's ctx, but does not end with it. It
+// carries the token: fencing.FromContext finds it, or fencing.FromSharedContext for a shared one.
+// It is cancelled at loss, with the error that Err returns as its cause, but not at Release.
 //
 // The resource of a slot's token consists of the semaphore's name and the slot, and differs from
 // every lock's name. Storage that checks it lets at most as many writers through as there are
-// slots, one for each slot. The Context of several names carries no token, and hides an outer
-// one, because a token belongs to one name: see ContextFor.
+// slots, one for each slot. The Context of several names carries no token, and hides an outer one,
+// because a token belongs to one name (see ContextFor).
 func (h *Held) Context() context.Context { return h.acquisition().Context() }
 
 // ContextFor returns a child of ctx that carries the token for one of Names, in the mode in which
@@ -104,43 +104,44 @@ func (h *Held) ContextFor(ctx context.Context, name string) context.Context {
 	return h.acquisition().ContextFor(ctx, name)
 }
 
-// Done is closed when it is no longer held, also by Release; Err returns why. It only
-// notifies; Err decides.
+// Done returns a channel that is closed when it is no longer held, also by Release; Err returns
+// why. The channel only notifies; Err decides.
 func (h *Held) Done() <-chan struct{} { return h.acquisition().Done() }
 
-// Err is nil while it is held, all the names if there are several. After a loss it matches ErrLost
-// and exactly one cause, and of several names its text contains the one that was lost; after
-// Release it matches ErrReleased. It compares the clock with the deadline at the call, so it is
-// right at the first call after a pause. It does no I/O and does not block.
+// Err returns nil while it is held (all the names, if there are several). After a loss the error
+// matches ErrLost and exactly one cause, and of several names its text contains the one that was
+// lost. After Release it matches ErrReleased. Err compares the clock with the deadline at the call,
+// so it is right at the first call after a pause. It does no I/O and does not block.
 func (h *Held) Err() error { return h.acquisition().Err() }
 
-// Deadline is until when it is held unless its session is renewed, or the end of
-// Options.MaxHold if that is earlier. It is computed at the call, for comparison with time.Now.
-// A stored one is wrong after a suspend. It is the zero Time once it is no longer held.
+// Deadline returns until when it is held unless its session is renewed, or the end of
+// Options.MaxHold if that is earlier. It is computed at the call, for comparison with time.Now. A
+// stored one is wrong after a suspend. It is the zero Time once it is no longer held.
 func (h *Held) Deadline() time.Time { return h.acquisition().Deadline() }
 
-// Wanted is closed once somebody waits behind it: for a shared one, exclusively; of several
-// names, for any of them; in etcd's layout, for a nested name too. It is a hint: it ends nothing,
-// and stays closed if nobody waits any more, which Mutex.Queue shows. A TryAcquire does not wait.
-// It is nil, and so never ready, for a slot of a semaphore, and after the end unless it was
-// called before. What it needs of the cluster begins with the first call.
+// Wanted returns a channel that is closed once somebody waits behind it. For a shared one that is
+// an exclusive waiter, for several names a waiter for any of them, and in etcd's layout one for a
+// nested name too. It is a hint: it ends nothing, and the channel stays closed if nobody waits any
+// more, which Mutex.Queue shows. A TryAcquire does not wait. The channel is nil, and so never
+// ready, for a slot of a semaphore, and after the end unless Wanted was called before. The first
+// call begins the watches that it needs.
 func (h *Held) Wanted() <-chan struct{} { return h.acquisition().Wanted() }
 
-// Confirm reads from the cluster, linearizably, whether it is still held. nil: it was, at some
-// moment during the call. An error that matches ErrLost: it is not. Another error: no
-// answer came, and nothing has changed.
+// Confirm reads from the cluster, linearizably, whether it is still held. It returns nil if it was
+// held at some moment during the call, and an error that matches ErrLost if it is not. Another
+// error means that no answer came and nothing has changed.
 func (h *Held) Confirm(ctx context.Context) error {
 	return h.wrap("confirm", ctx, h.acquisition().Confirm)
 }
 
 // Do runs fn while it is held, and then releases it. fn's context is a child of ctx that carries
-// the token as Context does; it is cancelled at loss, with the cause. Do waits for fn to return before
-// it releases: an fn that ignores its context keeps the lock, on purpose. fn is not called if
-// the lock is not held or ctx has ended.
+// the token as Context does. It is cancelled at loss, with the cause. Do waits for fn to return
+// before it releases: an fn that ignores its context keeps the lock, on purpose. fn is not called
+// if the lock is not held or ctx has ended.
 //
-// nil means that fn returned nil, and that the lock was held until then. Otherwise errors.Is
-// finds fn's error, the release's, or both. If fn panics, Do releases and the panic continues.
-// Do returns within 100 ms of fn's return and ctx's end, whichever is later.
+// Do returns nil if fn returned nil and the lock was held until then. Otherwise errors.Is finds
+// fn's error, the release's, or both. If fn panics, Do releases and the panic continues. Do returns
+// within 100 ms of fn's return and ctx's end, whichever is later.
 func (h *Held) Do(ctx context.Context, fn func(ctx context.Context) error) error {
 	return h.wrap("do", ctx, func(ctx context.Context) error {
 		if fn == nil {
@@ -150,15 +151,15 @@ func (h *Held) Do(ctx context.Context, fn func(ctx context.Context) error) error
 	})
 }
 
-// Release releases it, several names in one request; from the call on it is not held here. nil: it
-// was held until now. After the loss of one of several names it releases the others, in the
-// background, and returns what Err does.
+// Release releases it, several names in one request. Once it is called, it is not held here.
+// Release returns nil if it was held until now, and an error that matches ErrLost if it was not.
+// After the loss of one of several names it releases the others, in the background, and returns
+// what Err does.
 //
-// An error that matches ErrLost: it was not. One that matches kv.ErrUnknown: the release is not
-// confirmed, and continues in the background; another call tries again, and once it is decided
-// every call returns the same. If ctx is done, Release still sends, and waits for at most 100
-// ms: `defer h.Release(ctx)` never leaves a lock behind. With Options.AtLeast it may return
-// before others can acquire the lock.
+// An error that matches kv.ErrUnknown means that the release is not confirmed and continues in the
+// background. Another call tries again, and once it is decided every call returns the same. If ctx
+// is done, Release still sends, and waits for at most 100 ms: `defer h.Release(ctx)` never leaves a
+// lock behind. With Options.AtLeast it may return before others can acquire the lock.
 func (h *Held) Release(ctx context.Context) error {
 	return h.wrap("release", ctx, func(ctx context.Context) error { return h.acquisition().Release(ctx, ErrReleased) })
 }

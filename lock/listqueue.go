@@ -6,21 +6,21 @@ import (
 	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
-// A Queue lists who holds the lock, or is about to, and then who waits for it, in order. It
-// shows one moment, for people and dashboards, and does not prove that anybody holds the lock
-// now. It is a []Queued:
+// A Queue lists who holds the lock, or is about to, and then who waits for it, in order. It shows
+// one moment, for people and dashboards, and does not prove that anybody holds the lock now. It is
+// a []Queued:
 //
 //	type Queued struct {
 //		Key   string        // whole, namespace included
 //		Token fencing.Token // the create revision of Key; one that waits for a slot gets another
-//		Holds bool          // it holds, or is about to; false: it waits
-//		Owner string        // of its Options or its session's; "": not known
+//		Holds bool          // it holds, or is about to; otherwise it waits
+//		Owner string        // of its Options or its session's; "" if not known
 //		Host  string        // of its process, as that reports it
 //		PID   int           // of its process
 //		Since time.Time     // when Key was put, by that process's clock
-//		Lease int64         // its session's ID; 0: none known
+//		Lease int64         // its session's ID; 0 if none is known
 //		Mode  Mode
-//		Slot  int           // the slot of a semaphore that it holds; -1: none
+//		Slot  int           // the slot of a semaphore that it holds; -1 if none
 //	}
 type Queue = inspect.Queue
 

@@ -9,33 +9,32 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// MaxNames is how many names a Multi has at most: half as many exclusive names as fit into one
-// transaction at etcd's default limit, and three quarters as many shared ones.
+// MaxNames is the greatest number of names that a Multi can have: half as many exclusive names as
+// fit into one transaction at etcd's default limit, and three quarters as many shared ones.
 const MaxNames = queue.MaxNames
 
 // A Want is a name and the mode in which to acquire it: see Exclusive and Shared.
 type Want struct{ want queue.Want }
 
-// Exclusive is name in exclusive mode, as for Mutex.Acquire.
+// Exclusive returns name in exclusive mode, as for Mutex.Acquire.
 func Exclusive(name string) Want { return Want{queue.Want{Name: name, Mode: observe.Exclusive}} }
 
-// Shared is name in shared mode, as for Mutex.AcquireShared.
+// Shared returns name in shared mode, as for Mutex.AcquireShared.
 func Shared(name string) Want { return Want{queue.Want{Name: name, Mode: observe.Shared}} }
 
 // A Multi is several names that are locked at once, all or none. It never changes state: each
-// acquisition is a Held of its own, and any number of goroutines may use one Multi.
+// acquisition is a separate Held, and any number of goroutines may use one Multi.
 //
-// One request enqueues for all the names, so that acquisitions of several names never wait for
-// one another in a circle, whatever their names and in whatever order. There is no deadlock,
-// provided that nobody waits for one acquisition while holding another. The price is that an
-// acquisition which waits for one name also blocks those behind it on its other names. Keep
-// sets small.
+// One request enqueues for all the names, so acquisitions of several names never wait for one
+// another in a circle, whatever their names and order. There is no deadlock, provided that nobody
+// waits for one acquisition while holding another. The price is that an acquisition that waits for
+// one name also blocks those behind it on its other names. Keep sets small.
 type Multi struct{ target }
 
-// NewMulti makes a Multi of 1 to 32 names; it does no I/O. s is as for New. All names must be
-// on one cluster: with pawl.Clusters, s is that of ForAll. The first call reports invalid
-// arguments: those that New reports; no names, too many, or the same twice; a name that
-// pawl.Clusters has on another cluster than s; EtcdLayout with a shared name, or with a name that lies within another.
+// NewMulti returns a Multi of 1 to 32 names; it does no I/O. s is as for New. All names must be on
+// one cluster: with pawl.Clusters, s is that of ForAll. The first call reports invalid arguments:
+// those that New reports; no names, too many, or the same twice; a name that pawl.Clusters has on
+// another cluster than s; EtcdLayout with a shared name, or with a name that lies within another.
 func NewMulti(s pawl.Sessions, opts Options, wants ...Want) *Multi {
 	m := &Multi{target{sessions: s, opts: opts}}
 	for _, w := range wants {
@@ -44,7 +43,7 @@ func NewMulti(s pawl.Sessions, opts Options, wants ...Want) *Multi {
 	return m
 }
 
-// all is m's target; nil for a nil Multi.
+// all returns m's target, or nil for a nil Multi.
 func (m *Multi) all() *target {
 	if m == nil {
 		return nil
@@ -52,7 +51,7 @@ func (m *Multi) all() *target {
 	return &m.target
 }
 
-// Names are the names, in the order in which they were given.
+// Names returns the names, in the order in which they were given.
 func (m *Multi) Names() []string { return m.all().names() }
 
 // Acquire waits until all the names are held, as Mutex.Acquire waits for one. After an error
@@ -74,11 +73,11 @@ func (m *Multi) Do(ctx context.Context, fn func(ctx context.Context, h *Held) er
 	return m.all().do(ctx, "do", m.Acquire, fn)
 }
 
-// Resume makes the Held of keys that this session's predecessor held, if the session was made
+// Resume returns the Held of keys that this session's predecessor held, if the session was made
 // with lease.Options.Resume. all and t are the predecessor's Held.Keys and Held.Token, and the
-// names are the same, in the same order. The modes follow from the keys. The error matches
-// ErrLost if one of the keys no longer exists. Keys that were not acquired together, or together
-// with others, are refused and stay as they are.
+// names are the same, in the same order. The modes follow from the keys. The error matches ErrLost
+// if one of the keys no longer exists. Keys that were not acquired together, or together with
+// others, are refused and stay as they are.
 func (m *Multi) Resume(ctx context.Context, all []string, t fencing.Token) (*Held, error) {
 	return m.all().resume(ctx, all, t)
 }

@@ -19,47 +19,48 @@ type Options struct {
 	// of shared acquisitions.
 	EtcdLayout bool
 	// MaxHold bounds how long the lock may be held. A hold that lasts longer is lost, with
-	// ErrMaxHold, and its key is deleted in the background, even while the function that uses
-	// the lock still runs; lease.Options.LockDelay keeps the key for longer. 0: no bound. The time counts from the moment when Acquire, or Resume, succeeded, on a clock
-	// that runs while the machine is suspended. If the session ends first, that is the cause.
+	// ErrMaxHold, and its key is deleted in the background, even while the function that uses the
+	// lock still runs. lease.Options.LockDelay keeps the key for longer. 0 means no bound. The time
+	// counts from the moment when Acquire, or Resume, succeeded, on a clock that runs while the
+	// machine is suspended. If the session ends first, that is the cause.
 	MaxHold time.Duration
 	// AtLeast keeps the lock taken until it was held for that long, for a short job on many
-	// machines whose clocks differ. An earlier Release returns at once, without a request to
-	// the cluster, and Err then matches ErrReleased; the key is deleted in the background when
-	// the time has passed. The key is kept no longer than the session lasts, so closing the
-	// session or the client ends that earlier; if the process ends without closing either, the
-	// key stays until its lease expires. A lease.Handle carries until when it is kept, whether the
-	// lock was released or is held: the process that takes the session over keeps it for as long, by
-	// the machines' wall clocks. 0: none. The time counts as that of MaxHold does. The end of MaxHold
-	// does not delete the key before AtLeast has passed either.
+	// machines whose clocks differ. An earlier Release returns at once, without a request to the
+	// cluster, and Err then matches ErrReleased. The key is deleted in the background when the time
+	// has passed. The key is kept no longer than the session lasts, so closing the session or the
+	// client ends that earlier. If the process ends without closing either, the key stays until its
+	// lease expires. A lease.Handle carries until when the key is kept, whether the lock was
+	// released or is held. The process that takes the session over keeps it for as long, by the
+	// machines' wall clocks. 0 means none. The time counts as that of MaxHold does. The end of
+	// MaxHold does not delete the key before AtLeast has passed either.
 	AtLeast time.Duration
 	// RecordFirst makes Once write its record before it calls the function instead of
 	// afterwards: at most once instead of at least once.
 	RecordFirst bool
 	// Owner is written into the lock's key, for people to read. It is meant for a process that
-	// holds locks on behalf of others. "": the session's owner, lease.Options.Owner. At most 1
-	// KiB.
+	// holds locks on behalf of others. "" means the session's owner, lease.Options.Owner. It has at
+	// most 1 KiB.
 	Owner string
 }
 
 // A Mutex is a name and a source of sessions. It never changes state: each acquisition is a
-// Held of its own, and any number of goroutines may use one Mutex.
+// separate Held, and any number of goroutines may use one Mutex.
 //
 // It has two modes, like std::shared_mutex. Acquire, TryAcquire and Do hold the lock
 // exclusively; AcquireShared, TryAcquireShared and DoShared hold it together with other shared
 // holders. Both modes wait in one queue, so that neither can starve the other.
 type Mutex struct{ target }
 
-// New makes a Mutex; it does no I/O. With a *pawl.Client, each call uses the client's current
-// session, so that the Mutex is usable again after a session was lost; with a *pawl.Session,
-// every call uses that one. The first call reports invalid arguments: nil sessions, an empty
-// name or one of more than 1 KiB, a negative MaxHold or AtLeast, an Owner of more than 1
-// KiB, an EtcdLayout name that would contain the sessions' own keys.
+// New returns a Mutex; it does no I/O. With a *pawl.Client, each call uses the client's current
+// session, so that the Mutex is usable again after a session was lost; with a *pawl.Session, every
+// call uses that one. The first call reports invalid arguments: nil sessions, an empty name or one
+// of more than 1 KiB, a negative MaxHold or AtLeast, an Owner of more than 1 KiB, an EtcdLayout
+// name that would contain the keys of sessions.
 func New(s pawl.Sessions, name string, opts Options) *Mutex {
 	return &Mutex{target{s, opts, []queue.Want{{Name: name, Mode: observe.Exclusive}}}}
 }
 
-// all is m's target; nil for a nil Mutex.
+// all returns m's target, or nil for a nil Mutex.
 func (m *Mutex) all() *target {
 	if m == nil {
 		return nil
@@ -67,7 +68,7 @@ func (m *Mutex) all() *target {
 	return &m.target
 }
 
-// shared is m's target in shared mode.
+// shared returns m's target in shared mode.
 func (m *Mutex) shared() *target {
 	if m == nil {
 		return nil
@@ -75,14 +76,14 @@ func (m *Mutex) shared() *target {
 	return &target{m.sessions, m.opts, []queue.Want{{Name: m.Name(), Mode: observe.Shared}}}
 }
 
-// Name is the lock's name, as it was given.
+// Name returns the lock's name, as it was given.
 func (m *Mutex) Name() string { return m.all().name() }
 
-// Acquire waits until the lock is held. It returns an error when ctx ends, even in the instant
-// of success; when the session has ended, with the session's cause and no other; and when its
-// own key is deleted or overwritten while it waits. If ctx never ends it waits as long as the
-// session lasts. A client that has no valid session gets one first, as Client.Session does; if
-// that fails, so does Acquire.
+// Acquire waits until the lock is held. It returns an error when ctx ends, even in the instant of
+// success; when the session has ended, with the session's cause and no other; and when its key is
+// deleted or overwritten while it waits. If ctx never ends it waits as long as the session lasts. A
+// client that has no valid session gets one first, as Client.Session does; if that fails, so does
+// Acquire.
 func (m *Mutex) Acquire(ctx context.Context) (*Held, error) {
 	return m.all().acquire(ctx, "acquire", false)
 }
@@ -122,12 +123,11 @@ func (m *Mutex) DoShared(ctx context.Context, fn func(ctx context.Context, h *He
 	return m.shared().do(ctx, "do shared", m.AcquireShared, fn)
 }
 
-// Resume makes the Held of a key that this session's predecessor held, if the session was made
-// with lease.Options.Resume. key and t are the predecessor's Held.Key and Held.Token. Whether
-// the lock is held exclusively or shared follows from the key. It queries the cluster, in one
-// transaction. The error matches ErrLost if the key no longer exists. A key that
-// belongs to a semaphore, an election, or a Multi is refused and stays as it is. The token stays the
-// same.
+// Resume returns the Held of a key that this session's predecessor held, if the session was made
+// with lease.Options.Resume. key and t are the predecessor's Held.Key and Held.Token. The key shows
+// whether the lock is held exclusively or shared. Resume queries the cluster, in one transaction.
+// The error matches ErrLost if the key no longer exists. A key that belongs to a semaphore, an
+// election, or a Multi is refused and stays as it is. The token stays the same.
 func (m *Mutex) Resume(ctx context.Context, key string, t fencing.Token) (*Held, error) {
 	return m.all().resume(ctx, []string{key}, t)
 }

@@ -20,9 +20,9 @@ import (
 // each firing, however short it is. at is the time for which the run was due, the same on all
 // machines, and not the time of the call. ran reports whether fn was called.
 //
-// The record is written under the lock's guard after fn has returned nil: at least once. If fn
-// fails, the lock is lost, or the record cannot be written, the next Once for at runs fn again.
-// With Options.RecordFirst it is written before fn is called: at most once.
+// The record is written under the lock's guard after fn has returned nil, so fn runs at least once.
+// If fn fails, the lock is lost, or the record cannot be written, the next Once for at runs fn
+// again. With Options.RecordFirst it is written before fn is called, so fn runs at most once.
 //
 // If the run is recorded already, Once costs one read, and no lock. Otherwise Once waits for
 // the lock as Acquire does, and runs fn as Held.Do does, with the same context, release, and
@@ -48,8 +48,8 @@ func (m *Mutex) Once(ctx context.Context, at time.Time, fn func(ctx context.Cont
 	return false, m.all().failed("once", err)
 }
 
-// once runs fn under the lock for the time that due chooses, and records it. due gets the time of
-// the record, if there is one, before the lock is waited for and once more under it.
+// once runs fn under the lock for the time that due chooses, and records it. It gives due the time
+// of the record, if there is one, before it waits for the lock and again while it holds it.
 func (m *Mutex) once(ctx context.Context, r *record, due func(last time.Time, recorded bool) (at time.Time, ok bool),
 	fn func(ctx context.Context, h *Held, at time.Time) error) (ran bool, err error) {
 	look := func(ctx context.Context) (at time.Time, ok bool, err error) {
@@ -101,9 +101,9 @@ type record struct {
 	cluster *cluster.Cluster
 	kv      *kv.Client
 	key     string
-	mod     int64 // as read found it; 0: the record does not exist
+	mod     int64 // as read found it; 0 if the record does not exist
 
-	schedule Schedule // the record says its next time too; nil: there is none
+	schedule Schedule // if not nil, the record says its next time too
 }
 
 func (m *Mutex) record(ctx context.Context) (*record, error) {
@@ -133,7 +133,7 @@ func (r *record) read(ctx context.Context) (last time.Time, recorded bool, err e
 	return run.At, true, nil
 }
 
-// run is the record of a run for at.
+// run returns the record of a run for at.
 func (r *record) run(at time.Time) keys.Run {
 	if r.schedule == nil {
 		return keys.Run{At: at}
@@ -150,13 +150,13 @@ func (r *record) ran(ctx context.Context, ev observe.JobRan) {
 // leaves of the 100 ms within which every call returns.
 const recordGrace = 15 * time.Millisecond
 
-// recordTotal is how long a record whose outcome is unknown is sent again; it may stay unknown,
-// as on a full disk.
+// recordTotal is how long a record whose outcome is unknown is sent again. The outcome may stay
+// unknown, as on a full disk.
 const recordTotal = 12 * time.Second
 
-// write records a run for at, if h is held and nobody has written the record since it was read.
-// It is sent again after an unknown outcome: two copies cannot both be applied, and a record
-// for at counts no matter which process wrote it.
+// write records a run for at, if h is held and nobody has written the record since it was read. It
+// sends the record again after an unknown outcome, because two copies cannot both be applied, and a
+// record for at counts no matter which process wrote it.
 func (r *record) write(ctx context.Context, h *Held, at time.Time) error {
 	grace, cancel := cluster.WithGrace(ctx, recordGrace)
 	defer cancel()
@@ -192,7 +192,7 @@ func init() {
 	}
 }
 
-// insideRecord is a record as package inside gives it away.
+// insideRecord is a record as package inside hands it out.
 type insideRecord struct{ *record }
 
 func (r insideRecord) Covers(ctx context.Context, at time.Time) (bool, error) {

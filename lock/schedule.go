@@ -7,9 +7,9 @@ import (
 )
 
 // A Schedule says when a job is due. Next returns the first time after t, and the zero time if
-// there is none. All machines that run the job need the same schedule. The schedules of
-// robfig/cron are Schedules; one that names no time zone uses that of the machine, so give all
-// machines one, or the schedule its own.
+// there is none. All machines that run the job need the same schedule. The schedules of robfig/cron
+// are Schedules. One that names no time zone uses that of the machine, so set the same zone on all
+// machines, or name one in the schedule.
 type Schedule interface{ Next(t time.Time) time.Time }
 
 // Interval is the schedule of the multiples of d, moved by offset. They count as those of
@@ -36,14 +36,14 @@ const (
 	Latest CatchUp = iota
 	// All runs them in order, the last EveryOptions.Most of them.
 	All
-	// Skip runs none of them. A time is run by a process that was waiting for it when it came,
-	// and only until the next one comes: so a holder that dies is succeeded by another process
-	// that waited too.
+	// Skip runs none of them. A time is run by a process that was waiting for it when it came, and
+	// only until the next one comes. So if a holder dies, another process that waited too succeeds
+	// it.
 	Skip
 )
 
-// missedMost bounds how many missed times are counted one by one: of more, the older half is
-// passed over at once, again and again.
+// missedMost bounds how many missed times are counted one by one. If there are more, the older half
+// of the rest is passed over at once, as often as needed.
 const missedMost = 100_000
 
 // missed returns what s has after last and not after now: the newest most times, in order, and how
@@ -69,7 +69,7 @@ func missed(s Schedule, last, now time.Time, most int) (times []time.Time, older
 	}
 }
 
-// checkSchedule reports what is wrong with s.
+// checkSchedule returns what is wrong with s.
 func checkSchedule(s Schedule) error {
 	switch i, ok := s.(interval); {
 	case s == nil:

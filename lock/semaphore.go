@@ -11,30 +11,31 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// MaxLimit is how many slots a Semaphore has at most.
+// MaxLimit is the greatest number of slots that a Semaphore can have.
 const MaxLimit = keys.MaxLimit
 
-// A Semaphore is a name that a limited number of acquisitions hold at once, each in a slot of
-// its own, numbered from 0. It never changes state: each acquisition is a Held of its own, and
-// any number of goroutines may use one Semaphore. The loss of one does not affect other slots.
+// A Semaphore is a name that a limited number of acquisitions hold at once, each in a different
+// slot. Slots are numbered from 0. A Semaphore never changes state: each acquisition is a separate
+// Held, and any number of goroutines may use one Semaphore. The loss of one does not affect other
+// slots.
 //
-// Acquisitions are served in order: they queue at a turnstile, and the first one takes the
-// lowest free slot. The price of the order is that one which is first and crashes keeps free
-// slots from the others for one TTL, and that filling n slots takes about 2n round trips.
+// Acquisitions are served in order: they queue at a turnstile, and the first one takes the lowest
+// free slot. This order has a price. One that is first and crashes keeps free slots from the others
+// for one TTL, and filling n slots takes about 2n round trips.
 //
 // If Semaphores of one name have different limits, as while a new limit is rolled out, each
-// acquisition uses the least of its own limit and those of all holders: there are never more
+// acquisition uses the least of its own limit and those of all holders. So there are never more
 // holders than any one of them allows.
 type Semaphore struct{ target }
 
-// NewSemaphore makes a Semaphore with limit slots, 1 to MaxLimit; it does no I/O. s is as for
-// New. The first call reports invalid arguments: those that New reports, another limit, a name
-// of more than 1008 bytes, and EtcdLayout, which a semaphore does not support.
+// NewSemaphore returns a Semaphore with limit slots, 1 to MaxLimit; it does no I/O. s is as for
+// New. The first call reports invalid arguments: those that New reports, another limit, a name of
+// more than 1008 bytes, and EtcdLayout, which a semaphore does not support.
 func NewSemaphore(s pawl.Sessions, name string, limit int, opts Options) *Semaphore {
 	return &Semaphore{target{s, opts, []queue.Want{{Name: name, Mode: observe.Semaphore, Limit: limit}}}}
 }
 
-// all is m's target; nil for a nil Semaphore.
+// all returns m's target, or nil for a nil Semaphore.
 func (m *Semaphore) all() *target {
 	if m == nil {
 		return nil
@@ -42,10 +43,10 @@ func (m *Semaphore) all() *target {
 	return &m.target
 }
 
-// Name is the semaphore's name, as it was given.
+// Name returns the semaphore's name, as it was given.
 func (m *Semaphore) Name() string { return m.all().name() }
 
-// Limit is the number of slots, as it was given.
+// Limit returns the number of slots, as it was given.
 func (m *Semaphore) Limit() int {
 	if m == nil || len(m.wants) == 0 {
 		return 0
@@ -71,10 +72,10 @@ func (m *Semaphore) Do(ctx context.Context, fn func(ctx context.Context, h *Held
 	return m.all().do(ctx, "do with a slot of", m.Acquire, fn)
 }
 
-// Resume makes the Held of a key that this session's predecessor held, if the session was made
+// Resume returns the Held of a key that this session's predecessor held, if the session was made
 // with lease.Options.Resume. key and t are the predecessor's Held.Key and Held.Token. The slot
-// follows from the key, whatever the limit is now. The error matches ErrLost if the key no
-// longer exists.
+// follows from the key, whatever the limit is now. The error matches ErrLost if the key no longer
+// exists.
 func (m *Semaphore) Resume(ctx context.Context, key string, t fencing.Token) (*Held, error) {
 	return m.all().resume(ctx, []string{key}, t)
 }

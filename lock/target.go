@@ -15,15 +15,15 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// A target is what a Mutex, a Multi and a Semaphore are: what to acquire, with which sessions
-// and how. Its methods are safe on a nil target.
+// A target is what a Mutex, a Multi and a Semaphore have in common: what to acquire, with which
+// sessions and how. Its methods are safe on a nil target.
 type target struct {
 	sessions pawl.Sessions
 	opts     Options
 	wants    []queue.Want
 }
 
-// name is the name, of several the first; "" for a nil or zero target.
+// name returns the name, of several the first, or "" for a nil or zero target.
 func (t *target) name() string {
 	if t == nil || len(t.wants) == 0 {
 		return ""
@@ -31,7 +31,7 @@ func (t *target) name() string {
 	return t.wants[0].Name
 }
 
-// more are the others.
+// more returns the names but the first.
 func (t *target) more() (all []string) {
 	for _, w := range t.wants[1:] {
 		all = append(all, w.Name)
@@ -39,7 +39,7 @@ func (t *target) more() (all []string) {
 	return all
 }
 
-// names are the names, in the order in which they were given.
+// names returns the names, in the order in which they were given.
 func (t *target) names() []string {
 	if t == nil || len(t.wants) == 0 {
 		return nil
@@ -47,7 +47,7 @@ func (t *target) names() []string {
 	return append([]string{t.wants[0].Name}, t.more()...)
 }
 
-// options are those of the engine.
+// options returns the options for package queue.
 func (t *target) options() queue.Options {
 	return queue.Options{
 		EtcdLayout: t.opts.EtcdLayout, Owner: t.opts.Owner,
@@ -55,7 +55,7 @@ func (t *target) options() queue.Options {
 	}
 }
 
-// check reports what is wrong before anything is sent to the cluster.
+// check returns what is wrong before anything is sent to the cluster.
 func (t *target) check(ctx context.Context) error {
 	switch {
 	case t == nil:
@@ -77,7 +77,7 @@ func (t *target) check(ctx context.Context) error {
 	return nil
 }
 
-// resolve checks, and returns the session of this call and the queues in it.
+// resolve checks the arguments, and returns the session of this call and the queues in it.
 func (t *target) resolve(ctx context.Context) (*pawl.Session, []queue.Queue, error) {
 	if err := t.check(ctx); err != nil {
 		return nil, nil, err
@@ -94,7 +94,7 @@ func (t *target) resolve(ctx context.Context) (*pawl.Session, []queue.Queue, err
 	return session, queues, err
 }
 
-// acquire acquires the names; op is what that is called in an error.
+// acquire acquires the names. op names the call in an error.
 func (t *target) acquire(ctx context.Context, op string, try bool) (*Held, error) {
 	session, queues, err := t.resolve(ctx)
 	if err == nil {
@@ -112,7 +112,7 @@ func (t *target) acquire(ctx context.Context, op string, try bool) (*Held, error
 	return nil, t.failed(op, err)
 }
 
-// resume makes the Held of keys that the session's predecessor held.
+// resume returns the Held of keys that the session's predecessor held.
 func (t *target) resume(ctx context.Context, own []string, token fencing.Token) (*Held, error) {
 	session, queues, err := t.resolve(ctx)
 	if err == nil {
@@ -148,7 +148,7 @@ func (t *target) queue(ctx context.Context, kind string) (Queue, error) {
 	return nil, t.failed("queue", err)
 }
 
-// failed says of err what was to be done.
+// failed adds to err the call that failed and its names.
 func (t *target) failed(op string, err error) error {
 	return fmt.Errorf("lock: %s %s: %w", op, keys.Quote(t.names()...), err)
 }

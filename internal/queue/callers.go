@@ -57,7 +57,7 @@ func (a *Acquisition) Context() context.Context {
 	return c.ctx
 }
 
-// Do runs fn and then releases; Err returns as from then on. fn's context is a child of ctx,
+// Do runs fn and then releases; Err then returns as. fn's context is a child of ctx,
 // carries the token, and is cancelled with the cause at loss. Do does not call fn if it is not held
 // or ctx has ended. It returns nil if fn returned nil and it was held until then. If fn panics, Do
 // releases and the panic continues.
