@@ -15,7 +15,7 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// recorder keeps all events but those of sessions and members.
+// recorder keeps all events except those of sessions and members.
 type recorder struct {
 	mu   sync.Mutex
 	all  []observe.Event
@@ -101,8 +101,8 @@ func TestACandidateThatGivesUpIsReported(t *testing.T) {
 	})
 }
 
-// Calls of Proclaim are made one at a time, and one within the event of another
-// must not wait for it.
+// Calls of Proclaim are made one at a time. A call within the event of another must not wait for
+// it.
 func TestAnObserverMayProclaimWhenAProclamationIsReported(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		e := &recorder{}

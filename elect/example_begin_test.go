@@ -22,7 +22,7 @@ func begin() *stage {
 	return s
 }
 
-// client is that of one process.
+// client returns the client of one process.
 func (s *stage) client() *pawl.Client { return s.etcd.Client(s, pawl.Config{}) }
 
 func (s *stage) end() {

@@ -13,8 +13,7 @@ import (
 
 var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
 
-// flat takes the indentation away: a program in the guide may be a part of a
-// function.
+// flat removes the indentation, because a program in the guide may be a part of a function.
 func flat(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	for i, l := range lines {

@@ -57,7 +57,7 @@ func (l *wire) sever(cut bool) {
 	}
 }
 
-// A forced is a term that one of three candidates won, and how to reach it.
+// A forced is a term that one of three candidates won, and how to reach its session.
 type forced struct {
 	term    *elect.Term
 	session *pawl.Session
@@ -72,9 +72,9 @@ type contest struct {
 	terms  map[string]*elect.Term // by key
 	last   fencing.Token
 	leader chan forced
-	// calm holds one element: the right to take a term away by force, or to look
-	// at all terms. An operator's deed is at once at the server, and at its victim
-	// only when it is ordered to; so nobody reads in between.
+	// calm holds one element: the right to take a term away by force, or to read all terms. What an
+	// operator does is at once at the server, but reaches its victim only when it is ordered to. So
+	// nobody reads in between.
 	calm chan struct{}
 }
 
@@ -85,9 +85,9 @@ func newContest(w *fixture) *contest {
 	return c
 }
 
-// changed sees each change at the moment at which the cluster makes it. When a
-// leader's key goes, the next one leads; so its term has to be over by then,
-// unless it was an operator who took it.
+// changed sees each change at the moment at which the cluster makes it. When a leader's key is
+// deleted, the next one leads. So the leader's term must have ended by then, unless an operator
+// deleted the key.
 func (c *contest) changed(ch etcdfake.Change) {
 	c.mu.Lock()
 	tm := c.terms[ch.Key]
@@ -97,7 +97,7 @@ func (c *contest) changed(ch etcdfake.Change) {
 	}
 }
 
-// stand campaigns again and again, on a session of its own each time.
+// stand campaigns again and again, each time on a new session.
 func (c *contest) stand(ctx context.Context) {
 	l := &wire{w: c.w}
 	client, err := pawl.Dial(ctx, pawl.Config{Endpoints: c.w.Endpoints(), DialOptions: []grpc.DialOption{grpc.WithContextDialer(l.dial)}})
@@ -118,7 +118,7 @@ func (c *contest) stand(ctx context.Context) {
 			case <-tm.Done():
 			case <-ctx.Done():
 			}
-			time.Sleep(10 * time.Millisecond) // a resignation is not to be overtaken by the end of its session
+			time.Sleep(10 * time.Millisecond) // so that the end of its session does not overtake a resignation
 			l.sever(false)
 		}
 		_ = s.Close(ctx)
@@ -134,7 +134,7 @@ func (c *contest) won(f forced) {
 	c.leader <- f
 }
 
-// check looks at every term there was: at most one is valid.
+// check reads every term that there was: at most one is valid.
 func (c *contest) check() {
 	<-c.calm
 	defer func() { c.calm <- struct{}{} }()
@@ -150,9 +150,9 @@ func (c *contest) check() {
 	assert.LessOrEqual(c.w.t, valid, 1)
 }
 
-// deed does to f what an operator does, and returns when f has learned of it: at
-// once, unless its key is so new that it is not watched yet; and when the
-// cluster has just forgotten its history, with the next renewal.
+// deed does to f what an operator does, and returns when f has learned of it. f learns of it at
+// once, unless its key is so new that it is not watched yet. If the cluster has just compacted its
+// history, f learns of it with the next renewal.
 func (c *contest) deed(f forced, compacted bool, do func()) {
 	<-c.calm
 	defer func() { c.calm <- struct{}{} }()
@@ -169,9 +169,9 @@ func (c *contest) deed(f forced, compacted bool, do func()) {
 	assert.Error(c.w.t, f.term.Err())
 }
 
-// Three candidates over two hundred forced losses: never two terms at once,
-// rising tokens, each loss reported with its cause; and what Observe says of it all
-// is true, with a consumer that is quick and one that is slow.
+// Three candidates survive two hundred forced losses. There are never two terms at once, tokens
+// rise, and each loss is reported with its cause. What Observe says of it all is true for a quick
+// consumer and for a slow one.
 func TestThreeCandidatesOverTwoHundredLosses(t *testing.T) {
 	losses := racedetector.Of(50, 200)
 	rnd := rand.New(rand.NewPCG(lane.Seed(t), 2))

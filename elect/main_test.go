@@ -40,7 +40,7 @@ func (w *fixture) client() *pawl.Client { return w.kit.Client() }
 
 func (w *fixture) clientWith(cfg pawl.Config) *pawl.Client { return w.kit.Dial(cfg) }
 
-// session makes a session of a client of its own.
+// session makes a session on a new client.
 func (w *fixture) session() *pawl.Session { return w.sessionOn(w.client()) }
 
 func (w *fixture) sessionOn(c *pawl.Client) *pawl.Session {

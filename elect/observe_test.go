@@ -25,7 +25,7 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// A viewer ranges over Observe in a goroutine of its own.
+// A viewer ranges over Observe in a goroutine.
 type viewer struct {
 	mu    sync.Mutex
 	all   []elect.Leader
@@ -65,7 +65,7 @@ func (v *viewer) seen() []elect.Leader {
 	return append([]elect.Leader(nil), v.all...)
 }
 
-// said is what was seen, for reading: the values, "-" for nobody.
+// said returns what was seen, for people to read: the values, and "-" for nobody.
 func (v *viewer) said() string {
 	var out []string
 	for _, l := range v.seen() {
@@ -78,7 +78,7 @@ func (v *viewer) said() string {
 	return strings.Join(out, " ")
 }
 
-// state is who led from one revision on.
+// state is who led, starting at one revision.
 type state struct {
 	rev         int64
 	key         string
@@ -86,7 +86,7 @@ type state struct {
 	value       string
 }
 
-// truth is who led from each revision on, from the history of a whole prefix.
+// truth returns who led after each revision, from the history of a whole prefix.
 func truth(history []etcdfake.Change, prefix string) []state {
 	states := []state{{}}
 	alive := map[string]state{}
@@ -132,7 +132,7 @@ func requireTrue(t *testing.T, seen []elect.Leader, history []etcdfake.Change, p
 	}
 }
 
-// A semaphore of the same name has nothing to do with an election: its holders lead nothing.
+// A semaphore of the same name has nothing to do with an election; its holders lead nothing.
 func TestASemaphoreHasNoLeader(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		c := w.client()
@@ -149,7 +149,8 @@ func TestASemaphoreHasNoLeader(t *testing.T) {
 	})
 }
 
-// Hazard E7: no leader is an event, at first too; a candidate that never led is none.
+// Hazard E7: Observe yields that nobody leads as an event, also at first, and never a candidate
+// that did not lead.
 func TestObserveYieldsEachLeaderAndNoLeader(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		c := w.client()
@@ -197,8 +198,7 @@ func TestObserveYieldsEachLeaderAndNoLeader(t *testing.T) {
 	})
 }
 
-// Hazard E7: what happens within one batch of the watch is applied before anything is
-// yielded.
+// Hazard E7: all that happens within one batch of the watch is applied before anything is yielded.
 func TestObserveNeverYieldsACandidateOfABatchThatDidNotLead(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		v := w.observe(context.Background(), w.client(), "e", 0)
@@ -244,10 +244,9 @@ func TestASlowConsumerSeesTheLatestState(t *testing.T) {
 	})
 }
 
-// Hazard E6: whatever happens to members, connections, watches and revisions, Observe
-// goes on.
+// Hazard E6: Observe goes on, whatever happens to members, connections, watches and revisions.
 func TestObserveSurvivesEveryFault(t *testing.T) {
-	compaction := func(w *fixture) { // after which the candidates are read again
+	compaction := func(w *fixture) { // then the candidates are read again
 		w.Cut()
 		w.Put("noise", "", 0)
 		w.Put("e/gone", "gone", 0)
@@ -346,7 +345,8 @@ func TestObserveEndsWithADeniedPermission(t *testing.T) {
 	})
 }
 
-// … and of the watch alone, which would be asked for again and again.
+// Observe also ends if only the watch is denied, which would otherwise be requested again and
+// again.
 func TestObserveEndsWithAWatchThatIsDenied(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		for _, m := range w.Members() {
@@ -364,7 +364,7 @@ func TestObserveEndsWithAWatchThatIsDenied(t *testing.T) {
 	})
 }
 
-// A read shows that the leader is gone, and the watch does not deliver it.
+// Observe reads again if a read shows that the leader is gone and the watch does not deliver it.
 func TestObserveReadsAgainWhenTheWatchKeepsSilent(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		for _, m := range w.Members() {
@@ -372,7 +372,7 @@ func TestObserveReadsAgainWhenTheWatchKeepsSilent(t *testing.T) {
 		}
 		w.Put("e/a", "a", 0)
 		w.Inject(etcdfake.Rule{Op: "read leader", Match: func(etcdfake.Request) bool {
-			w.Delete("e/a") // the candidates have been read, and not yet the first one's value
+			w.Delete("e/a") // the candidates have been read, but not the first one's value
 			return false
 		}})
 		before, begun := w.Counts(), time.Now()
@@ -386,7 +386,7 @@ func TestObserveReadsAgainWhenTheWatchKeepsSilent(t *testing.T) {
 	})
 }
 
-// A value is read once: those who come and go behind the leader cost no request.
+// A value is read once. Candidates who come and go behind the leader cost no request.
 func TestCandidatesCostAnObserverNoRequest(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		w.Put("e/leader", "v", 0)
@@ -439,14 +439,14 @@ func TestObserveBeginsAgainEachTime(t *testing.T) {
 	})
 }
 
-// More candidates than fit into one answer, read while they come and go.
+// More candidates than fit into one answer are read at one revision while others come and go.
 func TestALongQueueIsReadAtOneRevision(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		for i := range 2500 {
 			w.Put(fmt.Sprintf("e/%04d", (i*7)%2500), fmt.Sprint(i), 0)
 		}
 		var mu sync.Mutex
-		var at []int64 // the revisions that were asked for
+		var at []int64 // the revisions that were requested
 		w.Inject(etcdfake.Rule{Op: "read candidates", Match: func(r etcdfake.Request) bool {
 			mu.Lock()
 			defer mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// StopInJeopardy leaves lead a third of the validity to stop in: its context ends at
-// that instant and not before, while the term lasts.
+// StopInJeopardy leaves lead a third of the validity to stop in. lead's context ends at that
+// instant and not before, and the term still lasts.
 func TestLeadsContextEndsInJeopardyWhileTheTermLasts(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		var log []elect.Event
@@ -61,7 +61,7 @@ func TestWithoutStopInJeopardyLeadsContextEndsAtTheLoss(t *testing.T) {
 	})
 }
 
-// A lead that goes on through the jeopardy loses its term as any other.
+// A lead that goes on through the jeopardy loses its term like any other.
 func TestALeadThatIgnoresTheJeopardyLosesItsTerm(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		var log []elect.Event

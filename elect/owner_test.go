@@ -19,7 +19,7 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// owned are the owner keys that are there.
+// owned returns the owner keys that exist.
 func (w *fixture) owned() (all []string) {
 	for _, key := range w.Keys("//pawl/") {
 		if strings.HasSuffix(key, "/owner") {
@@ -33,8 +33,8 @@ func (w *fixture) ownedBy(s pawl.Sessions, owner string) *elect.Election {
 	return elect.New(s, "n", elect.Options{Owner: owner})
 }
 
-// A candidate's own owner is shown in place of its session's, from its first moment to its last, and the value
-// that observers see is the candidate's alone.
+// A candidate's Owner is shown in place of its session's, from its first moment to its last. The
+// value that observers see is only the candidate's.
 func TestACandidateCanHaveAnOwnerOfItsOwn(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s, err := w.client().NewSession(w.ctx, lease.Options{Owner: "daemon"})
@@ -110,7 +110,7 @@ func TestAnOwnerKeyGoesWithItsTerm(t *testing.T) {
 	}
 }
 
-// A candidate whose enqueue's answer is lost, applied or not, is one, once, with its owner.
+// A candidate whose enqueue's answer is lost, applied or not, exists once, with its owner.
 func TestALostAnswerLeavesNoOwnerKeyBehind(t *testing.T) {
 	for _, applied := range []bool{false, true} {
 		inBubble(t, func(w *fixture) {

@@ -41,7 +41,7 @@ func kinds(log []elect.Event) (out []elect.Kind) {
 	return out
 }
 
-// background runs f until the end of the test or its own.
+// background runs f until the end of the test, or until f returns.
 func (w *fixture) background(f func(ctx context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -78,8 +78,7 @@ func TestRunReturnsWhatLeadReturnsDuringItsTerm(t *testing.T) {
 	}
 }
 
-// Hazard E9: twenty kills of the lease, and leader again each time, whatever lead
-// returned.
+// Hazard E9: Run leads again after each of twenty kills of the lease, whatever lead returned.
 func TestRunLeadsAgainAfterEachKillOfItsLease(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		var log []elect.Event
@@ -120,8 +119,8 @@ func TestRunLeadsAgainAfterEachKillOfItsLease(t *testing.T) {
 	})
 }
 
-// Hazards E8, E11: lead's context ends first and lead is waited for, and only then is the term given
-// up.
+// Hazards E8, E11: lead's context ends first, then Run waits for lead, and only then it gives up
+// the term.
 func TestRunStopsLeadBeforeItResigns(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		why := errors.New("shutting down")
@@ -165,7 +164,7 @@ func TestRunsContextThatEndsAfterLeadDoesNotHideWhatLeadReturned(t *testing.T) {
 	}
 }
 
-// A ctx that ends in the instant of success: lead is not called.
+// lead is not called if ctx ends in the instant of success.
 func TestRunsContextThatEndsBeforeLeadIsCalledEndsRun(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		ctx, cancel := context.WithCancel(w.ctx)
@@ -250,8 +249,8 @@ func TestGoexitInLeadResigns(t *testing.T) {
 	})
 }
 
-// A lead that does not return in time: the term is marked lost, then renewing
-// stops, and the lease ends by itself; no request of ours shortens it.
+// If lead does not return in time, the term is marked lost. Then renewing stops, and the lease ends
+// by itself; no request of ours shortens it.
 func TestOverrunAbandonsTheLeaseAndLeavesItToEnd(t *testing.T) {
 	for _, overrun := range []time.Duration{0, 2 * time.Second} {
 		inBubble(t, func(w *fixture) {
@@ -299,7 +298,7 @@ func TestOverrunAbandonsTheLeaseAndLeavesItToEnd(t *testing.T) {
 	}
 }
 
-// The same where the session ends by its own deadline while lead runs.
+// Nor is the lease revoked while lead runs if the session ends by its deadline.
 func TestAnExpiredLeaseIsNotRevokedWhileLeadRuns(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		var log []elect.Event
@@ -324,7 +323,7 @@ func TestAnExpiredLeaseIsNotRevokedWhileLeadRuns(t *testing.T) {
 	})
 }
 
-// … and once lead has returned, it is, so that the next one need not wait.
+// It is revoked once lead has returned, so that the next candidate need not wait.
 func TestAnExpiredLeaseIsRevokedOnceLeadHasReturned(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		o := quick(nil)
@@ -410,7 +409,7 @@ func TestFailuresAreRetriedWithBoundedWaits(t *testing.T) {
 	})
 }
 
-// An outage may make the waits as long as they get; its end ends them.
+// Waits may grow to their maximum during an outage; the end of the outage ends them.
 func TestTheClustersReturnEndsTheWait(t *testing.T) {
 	for _, o := range []struct {
 		name      string
@@ -442,7 +441,7 @@ func TestTheClustersReturnEndsTheWait(t *testing.T) {
 	}
 }
 
-// A term that was led forgives the failures before it; of each wait, half is
+// The wait after a term is the shortest again, whatever failed before it, and half of each wait is
 // random.
 func TestTheWaitAfterATermIsTheShortestAgainAndJittered(t *testing.T) {
 	inBubble(t, func(w *fixture) {
@@ -524,8 +523,8 @@ func TestRunReturnsWhatCannotGetBetter(t *testing.T) {
 	}
 }
 
-// Hazards E10, E16: lead is called once for each term that was won, and never twice at a
-// time, through every request lost twice.
+// Hazards E10, E16: even if every request is lost twice, lead is called once for each term that was
+// won, and never twice at a time.
 func TestRunSurvivesLosingEachRequestTwice(t *testing.T) {
 	for name, rule := range map[string]etcdfake.Rule{
 		"not applied": {Lose: true, Err: unavailable, Times: 2},
@@ -571,7 +570,7 @@ func TestRunSurvivesLosingEachRequestTwice(t *testing.T) {
 	}
 }
 
-// Hazard E12: nothing of Run is left when it has returned.
+// Hazard E12: nothing of Run is left after it has returned.
 func TestRunLeavesNoGoroutine(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		c := w.client()

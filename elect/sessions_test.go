@@ -104,7 +104,7 @@ func TestALeaderSaysItsRevisionsAndItsLease(t *testing.T) {
 	})
 }
 
-// last is what came last of c, which has something.
+// last returns the last element of c, which has at least one.
 func last[T any](c <-chan T) (v T) {
 	for {
 		select {

@@ -13,7 +13,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
-// crowd is a deliberately dumb model of a prefix: every key, sorted at each look.
+// crowd is a deliberately dumb model of a prefix: every key, sorted at each read.
 type crowd struct {
 	rev  int64
 	keys map[string]watcher.Event

@@ -98,7 +98,7 @@ func TestCandidatesLeadInOrderWithRisingTokens(t *testing.T) {
 	})
 }
 
-// Hazard E1: a campaign whose own key is gone never wins, wherever that happens.
+// Hazard E1: a campaign whose key is gone never wins, wherever that happens.
 func TestCampaignNeverWinsWithoutItsKey(t *testing.T) {
 	for _, how := range []string{"revoked", "deleted", "overwritten"} {
 		t.Run(how, func(t *testing.T) {
@@ -135,7 +135,8 @@ func TestCampaignNeverWinsWithoutItsKey(t *testing.T) {
 	}
 }
 
-// Hazard E1: nor in the moment of its turn, when no watch has delivered anything yet.
+// Hazard E1: nor does it win at the moment at which it would be next, when no watch has delivered
+// anything yet.
 func TestCampaignWhoseKeyGoesWithTheLeadersDoesNotWin(t *testing.T) {
 	for _, how := range []string{"revoked", "deleted"} {
 		t.Run(how, func(t *testing.T) {
@@ -168,7 +169,7 @@ func TestCampaignWhoseKeyGoesWithTheLeadersDoesNotWin(t *testing.T) {
 	}
 }
 
-// Hazard E2: whatever error Campaign returns, its candidacy leaves the queue.
+// Hazard E2: whatever error Campaign returns, its key leaves the queue.
 func TestACampaignThatFailsLeavesNoCandidate(t *testing.T) {
 	for name, rule := range map[string]etcdfake.Rule{
 		"applied, answer lost":       {Method: "Txn", Err: unavailable},
@@ -197,7 +198,7 @@ func TestACampaignThatFailsLeavesNoCandidate(t *testing.T) {
 	}
 }
 
-// Hazard E3: compaction is no error to a waiting candidate, nor does it cost its place.
+// Hazard E3: compaction is no error to a waiting candidate, and it keeps its position.
 func TestCompactionWhileWaitingKeepsThePosition(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		leader := w.campaign(w.session(), "e", "leader")
@@ -227,8 +228,7 @@ func TestCompactionWhileWaitingKeepsThePosition(t *testing.T) {
 	})
 }
 
-// Hazard E4: a resignation that failed can be repeated, and a Proclaim that failed
-// forgets nothing.
+// Hazard E4: a resignation that failed can be repeated, and a Proclaim that failed forgets nothing.
 func TestResignCanBeRepeatedUntilItIsConfirmed(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		tm := w.campaign(w.session(), "e", "me")
@@ -246,8 +246,8 @@ func TestResignCanBeRepeatedUntilItIsConfirmed(t *testing.T) {
 	})
 }
 
-// Hazard E5 and the failures of every call, twice each: not applied, and applied with
-// the answer lost.
+// Hazard E5: every call survives two failures of its request, both if it is not applied and if it
+// is applied and the answer is lost.
 func TestEveryCallSurvivesLosingItsRequestTwice(t *testing.T) {
 	for name, rule := range map[string]etcdfake.Rule{
 		"not applied": {Lose: true, Err: unavailable},
@@ -327,7 +327,7 @@ func TestProclaimAfterALossSaysSoAndWritesNothing(t *testing.T) {
 	}
 }
 
-// causes is how many of the causes of a loss err matches.
+// causes returns how many of the causes of a loss err matches.
 func causes(err error) (n int) {
 	for _, c := range []error{lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed, elect.ErrKeyDeleted, elect.ErrKeyOverwritten, elect.ErrOverrun, pawl.ErrClusterChanged} {
 		if errors.Is(err, c) {
@@ -395,7 +395,7 @@ func TestResumedTermKeepsItsTokenAndItsValue(t *testing.T) {
 	})
 }
 
-// Hazard E15: each campaign has a key of its own, also one session's in a row.
+// Hazard E15: each campaign has a different key, even successive campaigns of one session.
 func TestEachCampaignHasAKeyOfItsOwn(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		e := elect.New(w.session(), "e", elect.Options{})
@@ -441,7 +441,7 @@ func TestCustomCauseAndTheEndOfTheContextAreBothMatched(t *testing.T) {
 	})
 }
 
-// Two Terms that nobody gave: each call refuses, none panics.
+// Each call of a nil or zero Term is refused, and none panics.
 func TestNilAndZeroHandlesAreRefused(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		for _, tm := range []*elect.Term{nil, {}} {
@@ -501,7 +501,7 @@ func TestBadArgumentsAreNamed(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// observed is every error that observing name gives.
+// observed returns every error of observing name.
 func observed(ctx context.Context, c *pawl.Client, name string) (errs []error) {
 	for _, err := range elect.Observe(ctx, c, name, elect.Options{}) {
 		errs = append(errs, err)

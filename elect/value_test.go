@@ -12,8 +12,8 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// A lock of the same name would take the candidate for one of its waiters, and
-// write a grant to its key; and a term whose value looks like a lock's could not be resumed.
+// A lock of the same name would take the candidate for one of its waiters and write a handoff to
+// its key. A term whose value looks like a lock's could not be resumed.
 func TestAValueThatLooksLikeALocksIsRefused(t *testing.T) {
 	for _, value := range []string{"pawl:x", "pawl/etcd:", `{"pawl":"lock","owner":"x"}`, `{"pawl":"multi","names":[]}`, `{"layout":"etcd","owner":"x"}`} {
 		inBubble(t, func(w *fixture) {

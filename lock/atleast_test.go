@@ -13,7 +13,7 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// AtLeast: a release returns at once and sends nothing, and the key goes when its time
+// With AtLeast a release returns at once and sends nothing, and the key is deleted when its time
 // has come.
 func TestALockStaysTakenUntilItWasHeldForLongEnough(t *testing.T) {
 	inBubble(t, func(w *fixture) {
@@ -46,7 +46,7 @@ func TestALockThatWasHeldForLongEnoughIsReleasedAtOnce(t *testing.T) {
 	})
 }
 
-// A Close of the session, or of the client, ends it, and waits for nothing else.
+// A Close of the session, or of the client, ends what AtLeast keeps, and waits for nothing else.
 func TestACloseEndsWhatIsHeldForLongEnough(t *testing.T) {
 	for name, end := range map[string]func(w *fixture, c *pawl.Client, s *pawl.Session) error{
 		"session": func(w *fixture, _ *pawl.Client, s *pawl.Session) error { return s.Close(w.Context()) },
@@ -86,7 +86,7 @@ func TestAReleasedLockStaysReleasedWhateverBecomesOfItsKey(t *testing.T) {
 	})
 }
 
-// A hold that was too long keeps its key for as long, too.
+// A hold that was too long also keeps its key until AtLeast has passed.
 func TestAHoldThatWasTooLongStaysTakenForLongEnough(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		began := time.Now()
@@ -99,8 +99,8 @@ func TestAHoldThatWasTooLongStaysTakenForLongEnough(t *testing.T) {
 	})
 }
 
-// A takeover changes nothing: what was released stays taken until its time has come, and costs the takeover no wait; so
-// does what is held, whatever the options of its Resume.
+// A takeover changes nothing. A released lock stays taken until its time has come, and does not
+// delay the takeover. So does a lock that is held, whatever the options of its Resume.
 func TestALockStaysTakenForLongEnoughWhoeverTakesItsSessionOver(t *testing.T) {
 	for name, first := range map[string]bool{"released before": true, "resumed and released": false} {
 		t.Run(name, func(t *testing.T) {

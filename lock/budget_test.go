@@ -20,8 +20,7 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// counted is what f makes the server receive and send, streams that are idle
-// apart.
+// counted returns what the server receives and sends during f, without the streams that are idle.
 func (w *fixture) counted(f func()) etcdfake.Counts {
 	synctest.Wait()
 	before := w.f.Counts()
@@ -30,7 +29,8 @@ func (w *fixture) counted(f func()) etcdfake.Counts {
 	return w.f.Counts().Since(before)
 }
 
-// Hazard A19: two unary requests, and no watch message when held for a moment.
+// Hazard A19: an acquire and a release cost two unary requests, and no watch message if it is held
+// for a moment.
 func TestAcquireAndReleaseCostTwoRequests(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()
@@ -47,7 +47,7 @@ func TestAcquireAndReleaseCostTwoRequests(t *testing.T) {
 	})
 }
 
-// What an uncontended lock of a short name sends, in bytes of its two requests.
+// An uncontended lock of a short name sends few bytes in its two requests.
 func TestAcquireAndReleaseSendFewBytes(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()
@@ -62,7 +62,7 @@ func TestAcquireAndReleaseSendFewBytes(t *testing.T) {
 	})
 }
 
-// A lock that is held for longer is watched: one creation, one cancel.
+// A lock that is held for longer is watched, with one creation and one cancel.
 func TestALockHeldForLongerIsWatchedOnce(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()
@@ -74,7 +74,7 @@ func TestALockHeldForLongerIsWatchedOnce(t *testing.T) {
 			time.Sleep(20 * time.Millisecond) // a cancel waits for others
 		})
 		assert.Equal(w, map[string]int{"Txn": 2, "Watch": 2}, n.Received)
-		// Both are answered; the deletion is delivered too, where the cancel comes after it.
+		// Both are answered. The deletion is delivered too if the cancel comes after it.
 		assert.LessOrEqual(w, n.Sent["Watch"], 3)
 	})
 }
@@ -82,7 +82,7 @@ func TestALockHeldForLongerIsWatchedOnce(t *testing.T) {
 func TestAContendedAcquisitionIsWithinItsBudget(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		holder, s := w.session(), w.session()
-		h := w.acquire(holder) // given back before it is watched
+		h := w.acquire(holder) // released before it is watched
 		var a *acquireCall
 		n := w.counted(func() { a = w.waiting(s) })
 		assert.Equal(w, 1, n.Received["Txn"], "to enqueue")
@@ -98,8 +98,8 @@ func TestAContendedAcquisitionIsWithinItsBudget(t *testing.T) {
 	})
 }
 
-// One in the middle of a queue, which is granted the lock and grants it on: over its
-// whole life a Txn to enqueue, one to release, none to confirm but one in 25.
+// An acquisition in the middle of a queue receives the lock and hands it on. Over its whole life it
+// sends a Txn to enqueue, one to release, and none to confirm but one in 25.
 func TestAGrantedAcquisitionIsWithinItsBudget(t *testing.T) {
 	const waiters = 12
 	inBubble(t, func(w *fixture) {
@@ -123,9 +123,9 @@ func TestAGrantedAcquisitionIsWithinItsBudget(t *testing.T) {
 		assert.LessOrEqual(w, txns, 1+waiters+2, "the holder's release, theirs, the first one's query, and perhaps one of who cannot know")
 		watchIn, watchOut = watchIn+n.Received["Watch"], watchOut+n.Sent["Watch"]
 		assert.LessOrEqual(w, watchIn, 4*waiters)
-		// Two creations, two cancels, the deletion of the key before, the grant; and
-		// here, where a release takes no time, the own key's deletion may be delivered
-		// before the cancel is heard. test/peers/bench counts six on a real server.
+		// Two creations, two cancels, the deletion of the predecessor, and the handoff. Here, where
+		// a release takes no time, the deletion of its key may be delivered before the cancel is
+		// processed. test/peers/bench counts six on a real server.
 		assert.LessOrEqual(w, watchOut, 7*waiters)
 	})
 }
@@ -145,7 +145,7 @@ func TestTryAcquireOfAHeldLockIsARead(t *testing.T) {
 	})
 }
 
-// A new session: a grant, a Txn for its key, and the first renewal with its read.
+// A new session costs a grant, a Txn for its key, and the first renewal with its read.
 func TestANewSessionIsWithinItsBudget(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		c := w.client(pawl.Config{})
@@ -158,7 +158,7 @@ func TestANewSessionIsWithinItsBudget(t *testing.T) {
 	})
 }
 
-// Four renewals in a TTL, each with one read.
+// A session is renewed four times in a TTL, each time with one read.
 func TestASessionIsRenewedFourTimesInATTL(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()
@@ -198,8 +198,7 @@ func TestTryAcquireOfAFreeLockIsAReadAndAWrite(t *testing.T) {
 	})
 }
 
-// Waiting costs a session one request a round, however many of its goroutines
-// wait.
+// Waiting costs a session one request a round, however many of its goroutines wait.
 func TestAMinuteOfWaitingCostsNoMoreThanTheRenewals(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
@@ -220,13 +219,13 @@ func TestAMinuteOfWaitingCostsNoMoreThanTheRenewals(t *testing.T) {
 	})
 }
 
-// settledGoroutines is the number of goroutines when nothing is under way.
+// settledGoroutines returns the number of goroutines when nothing is under way.
 func settledGoroutines() int {
 	synctest.Wait()
 	return runtime.NumGoroutine()
 }
 
-// H4: no goroutine for each lock held.
+// H4: a held lock needs no goroutine.
 func TestAThousandLocksHeldCostNoGoroutine(t *testing.T) {
 	inBubbleOf(t, 1, func(w *fixture) {
 		s := w.session()
@@ -245,8 +244,8 @@ func TestAThousandLocksHeldCostNoGoroutine(t *testing.T) {
 			held = append(held, w.acquireName(s, fmt.Sprint("m", i)))
 		}
 		time.Sleep(time.Second)
-		// Another stream for every 512 watches: its two goroutines, gRPC's, and
-		// the server's, which is in this process.
+		// Every 512 watches need another stream: its two goroutines, gRPC's, and the server's,
+		// which is in this process.
 		assert.LessOrEqual(w, settledGoroutines(), before+3*8)
 		for _, h := range held {
 			require.NoError(w, h.Release(w.Context()))
@@ -254,7 +253,7 @@ func TestAThousandLocksHeldCostNoGoroutine(t *testing.T) {
 	})
 }
 
-// Nor for each permit or set of names.
+// Nor does a permit or a set of names.
 func TestPermitsAndSetsHeldCostNoGoroutine(t *testing.T) {
 	inBubbleOf(t, 1, func(w *fixture) {
 		s := w.session()
@@ -271,8 +270,8 @@ func TestPermitsAndSetsHeldCostNoGoroutine(t *testing.T) {
 			frees = append(frees, p.Release, m.Release)
 		}
 		time.Sleep(time.Second)
-		// One more stream of watches: its two goroutines, gRPC's, and the server's, which is in
-		// this process.
+		// These are for one more stream of watches: its two goroutines, gRPC's, and the server's,
+		// which is in this process.
 		assert.LessOrEqual(w, settledGoroutines(), before+8)
 		for _, free := range frees {
 			require.NoError(w, free(w.Context()))
@@ -280,7 +279,7 @@ func TestPermitsAndSetsHeldCostNoGoroutine(t *testing.T) {
 	})
 }
 
-// Nor for each waiter beyond its caller, in any mode.
+// Nor does a waiter beyond its caller, in any mode.
 func TestManyWaitersCostNoGoroutineBeyondTheirCallers(t *testing.T) {
 	for name, mode := range map[string]struct {
 		watches int // of each, at most
@@ -317,7 +316,7 @@ func TestManyWaitersCostNoGoroutineBeyondTheirCallers(t *testing.T) {
 					wait()
 				}
 				require.Empty(w, ends, "they wait")
-				// Another stream for every 512 watches, as above.
+				// Every 512 watches need another stream, as above.
 				streams := (mode.watches*waiters + 511) / 512
 				assert.LessOrEqual(w, settledGoroutines(), before+waiters+8*streams)
 				cancel()
@@ -331,7 +330,7 @@ func TestManyWaitersCostNoGoroutineBeyondTheirCallers(t *testing.T) {
 	}
 }
 
-// SM1: three requests where a slot is free, and no watch where it is held for a moment.
+// SM1: a permit costs three requests if a slot is free, and no watch if it is held for a moment.
 func TestAPermitCostsThreeRequests(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()
@@ -346,8 +345,8 @@ func TestAPermitCostsThreeRequests(t *testing.T) {
 	})
 }
 
-// SM2: behind a full semaphore one to enqueue, and, once a slot is free, one to query and one to
-// take; of those in the turnstile the first alone watches the slots.
+// SM2: behind a full semaphore a permit costs one request to enqueue and, once a slot is free, one
+// to query and one to take. Of those in the turnstile only the first watches the slots.
 func TestAPermitBehindAFullSemaphoreIsWithinItsBudget(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		held := w.permit(w.session(), 1)
@@ -367,7 +366,7 @@ func TestAPermitBehindAFullSemaphoreIsWithinItsBudget(t *testing.T) {
 	})
 }
 
-// A waiter for a slot costs its session only its renewals, and a query with each.
+// A waiter for a slot costs its session only the renewals, and a query with each.
 func TestAMinuteOfWaitingForASlotCostsAQuestionWithEachRenewal(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		held := w.permit(w.session(), 1)

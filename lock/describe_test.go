@@ -13,7 +13,7 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// logged is v as slog writes it.
+// logged returns v as slog writes it.
 func logged(v any) string {
 	var b bytes.Buffer
 	slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {

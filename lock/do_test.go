@@ -20,7 +20,7 @@ import (
 
 type valueKey struct{}
 
-// The work's context is a child of Do's: its values, deadline, cancellation, and
+// The context of the work is a child of Do's: it has Do's values, deadline and cancellation, and
 // the token.
 func TestDoRunsTheFunctionUnderAChildOfItsContext(t *testing.T) {
 	inBubble(t, func(w *fixture) {
@@ -151,8 +151,8 @@ func TestDoReportsTheFunctionsErrorTheReleasesOrBoth(t *testing.T) {
 	})
 }
 
-// With the cluster silent and ctx over, Do returns within 100 ms of the
-// function's return, and the release goes on in the background.
+// If the cluster is silent and ctx has ended, Do returns within 100 ms of the function's return,
+// and the release continues in the background.
 func TestDoReturnsSoonAfterTheFunctionEvenIfTheClusterIsSilent(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		ctx, cancel := context.WithCancel(w.Context())
@@ -172,7 +172,7 @@ func TestDoReturnsSoonAfterTheFunctionEvenIfTheClusterIsSilent(t *testing.T) {
 	})
 }
 
-// To wait no longer than d but work longer.
+// Acquire can have a shorter limit than the work.
 func TestAcquireWithATimeoutThenDoWithTheOuterContext(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
@@ -188,7 +188,7 @@ func TestAcquireWithATimeoutThenDoWithTheOuterContext(t *testing.T) {
 	})
 }
 
-// Hazard S10: the context of an Acquire bounds that call and nothing after it.
+// Hazard S10: the context of an Acquire bounds only that call.
 func TestTheEndOfAcquiresContextEndsNothing(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		ctx, cancel := context.WithCancel(context.WithValue(w.Context(), valueKey{}, "v"))
@@ -239,7 +239,7 @@ func TestEveryDoOfOneHeldLearnsOfTheLoss(t *testing.T) {
 	})
 }
 
-// A lock touches no key but its own.
+// A lock touches no other keys than its own.
 func TestALockTouchesNoKeysButItsOwn(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()

@@ -25,7 +25,7 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// recorder is an Observer that keeps the events of locks, and all others.
+// recorder is an Observer that keeps the events of locks separate from all others.
 type recorder struct {
 	mu    sync.Mutex
 	locks []observe.Event
@@ -64,7 +64,7 @@ func of[E observe.Event](all []observe.Event) (some []E) {
 	return some
 }
 
-// observedBy is a session on a client of its own whose observer is e.
+// observedBy returns a client whose observer is e, and a session on it.
 func (w *fixture) observedBy(e observe.Observer) (*pawl.Client, *pawl.Session) {
 	w.Helper()
 	c := w.client(pawl.Config{Observer: e})
@@ -74,7 +74,7 @@ func (w *fixture) observedBy(e observe.Observer) (*pawl.Client, *pawl.Session) {
 	return c, s
 }
 
-// as is the Acquisition of h, as it is in events; the ID is that of ev.
+// as returns the Acquisition of h as it is in events. The ID is that of ev.
 func as(h *lock.Held, s *pawl.Session, id int64) observe.Acquisition {
 	return observe.Acquisition{ID: id, Name: h.Name(), Key: h.Key(), Token: h.Token(), Lease: s.ID(), Mode: observe.Exclusive, Slot: -1}
 }
@@ -158,7 +158,7 @@ func TestAnAcquisitionThatFailsIsReportedAsGivenUp(t *testing.T) {
 	})
 }
 
-// Each way to lose a lock, and the event that an observer gets.
+// Each way to lose a lock causes the event that an observer expects.
 func TestALossIsReportedOnceWithItsCause(t *testing.T) {
 	for what, c := range map[string]struct {
 		cause  error
@@ -195,7 +195,7 @@ func TestALossIsReportedOnceWithItsCause(t *testing.T) {
 	}
 }
 
-// The log names the locks that were lost alone; a session's end is logged once.
+// The log names the locks that were lost alone. A session's end is logged once.
 func TestTheLogNamesALossThatIsALocksOwn(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		var log bytes.Buffer
@@ -253,7 +253,7 @@ func TestAReleaseThatIsPendingIsReportedAsSuchAndOnce(t *testing.T) {
 	})
 }
 
-// A session that ends in the instant in which a lock is won.
+// A session may end in the instant in which a lock is won.
 func TestALossIsNeverReportedBeforeTheAcquisition(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		e := &recorder{}
@@ -325,7 +325,7 @@ func TestAnEventHasTheValuesOfItsCallsContextAndNotItsEnd(t *testing.T) {
 	})
 }
 
-// Every public method of what an event is about can be called within it.
+// Every public method of what an event is about can be called within the event.
 func TestAnObserverMayCallWhateverItLikes(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		e := &recorder{}
@@ -376,8 +376,8 @@ func TestAnObserverMayCallWhateverItLikes(t *testing.T) {
 	})
 }
 
-// An observer that is stuck for longer than the TTL: the calls that it delays are
-// delayed, and everything else goes on.
+// An observer is stuck for longer than the TTL. The calls that it delays are delayed, and
+// everything else goes on.
 func TestAStuckObserverDelaysNeitherRenewalsNorTheNewsOfALoss(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		e, stuck := &recorder{}, make(chan struct{})
@@ -409,7 +409,7 @@ func TestAStuckObserverDelaysNeitherRenewalsNorTheNewsOfALoss(t *testing.T) {
 	})
 }
 
-// The clock is looked at where it counts, however long an observer took.
+// The clock is read where it counts, however long an observer took.
 func TestALockWhoseObserverWasStuckBeyondTheTTLIsExpiredAtTheFirstCall(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		e := &recorder{}

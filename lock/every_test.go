@@ -18,12 +18,12 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// runs are the times for which a job has run, by all machines of a test.
+// runs records the times for which a job has run, on all machines of a test.
 type runs struct {
 	mu   sync.Mutex
 	ats  []time.Time
 	told []lock.Firing
-	fail func(at time.Time, n int) error // of the n-th run; nil: none fails
+	fail func(at time.Time, n int) error // of the n-th run; nil if none fails
 }
 
 func (r *runs) notify(f lock.Firing) {
@@ -32,7 +32,7 @@ func (r *runs) notify(f lock.Firing) {
 	r.told = append(r.told, f)
 }
 
-// fired are the firings that were told.
+// fired returns the firings that were reported.
 func (r *runs) fired() []lock.Firing {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -49,7 +49,8 @@ func (r *runs) job(_ context.Context, _ *lock.Held, at time.Time) error {
 	return nil
 }
 
-// minutes are the times that have run, in minutes from the bubble's beginning, since the last call.
+// minutes returns the times that have run since the last call, in minutes from the bubble's
+// beginning.
 func (r *runs) minutes() (all []int) {
 	synctest.Wait()
 	r.mu.Lock()
@@ -66,7 +67,7 @@ var (
 	eachMinute   = lock.Interval(time.Minute, 0)
 )
 
-// every begins Every for the name of all tests on a client of its own; stop ends it and waits for it.
+// every starts Every for the name of all tests on a new client. stop ends it and waits for it.
 func (w *fixture) every(s lock.Schedule, fn func(context.Context, *lock.Held, time.Time) error, opts lock.EveryOptions) (stop func()) {
 	return w.everyOn(w.client(pawl.Config{}), s, fn, opts)
 }
@@ -98,7 +99,8 @@ func TestOfManyWhoRunEveryOneRunsEachTime(t *testing.T) {
 	}
 }
 
-// While nothing is due, Every itself sends nothing; each machine reads the record twice for a time that another runs.
+// While nothing is due, Every sends nothing. Each machine reads the record twice for a time that
+// another machine runs.
 func TestEverySendsNothingWhileNothingIsDue(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		r := &runs{}
@@ -147,8 +149,8 @@ func TestCatchUpSaysWhichMissedTimesAreRun(t *testing.T) {
 	}
 }
 
-// A machine that dies in the middle of a run loses no time, even where the period is below its session's TTL: the run
-// is not recorded, so the others run it, and what has become due meanwhile.
+// A machine that dies in the middle of a run loses no time, even if the period is below its
+// session's TTL. The run is not recorded, so the others run it, and what has become due meanwhile.
 func TestAHolderThatDiesInTheMiddleOfARunLosesNone(t *testing.T) {
 	const period = 5 * time.Second
 	for _, c := range []struct {
@@ -193,7 +195,7 @@ func TestAHolderThatDiesInTheMiddleOfARunLosesNone(t *testing.T) {
 	}
 }
 
-// fn that fails is called again for the same time, until the next has come.
+// If fn fails, it is called again for the same time until the next one has come.
 func TestEveryRepeatsARunThatFailed(t *testing.T) {
 	failure := errors.New("the job failed")
 	for _, c := range []struct {
@@ -237,7 +239,7 @@ func TestEveryRepeatsARunThatFailed(t *testing.T) {
 	}
 }
 
-// With RecordFirst a run that failed is recorded, and not repeated.
+// With RecordFirst a run that failed is recorded and not repeated.
 func TestEveryWithRecordFirstRepeatsNothing(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		r := &runs{fail: func(time.Time, int) error { return errors.New("the job failed") }}
@@ -249,7 +251,8 @@ func TestEveryWithRecordFirstRepeatsNothing(t *testing.T) {
 	})
 }
 
-// The machine whose clock is ahead runs the job, once, before the others' clocks have come so far: they find its record.
+// The machine whose clock is ahead runs the job, once. When the others' clocks reach that time,
+// they find its record.
 func TestATimeThatAMachineAheadHasRunIsNotRunAgain(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		r := &runs{}
@@ -352,7 +355,7 @@ func TestEveryRefusesBadArguments(t *testing.T) {
 	})
 }
 
-// The cluster is away for a while: the times that have passed are caught up with.
+// After the cluster was away for a while, the times that have passed are caught up with.
 func TestEveryOutlivesAClusterThatIsAway(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		r := &runs{}
@@ -366,7 +369,7 @@ func TestEveryOutlivesAClusterThatIsAway(t *testing.T) {
 	})
 }
 
-// A record that somebody deletes is begun anew: the next time is run.
+// If somebody deletes the record, it begins again, and the next time is run.
 func TestEveryBeginsAnewWhereTheRecordIsDeleted(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		r := &runs{}

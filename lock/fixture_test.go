@@ -27,8 +27,7 @@ type fixture struct {
 	secure pawl.Config  // what clients need for TLS and authentication
 }
 
-// inBubble runs f in a fixture of three members, whose every goroutine is gone at
-// the end.
+// inBubble runs f in a fixture of three members. All of its goroutines have ended at the end.
 func inBubble(t *testing.T, f func(w *fixture)) { t.Helper(); inBubbleOf(t, 3, f) }
 
 func inBubbleOf(t *testing.T, members int, f func(w *fixture)) {
@@ -49,7 +48,7 @@ func (w *fixture) client(cfg pawl.Config) *pawl.Client {
 	return w.Dial(cfg)
 }
 
-// session is a session on a client of its own, as another process has it.
+// session returns a session on a new client, as another process has it.
 func (w *fixture) session() *pawl.Session {
 	w.Helper()
 	s, err := w.client(pawl.Config{}).Session(w.Context())
@@ -57,7 +56,7 @@ func (w *fixture) session() *pawl.Session {
 	return s
 }
 
-// mutex is the name that most tests lock, on s.
+// mutex returns a Mutex of the name that most tests lock, on s.
 func mutex(s *pawl.Session) *lock.Mutex { return lock.New(s, "name", lock.Options{}) }
 
 func (w *fixture) keys() []string { return w.f.Keys("name/") }
@@ -70,8 +69,8 @@ func (w *fixture) acquire(s *pawl.Session) *lock.Held {
 	return h
 }
 
-// held asserts what is true of whatever is held: the token is the create
-// revision of the key (K1), which is first in the queue.
+// held asserts what is true of every hold: the token is the create revision of the key (K1), which
+// is first in the queue.
 func (w *fixture) held(h *lock.Held) {
 	w.Helper()
 	require.NoError(w, h.Err())
@@ -157,7 +156,7 @@ func (a *acquireCall) failed() error {
 	return a.err
 }
 
-// causes are all that a loss or a failed acquisition can match.
+// causes are all causes that a loss or a failed acquisition can match.
 var causes = []error{
 	lock.ErrKeyDeleted, lock.ErrKeyOverwritten, lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed, pawl.ErrClusterChanged,
 	lock.ErrMaxHold,
@@ -209,8 +208,8 @@ func (w *fixture) lostBy(want error, h *lock.Held) {
 	assert.Equal(w, []any{key, token, guard}, []any{h.Key(), h.Token(), h.Guard()}, "they stay the same after the end")
 }
 
-// clear asserts that nothing is left in the queue a second from now, and that
-// another session can have it.
+// clear asserts that nothing is left in the queue a second from now, and that another session can
+// acquire it.
 func (w *fixture) clear() {
 	w.Helper()
 	time.Sleep(time.Second)

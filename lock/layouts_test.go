@@ -20,7 +20,7 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// logged is a session of a client with a namespace and a log.
+// logged returns a session of a client with a namespace and a log.
 func (w *fixture) logged() (*pawl.Session, *bytes.Buffer) {
 	w.Helper()
 	log := new(bytes.Buffer)
@@ -31,7 +31,7 @@ func (w *fixture) logged() (*pawl.Session, *bytes.Buffer) {
 
 const bothLayouts = "a name is used in both layouts, which do not exclude each other"
 
-// Each name is looked at once, however often it is used.
+// The keys of each name are read once, however often it is used.
 func TestAKeyOfTheOtherLayoutIsLoggedOnce(t *testing.T) {
 	etcd := lock.Options{EtcdLayout: true}
 	for _, c := range []struct {
@@ -125,7 +125,7 @@ func TestOfTwoThatBeginInBothLayoutsAtOnceOneIsWarned(t *testing.T) {
 	})
 }
 
-// What lies among the keys of the other layout, and is none of them, is nobody's mistake.
+// A foreign key that lies among the keys of the other layout causes no warning.
 func TestOtherKeysAreNotOfTheOtherLayout(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s, log := w.logged()
@@ -145,7 +145,8 @@ func TestOtherKeysAreNotOfTheOtherLayout(t *testing.T) {
 	})
 }
 
-// A name costs one request at its first use, if there is a log and the name a slash, up to a hundred of them.
+// The first use of a name costs one request if there is a log and the name has a slash, up to a
+// hundred of them.
 func TestTheOtherLayoutCostsOneReadANameAndClient(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		silent := w.session()

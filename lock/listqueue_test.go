@@ -111,7 +111,7 @@ func TestQueueSaysWhoSharesIt(t *testing.T) {
 	})
 }
 
-// In etcd's layout whatever lies below the name is waited for, and shown.
+// In etcd's layout every key below the name is waited for, and shown.
 func TestQueueInEtcdsLayoutShowsWhatBlocks(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		w.f.Put("a/b/1f", "", 0)

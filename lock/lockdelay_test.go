@@ -25,7 +25,7 @@ const (
 	delayTTL  = 6 * time.Second
 )
 
-// delayed is a session with a lock-delay, on a client of its own.
+// delayed returns a new client, and a session with a lock-delay on it.
 func (w *fixture) delayed(o lease.Options) (*pawl.Client, *pawl.Session) {
 	w.Helper()
 	c := w.client(pawl.Config{})
@@ -37,14 +37,14 @@ func (w *fixture) delayed(o lease.Options) (*pawl.Client, *pawl.Session) {
 	return c, s
 }
 
-// shut closes s and waits a second at most.
+// shut closes s and waits for at most a second.
 func (w *fixture) shut(s *pawl.Session) error {
 	ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 	defer cancel()
 	return s.Close(ctx)
 }
 
-// delayModes are a holder, and one that has to wait for it, in each mode.
+// delayModes are a holder and an acquisition that has to wait for it, in each mode.
 var delayModes = map[string]struct {
 	holds, waits func(s pawl.Sessions, o lock.Options) acquirer
 }{
@@ -79,8 +79,9 @@ func setOf(names ...string) func(s pawl.Sessions, o lock.Options) acquirer {
 	}
 }
 
-// LD1, LD2, LD3: however a hold ends without its Release, nobody who waits or comes later has the lock
-// before the delay has passed, in any mode, and somebody has it soon after the lease can last.
+// LD1, LD2, LD3: however a hold ends without Release, nobody who waits or comes later acquires the
+// lock before the delay has passed, in any mode. Somebody acquires it soon after the latest
+// possible end of the lease.
 func TestALockStaysTakenForItsDelayAfterAHoldThatWasNotReleased(t *testing.T) {
 	for name, end := range map[string]func(w *fixture, c *pawl.Client, s *pawl.Session, h *lock.Held){
 		"renewals fail": func(w *fixture, _ *pawl.Client, s *pawl.Session, h *lock.Held) {
@@ -201,7 +202,7 @@ func TestThereIsNoLockDelayAfterARelease(t *testing.T) {
 	}
 }
 
-// What the docs say has no delay.
+// Deletions by an operator have no delay, as the docs say.
 func TestThereIsNoLockDelayAfterAnOperator(t *testing.T) {
 	for name, end := range map[string]func(w *fixture, s *pawl.Session, h *lock.Held){
 		"key deleted":   func(w *fixture, _ *pawl.Session, h *lock.Held) { w.f.Delete(h.Key()) },
@@ -221,8 +222,8 @@ func TestThereIsNoLockDelayAfterAnOperator(t *testing.T) {
 	}
 }
 
-// ML6, LD3: what is left of a set that lost a name stays for the delay from the loss, even if it
-// is released at once.
+// ML6, LD3: what is left of a set that lost a name stays until the delay after the loss has passed,
+// even if the set is released at once.
 func TestALateReleaseOfASetDoesNotShortenItsLockDelay(t *testing.T) {
 	for name, o := range map[string]lock.Options{"pawl": {}, "etcd": {EtcdLayout: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -246,7 +247,7 @@ func TestALateReleaseOfASetDoesNotShortenItsLockDelay(t *testing.T) {
 	}
 }
 
-// AtLeast keeps a key that was released; that is no lock-delay, and a Close ends it.
+// AtLeast keeps a key that was released. That is no lock-delay, and a Close ends it.
 func TestALockDelayIsNotForWhatAtLeastKeeps(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		_, s := w.delayed(lease.Options{})
@@ -258,14 +259,13 @@ func TestALockDelayIsNotForWhatAtLeastKeeps(t *testing.T) {
 	})
 }
 
-// A session that is taken over goes on with its lock-delay, and a hold that is resumed and
-// released has none.
+// A session that is taken over keeps its lock-delay. A hold that is resumed and released has none.
 func TestAResumedHoldIsReleasedWithoutADelayAndLostWithOne(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		_, s := w.delayed(lease.Options{})
 		h := w.acquire(s)
 		c := w.client(pawl.Config{})
-		next, err := c.NewSession(w.Context(), lease.Options{Resume: s.Detach()}) // without its own LockDelay
+		next, err := c.NewSession(w.Context(), lease.Options{Resume: s.Detach()}) // without a LockDelay
 		require.NoError(w, err)
 		assert.Equal(w, delayTTL, next.TTL())
 		r, err := mutex(next).Resume(w.Context(), h.Key(), h.Token())

@@ -20,11 +20,11 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// A blow is what ends an acquisition, its session, or its client.
+// A blow is something that ends an acquisition, its session, or its client.
 type blow struct {
 	name   string
 	cause  error
-	quiet  bool // only the cluster knows: found by a watch or a look
+	quiet  bool // only the cluster knows, and a watch or a read finds it
 	strike func(w *fixture, c *pawl.Client, s *pawl.Session, key string)
 }
 
@@ -73,7 +73,7 @@ func contains(all []string, s string) bool {
 	return false
 }
 
-// eachBlow runs f in a fixture for each blow, with a client and session to strike.
+// eachBlow runs f in a fixture for each blow, with the client and session that it strikes.
 func eachBlow(t *testing.T, f func(w *fixture, b blow, c *pawl.Client, s *pawl.Session)) {
 	for _, b := range blows {
 		t.Run(b.name, func(t *testing.T) {
@@ -87,12 +87,12 @@ func eachBlow(t *testing.T, f func(w *fixture, b blow, c *pawl.Client, s *pawl.S
 	}
 }
 
-// swift reports whether a blow is noticed within 100 ms: a changed cluster is found
-// at the next request.
+// swift reports whether a blow is noticed within 100 ms. A changed cluster is noticed only at the
+// next request.
 func (b blow) swift() bool { return b.cause != pawl.ErrClusterChanged }
 
-// Hazards H1, H3: after the arming delay a loss is reported within 100 ms, with one
-// cause that stands.
+// Hazards H1, H3: after the arming delay a loss is reported within 100 ms, with one cause that
+// stays.
 func TestLossIsReportedWithin100MillisecondsOfArming(t *testing.T) {
 	eachBlow(t, func(w *fixture, b blow, c *pawl.Client, s *pawl.Session) {
 		h := w.acquire(s)
@@ -111,7 +111,7 @@ func TestLossIsReportedWithin100MillisecondsOfArming(t *testing.T) {
 	})
 }
 
-// H4: what happened before the arming is reported once it is armed: the watch begins
+// H4: what happened before the arming is reported once the watch is armed, because the watch begins
 // at the acquisition's revision.
 func TestLossBeforeArmingIsReportedOnceArmed(t *testing.T) {
 	eachBlow(t, func(w *fixture, b blow, c *pawl.Client, s *pawl.Session) {
@@ -129,8 +129,8 @@ func TestLossBeforeArmingIsReportedOnceArmed(t *testing.T) {
 	})
 }
 
-// Hazard H4, rule N1: a deletion whose event is swallowed is found by the look that
-// comes with each renewal.
+// Hazard H4, rule N1: a deletion whose event is swallowed is found by the read that comes with each
+// renewal.
 func TestLossThatTheWatchMissedIsFoundByARenewal(t *testing.T) {
 	eachBlow(t, func(w *fixture, b blow, c *pawl.Client, s *pawl.Session) {
 		if !b.quiet {
@@ -149,21 +149,21 @@ func TestLossThatTheWatchMissedIsFoundByARenewal(t *testing.T) {
 	})
 }
 
-// H2: the watch of a held key that a compaction has ended is created again by the next
-// round's read, and delivers what happens then.
+// H2: if a compaction ends the watch of a held key, the next round's read creates it again, and it
+// delivers what happens then.
 func TestTheWatchOfAHeldKeyIsCreatedAgainAfterACompaction(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()
 		h := w.acquire(s)
 		time.Sleep(time.Second)
 		noStreams := w.noStreams()
-		for range 3 { // what the watches begin with is gone
+		for range 3 { // the revisions at which the watches begin are compacted
 			w.f.Put("other", "", 0)
 		}
 		w.f.Compact(w.f.Revision())
 		time.Sleep(100 * time.Millisecond)
 		noStreams.Lift()
-		time.Sleep(s.TTL() / 4) // a look
+		time.Sleep(s.TTL() / 4) // a renewal's read
 		w.held(h)
 		w.f.Delete(h.Key())
 		began := time.Now()
@@ -173,7 +173,7 @@ func TestTheWatchOfAHeldKeyIsCreatedAgainAfterACompaction(t *testing.T) {
 	})
 }
 
-// noStreams ends all streams of watches, and lets none be opened.
+// noStreams ends all streams of watches and lets none be opened.
 func (w *fixture) noStreams() *etcdfake.Fault {
 	f := w.f.Inject(etcdfake.Rule{Method: "Watch", Opening: true, Err: rpctypes.ErrGRPCNoLeader})
 	for _, m := range w.f.Members() {
@@ -182,9 +182,9 @@ func (w *fixture) noStreams() *etcdfake.Fault {
 	return f
 }
 
-// N6: a session whose key was rewritten, because another process has taken it
-// over, or somebody wrote to it, acquires nothing from then on, though no watch
-// has reported it; a waiter whose turn comes does not either.
+// N6: a session whose key was rewritten acquires nothing more, although no watch has reported it.
+// Another process has taken the session over, or somebody wrote to the key. A waiter that comes
+// first does not acquire either.
 func TestASessionWhoseKeyWasRewrittenAcquiresNothing(t *testing.T) {
 	rewrite := func(w *fixture, s *pawl.Session) {
 		w.f.Put(fmt.Sprintf("//pawl/%x", s.ID()), "another's", s.ID())
@@ -217,7 +217,7 @@ func TestASessionWhoseKeyWasRewrittenAcquiresNothing(t *testing.T) {
 	})
 }
 
-// Confirm finds at once what no watch delivered.
+// Confirm finds at once what no watch has delivered.
 func TestConfirmFindsALossAndNamesItsCause(t *testing.T) {
 	eachBlow(t, func(w *fixture, b blow, c *pawl.Client, s *pawl.Session) {
 		w.f.Inject(etcdfake.Rule{Method: "Watch", Lose: true})
@@ -231,22 +231,22 @@ func TestConfirmFindsALossAndNamesItsCause(t *testing.T) {
 	})
 }
 
-// Rule R1, hazard U2: a release says whether it was held until then; nobody watches yet.
+// Rule R1, hazard U2: a release says whether it was held until then, although nobody watches yet.
 // An overwritten key is deleted, and was not held until then.
 func TestReleaseSaysWhetherItWasHeldUntilThen(t *testing.T) {
 	eachBlow(t, func(w *fixture, b blow, c *pawl.Client, s *pawl.Session) {
-		for _, m := range w.f.Members() { // the session's watch is there already
+		for _, m := range w.f.Members() { // except the session's watch, which is there already
 			m.EditWatches(etcdfake.Silence)
 		}
 		h := w.acquire(s)
 		b.strike(w, c, s, h.Key())
 		err := h.Release(w.Context())
 		switch {
-		case b.name == "session key deleted": // the own key was there
+		case b.name == "session key deleted": // the key was there
 			require.NoError(w, err)
 			w.released(h)
 		case b.cause == pawl.ErrClusterChanged:
-			require.Error(w, err) // unconfirmed: the cluster that could say is not there
+			require.Error(w, err) // unconfirmed, because the cluster does not answer
 			assert.Error(w, h.Err())
 		default:
 			w.oneCause(b.cause, err)
@@ -256,8 +256,8 @@ func TestReleaseSaysWhetherItWasHeldUntilThen(t *testing.T) {
 	})
 }
 
-// Hazard A2, rule A3: a waiter's own end returns at once, with the cause alone, and
-// the holder is not touched.
+// Hazard A2, rule A3: a waiter that ends returns at once, with the cause alone. The holder is not
+// affected.
 func TestAWaitersOwnEndReturnsAtOnce(t *testing.T) {
 	t.Run("exclusive", func(t *testing.T) { testAWaitersOwnEnd(t, (*fixture).acquiring) })
 	t.Run("shared", func(t *testing.T) { testAWaitersOwnEnd(t, (*fixture).sharing) })
@@ -291,8 +291,7 @@ func testAWaitersOwnEnd(t *testing.T, start func(*fixture, context.Context, *loc
 	})
 }
 
-// A3: so does a waiter whose query, or enqueue, is under way to a cluster that
-// says nothing.
+// A3: so does a waiter whose query or enqueue is under way to a silent cluster.
 func TestAnAcquireUnderWayEndsWithItsSession(t *testing.T) {
 	eachBlow(t, func(w *fixture, b blow, c *pawl.Client, s *pawl.Session) {
 		if b.quiet {
@@ -317,8 +316,8 @@ func TestAnAcquireUnderWayEndsWithItsSession(t *testing.T) {
 	})
 }
 
-// T3, H1: with the cluster silent a holder's own clock ends it, before its key is
-// deleted at the server.
+// T3, H1: if the cluster is silent, a holder ends by its own clock, before its key is deleted at
+// the server.
 func TestAHolderCutOffExpiresByItsOwnClock(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()
@@ -337,8 +336,8 @@ func TestAHolderCutOffExpiresByItsOwnClock(t *testing.T) {
 	})
 }
 
-// An Acquire that never won matches the session's cause alone, and no request
-// goes out for a dead session (hazard S20).
+// An Acquire that never won matches only the session's cause, and no request is sent for a dead
+// session (hazard S20).
 func TestADeadSessionFailsFastWithItsCause(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()

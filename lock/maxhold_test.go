@@ -27,8 +27,8 @@ func (w *fixture) acquireWith(s *pawl.Session, o lock.Options) *lock.Held {
 	return h
 }
 
-// MaxHold: to the nanosecond, wherever a loss is reported, whether anybody calls Err or not, and
-// the next one has the lock soon after. The session goes on.
+// MaxHold ends a hold to the nanosecond, wherever a loss is reported and whether or not anybody
+// calls Err. The next one acquires the lock soon after. The session goes on.
 func TestAHoldThatLastsTooLongIsLost(t *testing.T) {
 	for _, limit := range []time.Duration{time.Millisecond, time.Second, time.Minute} {
 		t.Run(limit.String(), func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestAHoldThatLastsTooLongIsLost(t *testing.T) {
 	}
 }
 
-// T3: no timer is needed for Err to be right, and none makes it wrong before.
+// T3: Err needs no timer to be right, and no timer makes it wrong before.
 func TestErrComparesTheClockForTheEndOfAHold(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		h := w.acquireWith(w.session(), lock.Options{MaxHold: time.Minute})
@@ -66,7 +66,8 @@ func TestErrComparesTheClockForTheEndOfAHold(t *testing.T) {
 	})
 }
 
-// Do: its function's context ends, its error says why, and the lock is not kept for it.
+// The context of Do's function ends, Do's error says why, and Do does not keep the lock for the
+// function.
 func TestDoLearnsThatItsHoldHasEnded(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		m := lock.New(w.session(), "name", lock.Options{MaxHold: time.Second})
@@ -82,7 +83,7 @@ func TestDoLearnsThatItsHoldHasEnded(t *testing.T) {
 	})
 }
 
-// A hold that ends before, in whatever way, ends so; nothing comes of the limit then.
+// A hold that ends earlier, in any way, keeps that cause. The limit then has no effect.
 func TestAHoldThatEndsBeforeItsLimitEndsAsItDoes(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		o := lock.Options{MaxHold: 20 * time.Second}
@@ -118,7 +119,7 @@ func TestAHoldThatLastedTooLongWhileNobodyAnswersIsRemovedLater(t *testing.T) {
 	})
 }
 
-// A resumed one counts from its resumption.
+// A resumed hold counts from its resumption.
 func TestAResumedHoldHasALimitOfItsOwn(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()
@@ -137,7 +138,7 @@ func TestAResumedHoldHasALimitOfItsOwn(t *testing.T) {
 	})
 }
 
-// H4: a limit costs no goroutine.
+// H4: a limit needs no goroutine.
 func TestAThousandLimitsCostNoGoroutine(t *testing.T) {
 	inBubbleOf(t, 1, func(w *fixture) {
 		s := w.session()

@@ -42,7 +42,7 @@ var membersChange = map[string]func(f *etcdfake.Cluster, i int) *etcdfake.Member
 	},
 }
 
-// A lock is kept, and each new member used, while one after the other all members change.
+// A lock is kept while all members change one after the other, and each new member is used.
 func TestMembersChangeUnderALock(t *testing.T) {
 	for change, f := range membersChange {
 		for _, auth := range []string{"no auth", "simple", "JWT"} {

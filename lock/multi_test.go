@@ -22,7 +22,7 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// wants are n names, of which every third is shared.
+// wants returns n names, of which every third is shared.
 func wants(n int) (all []lock.Want) {
 	for i := range n {
 		name := fmt.Sprintf("set/%d", i)
@@ -60,8 +60,8 @@ func (w *fixture) collecting(ctx context.Context, m *lock.Multi) (h func() (*loc
 	return func() (*lock.Held, error) { <-done; return held, err }, func() bool { synctest.Wait(); return !isClosed(done) }
 }
 
-// Budget: a set of any size that nobody else wants costs two requests, and no watch where it
-// is held for a moment.
+// Budget: a set of any size that nobody else wants costs two requests, and no watch if it is held
+// for a moment.
 func TestASetOfAnySizeCostsTwoRequests(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()
@@ -77,9 +77,9 @@ func TestASetOfAnySizeCostsTwoRequests(t *testing.T) {
 	})
 }
 
-// Budget, ML4: one that waits for several watches one key that is not its own at a time: the
-// last-created. It queries only when that one goes, and then watches the last of those that are
-// left: so once if they go in the order in which they came, and once for each in the reverse.
+// Budget, ML4: a waiter for several names watches one foreign key at a time, the last-created. It
+// queries only when that key goes, and then watches the last of those that are left. So it queries
+// once if they go in the order in which they came, and once for each in the reverse order.
 func TestAWaitingSetHasOneForeignWatchAtATime(t *testing.T) {
 	t.Run("in order", func(t *testing.T) { testOneForeignWatch(t, false) })
 	t.Run("in reverse", func(t *testing.T) { testOneForeignWatch(t, true) })
@@ -94,7 +94,7 @@ func testOneForeignWatch(t *testing.T, reverse bool) {
 			holders[i], err = lock.New(w.session(), fmt.Sprintf("set/%d", i), lock.Options{}).Acquire(w.Context())
 			require.NoError(w, err)
 		}
-		time.Sleep(time.Second) // they are watched by their own
+		time.Sleep(time.Second) // the holders watch them
 		s := w.session()
 		var all []lock.Want
 		for i := range names {
@@ -111,7 +111,7 @@ func testOneForeignWatch(t *testing.T, reverse bool) {
 				require.NoError(w, h.Release(w.Context()))
 				time.Sleep(100 * time.Millisecond) // a cancel waits to be sent with others
 			})
-			want := map[string]int{"Txn": 1, "Watch": 1} // the holder's: it releases, and cancels its own watch
+			want := map[string]int{"Txn": 1, "Watch": 1} // the holder's: it releases, and cancels its watch
 			if reverse {
 				want = map[string]int{"Txn": 2, "Watch": 3} // the set queries, cancels the one watch, and makes another
 			}
@@ -124,7 +124,7 @@ func testOneForeignWatch(t *testing.T, reverse bool) {
 	})
 }
 
-// Budget: no goroutine for each set, nor for each of its names.
+// Budget: neither a set nor any of its names needs a goroutine.
 func TestSetsHeldCostNoGoroutine(t *testing.T) {
 	inBubbleOf(t, 1, func(w *fixture) {
 		s := w.session()
@@ -184,8 +184,8 @@ func TestBadSetsAreClearErrors(t *testing.T) {
 	})
 }
 
-// Names of two clusters are refused where the sessions for them are asked for, and by a set
-// with the sessions of one name's cluster, or of neither's.
+// Names of two clusters are refused when the sessions for them are requested, and by a set whose
+// sessions are of only one name's cluster, or of neither's.
 func TestASetOfTwoClustersIsRefused(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		a := w.client(pawl.Config{})
@@ -274,7 +274,7 @@ func TestSetsInOppositeOrdersDoNotDeadlock(t *testing.T) {
 	})
 }
 
-// The contexts carry no token, and hide an outer one; ContextFor carries that of a name.
+// The contexts of a set carry no token, and hide an outer one. ContextFor carries that of a name.
 func TestTheContextsOfASetCarryNoToken(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		outer := fencing.NewContext(w.Context(), "outer", 1)
@@ -324,7 +324,7 @@ func TestTheGuardsOfASet(t *testing.T) {
 	})
 }
 
-// Another process resumes a set as a whole, and what was open is undone as a whole.
+// Another process resumes a set as a whole, and undoes as a whole what was under way.
 func TestASetIsResumedAsAWholeByAnotherProcess(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()
@@ -359,8 +359,8 @@ func TestASetIsResumedAsAWholeByAnotherProcess(t *testing.T) {
 	})
 }
 
-// A set of which a key is gone is not resumed: what is left of it goes one TTL later, as
-// after a loss. A token that is not its own shows no loss.
+// A set that lacks a key is not resumed. What is left of it is deleted one TTL later, as after a
+// loss. A wrong token shows no loss.
 func TestWhatIsLeftOfASetThatCannotBeResumedGoesAfterATTL(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()
@@ -384,7 +384,7 @@ func TestWhatIsLeftOfASetThatCannotBeResumedGoesAfterATTL(t *testing.T) {
 	})
 }
 
-// MaxHold and AtLeast are kept by a set.
+// A set observes MaxHold and AtLeast.
 func TestASetHasItsLimits(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()
@@ -405,7 +405,7 @@ func TestASetHasItsLimits(t *testing.T) {
 	})
 }
 
-// Observers see the names, and String and LogValue say them.
+// Observers see the names, and String and LogValue contain them.
 func TestTheNamesOfASetAreSeen(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		e := &recorder{}
@@ -443,7 +443,7 @@ func TestASetInEtcdsLayout(t *testing.T) {
 	})
 }
 
-// The longest names, and as many as there may be, fit one request.
+// As many of the longest names as are allowed fit one request.
 func TestASetOfTheLongestNames(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		var all []lock.Want

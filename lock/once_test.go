@@ -25,7 +25,7 @@ const recordKey = "//pawl/once/name"
 
 var firing = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// job is the work of Once, counted.
+// job returns work for Once, which counts its calls.
 func job(n *atomic.Int64, err error) func(context.Context, *lock.Held) error {
 	return func(context.Context, *lock.Held) error { n.Add(1); return err }
 }
@@ -83,7 +83,7 @@ func TestOnceOfARecordedRunIsARead(t *testing.T) {
 		ran, err := lock.New(w.spare, "name", lock.Options{}).Once(w.Context(), firing, job(&n, nil))
 		require.NoError(w, err)
 		require.True(w, ran)
-		h := w.acquire(w.session()) // which would be waited for
+		h := w.acquire(w.session()) // Once would wait for it
 		c := w.client(pawl.Config{})
 		synctest.Wait()
 		before, rev := w.f.Counts(), w.f.Revision()
@@ -142,7 +142,7 @@ func TestOnceRecordsOnlyUnderItsLock(t *testing.T) {
 	})
 }
 
-// The guard alone holds back who lost the lock, where nobody else has run meanwhile.
+// The guard alone stops a holder that lost the lock, if nobody else has run meanwhile.
 func TestARunThatLostItsLockIsNotRecorded(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		ran, err := lock.New(w.spare, "name", lock.Options{}).Once(w.Context(), firing, func(_ context.Context, h *lock.Held) error {
@@ -156,8 +156,8 @@ func TestARunThatLostItsLockIsNotRecorded(t *testing.T) {
 	})
 }
 
-// The answer to the record's writing is lost: it is settled by a read, and the job is
-// neither run again nor called failed.
+// If the answer to the record's write is lost, a read settles it. The job is neither run again nor
+// reported as failed.
 func TestARecordWhoseAnswerIsLostIsSettled(t *testing.T) {
 	for name, lose := range map[string]etcdfake.Rule{
 		"applied":     {Op: "transaction", Err: status.Error(codes.Unavailable, "connection lost")},
@@ -186,7 +186,7 @@ func TestARecordWhoseAnswerIsLostIsSettled(t *testing.T) {
 	}
 }
 
-// A job that uses all of its context's time is recorded in what is left for a release.
+// A job that uses all of its context's time is recorded in the time that is left for a release.
 func TestAJobThatUsesAllItsTimeIsRecorded(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
@@ -217,8 +217,8 @@ func TestOnceEndsWithItsContextWhileNobodyAnswers(t *testing.T) {
 	})
 }
 
-// A full disk answers at once, and never says whether it has applied: the record is sent again after pauses, and given
-// up, whether the context ends or not.
+// A full disk answers at once, and never says whether it has applied. The record is sent again
+// after pauses, and then given up, whether or not the context ends.
 func TestARecordWhoseOutcomeStaysUnknownIsGivenUpAfterPauses(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		record := w.f.Inject(etcdfake.Rule{Op: "transaction", Lose: true, Err: rpctypes.ErrGRPCNoSpace, Times: 1000})

@@ -17,7 +17,7 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// Hazards A20, H9: what is wrong with the arguments is said at once, and nothing is sent.
+// Hazards A20, H9: wrong arguments are reported at once, and nothing is sent.
 func TestBadArgumentsAreClearErrors(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()
@@ -85,7 +85,7 @@ func TestAContextThatCannotBeComparedIsTaken(t *testing.T) {
 	})
 }
 
-// In two bubbles: what all of them share must be made outside any.
+// What two bubbles share must be made outside of any bubble.
 func TestANilOrZeroHeldIsNotHeld(t *testing.T) {
 	for range 2 {
 		inBubble(t, notHeld)
@@ -123,7 +123,7 @@ func TestDoWithANilFunctionStillReleases(t *testing.T) {
 	})
 }
 
-// TokenFloor: refused, said before any wait, and nothing stays.
+// TokenFloor refuses before any wait, and nothing stays.
 func TestATokenAtTheFloorIsRefusedBeforeWaiting(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
@@ -138,7 +138,7 @@ func TestATokenAtTheFloorIsRefusedBeforeWaiting(t *testing.T) {
 		w.release(h)
 		_, err = mutex(s).TryAcquire(w.Context())
 		assert.ErrorIs(w, err, pawl.ErrTokenFloor)
-		synctest.Wait() // its key is removed in the background, at a revision of its own
+		synctest.Wait() // its key is removed in the background, at another revision
 		for w.f.Revision() < 1000 {
 			w.f.Put("other", "", 0)
 		}
@@ -168,13 +168,13 @@ func TestTheFloorItselfIsRefusedAndOneAboveIsNot(t *testing.T) {
 	}
 }
 
-// A name without a slash is the same queue in both layouts. A waiter there in
-// etcd's is granted nothing, for a put on its key is an overwriting to it.
+// A name without a slash is the same queue in both layouts. A waiter in etcd's layout receives no
+// handoff, because it takes a put on its key for an overwriting.
 func TestBothLayoutsShareAQueueAndHandItOver(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		etcds := func(s *pawl.Session) *lock.Mutex { return lock.New(s, "name", lock.Options{EtcdLayout: true}) }
 		first := w.acquire(w.session())
-		second := w.waiting(w.session()) // queries who is first, and so knows who is behind
+		second := w.waiting(w.session()) // queries who is first, so it knows who is behind
 		third := w.acquiring(w.Context(), etcds(w.session()))
 		fourth := w.waiting(w.session())
 		time.Sleep(time.Second)
@@ -198,7 +198,7 @@ func TestTheNamespaceIsPutBeforeTheKeys(t *testing.T) {
 	})
 }
 
-// Hazard A13: the lock of a session that was handed over, token and all.
+// Hazard A13: Resume acquires the lock of a session that was handed over, with its token.
 func TestResumeTakesOverALock(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()
@@ -244,7 +244,7 @@ func TestResumeTakesOverALock(t *testing.T) {
 	})
 }
 
-// A live Held of this very session is not to be had twice.
+// A live Held of this very session cannot be acquired twice.
 func TestResumeOfALiveLockIsRefused(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()
@@ -281,7 +281,7 @@ func TestAWaitersKeyIsNotResumed(t *testing.T) {
 	})
 }
 
-// An error names the lock, but no error is as long as what was given for a name.
+// An error names the lock, but does not quote an overlong name whole.
 func TestAnOverLongNameIsNotQuotedWhole(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		_, err := lock.New(w.session(), strings.Repeat("\x00", 1<<20), lock.Options{}).Acquire(w.Context())

@@ -16,16 +16,16 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// Hazard A1, rules A2, T3: whatever ends the acquisition while one of an Acquire's requests
-// is on its way, Acquire does not return a Held; and where its answer was on the
-// way back already, the loss is reported.
+// Hazard A1, rules A2, T3: whatever ends the acquisition while one of Acquire's requests is on its
+// way, Acquire does not return a Held. If the answer was already on its way back, the loss is
+// reported.
 func TestNoAcquireSucceedsWithoutItsKeyAtAnyAwaitPoint(t *testing.T) {
 	for _, contended := range []bool{false, true} {
 		for _, request := range map[bool][]string{false: {"enqueue"}, true: {"enqueue", "confirm position"}}[contended] {
 			for _, answer := range []bool{false, true} {
 				for _, b := range blows {
 					if b.cause == pawl.ErrClusterChanged {
-						continue // no request is an answer of that cluster's
+						continue // no request is answered by that cluster
 					}
 					t.Run(fmt.Sprintf("contended %v/%s/on its way back %v/%s", contended, request, answer, b.name), func(t *testing.T) {
 						inBubble(t, func(w *fixture) { awaitPoint(w, contended, request, answer, b) })
@@ -58,7 +58,7 @@ func awaitPoint(w *fixture, contended bool, request string, answer bool, b blow)
 	require.Equal(w, 1, f.Hits())
 	own := fmt.Sprintf("name/%x-1", s.ID())
 	if there := w.f.Get(own) != nil; !there && strings.HasPrefix(b.name, "own key") {
-		return // nothing to strike yet: the enqueue is on its way
+		return // nothing to strike yet, because the enqueue is on its way
 	}
 	b.strike(w, c, s, own)
 	<-a.done

@@ -19,8 +19,8 @@ import (
 
 var errForfeit = errors.New("its client is gone")
 
-// V4: what was promised keeps the key a nanosecond longer than what ended the hold, and
-// no longer than that.
+// V4: a promise keeps the key until a nanosecond after its end, whatever ended the hold, and no
+// longer.
 func TestAKeyIsNotDeletedBeforeWhatWasPromised(t *testing.T) {
 	for name, end := range map[string]func(w *fixture, h *lock.Held){
 		"forfeited":   func(_ *fixture, h *lock.Held) { inside.KeeperOfHeld(h).Forfeit(errForfeit) },
@@ -59,7 +59,7 @@ func (w *fixture) acquireNamed(s *pawl.Session, name string) *lock.Held {
 	return h
 }
 
-// A release is its holder's own word, which ends what was promised to it.
+// A release is the holder's decision, so it ends what was promised.
 func TestAReleaseDoesNotWaitForWhatWasPromised(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
@@ -69,7 +69,7 @@ func TestAReleaseDoesNotWaitForWhatWasPromised(t *testing.T) {
 	})
 }
 
-// V8: a forfeited key is no released one. Nothing is handed off, the lock stays taken for the
+// V8: a forfeited key is not a released one. Nothing is handed off, the lock stays taken for the
 // lock-delay, and a later Release changes nothing.
 func TestAForfeitIsNoRelease(t *testing.T) {
 	inBubble(t, func(w *fixture) {
@@ -90,7 +90,7 @@ func TestAForfeitIsNoRelease(t *testing.T) {
 	})
 }
 
-// An Owner of the lock's own stands in the key in place of the session's.
+// The Owner of a lock is in the key in place of the session's.
 func TestALockCanHaveAnOwnerOfItsOwn(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s, err := w.client(pawl.Config{Session: lease.Options{Owner: "daemon"}}).Session(w.Context())

@@ -36,8 +36,8 @@ func TestReleaseWithADoneContextStillSends(t *testing.T) {
 	})
 }
 
-// Rule R2, hazard U4: unconfirmed, it says so in time, goes on in the background, and once decided gives
-// the same answer.
+// Rule R2, hazard U4: an unconfirmed release says so in time and continues in the background. Once
+// it is decided, every call gives the same answer.
 func TestReleaseIntoABlackHoleIsUnknownAndDecidedLater(t *testing.T) {
 	for name, wait := range map[string]time.Duration{"done": 0, "ends": 300 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestReleaseIntoABlackHoleIsUnknownAndDecidedLater(t *testing.T) {
 	}
 }
 
-// pending is what is true while a release is pending.
+// pending asserts what is true while a release is pending.
 func (w *fixture) pending(h *lock.Held) {
 	w.Helper()
 	assert.ErrorIs(w, h.Err(), lock.ErrReleased)
@@ -77,8 +77,8 @@ func (w *fixture) pending(h *lock.Held) {
 	assert.Zero(w, h.Deadline())
 }
 
-// R1: a key that was deleted before a pending release is found out in the background, and
-// reported from then on.
+// R1: if a key was deleted before a pending release, the background finds it out, and every later
+// call reports it.
 func TestAPendingReleaseThatFindsTheKeyGoneReportsTheLoss(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
@@ -95,8 +95,8 @@ func TestAPendingReleaseThatFindsTheKeyGoneReportsTheLoss(t *testing.T) {
 	})
 }
 
-// Many goroutines release at once: all get the same result, and nobody takes
-// another's delete for a loss.
+// If many goroutines release at once, all get the same result, and none takes another's delete for
+// a loss.
 func TestConcurrentReleasesAllSayNil(t *testing.T) {
 	for _, fault := range []etcdfake.Rule{
 		{},
@@ -138,7 +138,7 @@ func TestConcurrentReleasesOfALostLockAllReportIt(t *testing.T) {
 	})
 }
 
-// Hazards U6, H7: the second Release is no request, and the Mutex can be locked again.
+// Hazards U6, H7: the second Release sends no request, and the Mutex can be locked again.
 func TestReleaseTwiceIsOneRequest(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()
@@ -167,7 +167,7 @@ func TestReleaseWorksUnderNoSpace(t *testing.T) {
 	})
 }
 
-// Hazard U1: a key of the same name that is not ours is not deleted.
+// Hazard U1: a foreign key of the same name is not deleted.
 func TestReleaseLeavesAnothersKeyAlone(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		w.f.Inject(etcdfake.Rule{Method: "Watch", Lose: true})
@@ -180,7 +180,7 @@ func TestReleaseLeavesAnothersKeyAlone(t *testing.T) {
 	})
 }
 
-// Hazard U5: a renewal's answer that races with a release brings nothing back.
+// Hazard U5: a renewal's answer that races with a release revives nothing.
 func TestNothingIsRevivedByAReadThatRacesWithTheRelease(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()
@@ -188,7 +188,7 @@ func TestNothingIsRevivedByAReadThatRacesWithTheRelease(t *testing.T) {
 		w.f.Inject(etcdfake.Rule{Method: "Txn", HoldAnswer: 200 * time.Millisecond, Match: func(q etcdfake.Request) bool {
 			return !slices.Contains(q.Ops(), "release")
 		}})
-		time.Sleep(s.TTL()/4 + 100*time.Millisecond) // a look is on its way back
+		time.Sleep(s.TTL()/4 + 100*time.Millisecond) // a renewal's read is on its way back
 		w.release(h)
 		time.Sleep(time.Minute)
 		w.released(h)
@@ -211,8 +211,8 @@ func TestClosingTheSessionLeavesNoLease(t *testing.T) {
 	})
 }
 
-// N6: a release that is under way when the session is detached is finished by
-// the process that takes the session over.
+// N6: the process that takes a session over finishes a release that was under way when the session
+// was detached.
 func TestAReleaseUnderWayAtADetachIsNotForgotten(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()
@@ -234,9 +234,8 @@ func TestAReleaseUnderWayAtADetachIsNotForgotten(t *testing.T) {
 	})
 }
 
-// Hazard U3: with the members cut off from each other a release is not confirmed; soon
-// after they are not any more the next one has the lock, though the session
-// lives on.
+// Hazard U3: if the members are cut off from each other, a release is not confirmed. Soon after the
+// partition ends the next one acquires the lock, although the session lives on.
 func TestAReleaseDuringAPartitionIsMadeGoodWhenItEnds(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()
@@ -261,7 +260,7 @@ func TestAReleaseDuringAPartitionIsMadeGoodWhenItEnds(t *testing.T) {
 	})
 }
 
-// Hazard H7: a loss is the Held's, and the Mutex takes the lock again.
+// Hazard H7: only the Held is lost, and the Mutex acquires the lock again.
 func TestAfterALossTheSameMutexTakesTheLockAgain(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		m := mutex(w.session())

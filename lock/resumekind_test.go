@@ -14,8 +14,8 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// A key is resumed only as what it was acquired as: otherwise the error says so, and it can
-// still be resumed correctly afterwards.
+// A key is resumed only as what it was acquired as. Otherwise the error says so, and it can still
+// be resumed correctly afterwards.
 func TestAKeyIsResumedAsWhatItWasAcquiredAs(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()
@@ -101,8 +101,8 @@ func TestAKeyIsResumedAsWhatItWasAcquiredAs(t *testing.T) {
 	})
 }
 
-// What somebody else wrote to before it was resumed, and took from its lease, is lost, whatever it looks like by now; and
-// it is removed, for no lease would ever end it.
+// A key that somebody else wrote to and took off its lease before it was resumed is lost, whatever
+// it looks like by then. It is removed, because no lease would ever end it.
 func TestAKeyThatWasOverwrittenBeforeItIsResumedIsRemoved(t *testing.T) {
 	for _, value := range []string{"x", `{"pawl":"lock","owner":"eve"}`} {
 		inBubble(t, func(w *fixture) {

@@ -112,7 +112,7 @@ func TestAPermitSaysWhatItHolds(t *testing.T) {
 	})
 }
 
-// MaxHold and AtLeast are as a lock's.
+// A permit observes MaxHold and AtLeast as a lock does.
 func TestAPermitIsHeldForNoLongerAndNoLessThanItsOptionsSay(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()
@@ -140,7 +140,7 @@ func TestAPermitIsHeldForNoLongerAndNoLessThanItsOptionsSay(t *testing.T) {
 	})
 }
 
-// A lock, an election and a semaphore of one name: the semaphore is apart from both.
+// A semaphore is separate from a lock and an election of the same name.
 func TestAnElectionBesideASemaphoreOfItsName(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()

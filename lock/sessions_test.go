@@ -58,7 +58,7 @@ func TestAMutexOfASessionEndsWithIt(t *testing.T) {
 func TestNoSessionIsGrantedForBadArguments(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		c := w.client(pawl.Config{})
-		synctest.Wait() // what clients ask on their own account is asked
+		synctest.Wait() // what clients query for themselves has been sent
 		before := w.f.Counts()
 		_, err := lock.New(c, "", lock.Options{}).Acquire(w.Context())
 		assert.ErrorContains(w, err, "empty name")
@@ -68,7 +68,7 @@ func TestNoSessionIsGrantedForBadArguments(t *testing.T) {
 	})
 }
 
-// sessions are those of a caller's own.
+// sessions are a caller's implementation of pawl.Sessions.
 type sessions struct {
 	s   *pawl.Session
 	err error
@@ -87,7 +87,7 @@ func TestAcquireReportsWhyThereIsNoSession(t *testing.T) {
 	})
 }
 
-// The call's context bounds the granting of a session, too.
+// The call's context also bounds the granting of a session.
 func TestAcquireOfAClientEndsWithItsContextWhileNobodyAnswers(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		c := w.client(pawl.Config{})

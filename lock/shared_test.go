@@ -28,8 +28,8 @@ func (w *fixture) acquireShared(s *pawl.Session) *lock.Held {
 	return h
 }
 
-// Budget: a shared lock that nobody wants exclusively costs two requests, and no watch
-// where it is held for a moment, beside others that share it too.
+// Budget: a shared lock that nobody wants exclusively costs two requests, and no watch if it is
+// held for a moment, beside others that share it too.
 func TestASharedLockCostsTwoRequests(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		w.acquireShared(w.session())
@@ -46,7 +46,7 @@ func TestASharedLockCostsTwoRequests(t *testing.T) {
 	})
 }
 
-// Budget: behind an exclusive one, three requests and two watches.
+// Budget: a shared lock behind an exclusive one costs three requests and two watches.
 func TestASharedLockBehindAnExclusiveOneIsWithinItsBudget(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
@@ -68,9 +68,9 @@ func TestASharedLockBehindAnExclusiveOneIsWithinItsBudget(t *testing.T) {
 	})
 }
 
-// Budget: an exclusive one behind many shared ones has two watches at a time, and queries only
-// when the last-created of them leaves: once if they leave in the order in which they came, and
-// once for each in the reverse, which is the worst.
+// Budget: an exclusive waiter behind many shared holders has two watches at a time, and queries
+// only when the last-created of them leaves. So it queries once if they leave in the order in which
+// they came, and once for each in the reverse order, which is the worst.
 func TestAnExclusiveLockBehindReadersQueriesWhenTheLastOfThemLeaves(t *testing.T) {
 	const readers = 20
 	for name, want := range map[string]struct{ queries, moves int }{"in order": {1, 0}, "in reverse": {readers, readers - 1}} {
@@ -80,7 +80,7 @@ func TestAnExclusiveLockBehindReadersQueriesWhenTheLastOfThemLeaves(t *testing.T
 				for range readers {
 					held = append(held, w.acquireShared(w.session()))
 				}
-				time.Sleep(time.Second) // they are watched by their own
+				time.Sleep(time.Second) // the holders watch them
 				s := w.session()
 				var writer *acquireCall
 				n := w.counted(func() { writer = w.waiting(s) })
@@ -130,7 +130,7 @@ func TestAThousandSharedLocksHeldCostNoGoroutine(t *testing.T) {
 	})
 }
 
-// Options that cannot be used in shared mode are refused, and nothing is sent.
+// Options that shared mode does not support are refused, and nothing is sent.
 func TestWhatSharedModeDoesNotGoWithIsRefused(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()
@@ -155,7 +155,7 @@ func TestWhatSharedModeDoesNotGoWithIsRefused(t *testing.T) {
 	})
 }
 
-// A name of etcd's layout that lies among another's shared keys blocks its exclusive
+// A name of etcd's layout that lies among another's shared keys blocks that name's exclusive
 // acquisitions, as any name within it does, and not its shared ones.
 func TestANameInEtcdsLayoutAmongTheSharedKeysOfAnother(t *testing.T) {
 	inBubble(t, func(w *fixture) {
@@ -176,7 +176,7 @@ func TestANameInEtcdsLayoutAmongTheSharedKeysOfAnother(t *testing.T) {
 	})
 }
 
-// A shared hold is lost as an exclusive one is, each by itself, with its cause.
+// Each shared hold is lost alone, as an exclusive one is, with its cause.
 func TestASharedHoldIsLostByItself(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		a, b := w.acquireShared(w.session()), w.acquireShared(w.session())
@@ -192,7 +192,7 @@ func TestASharedHoldIsLostByItself(t *testing.T) {
 	})
 }
 
-// MaxHold and AtLeast are kept by a shared hold.
+// A shared hold observes MaxHold and AtLeast.
 func TestASharedHoldHasItsLimits(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		h, err := lock.New(w.session(), "name", lock.Options{MaxHold: time.Minute, AtLeast: 10 * time.Second}).AcquireShared(w.Context())
@@ -207,7 +207,7 @@ func TestASharedHoldHasItsLimits(t *testing.T) {
 	})
 }
 
-// Resume knows by the key in which mode it was held.
+// The key tells Resume in which mode it was held.
 func TestASharedLockIsResumedAsSharedByAnotherProcess(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()
@@ -233,7 +233,7 @@ func TestASharedLockIsResumedAsSharedByAnotherProcess(t *testing.T) {
 	})
 }
 
-// A shared waiter's open acquisition is undone by the process that takes over.
+// The process that takes over undoes the acquisition of a shared waiter.
 func TestAnOpenSharedAcquisitionIsUndoneByASuccessor(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())

@@ -18,8 +18,8 @@ import (
 	"github.com/pawl-locks/pawl/watch"
 )
 
-// swallow makes all connections there are swallow what is sent; new ones are served. A login is
-// among what they swallow.
+// swallow makes all existing connections swallow what is sent, logins included. New connections are
+// served.
 func (w *fixture) swallow() {
 	w.f.ForgetTokens()
 	for _, m := range w.f.Members() {
@@ -70,7 +70,7 @@ func TestConnectionsThatSwallowWhatIsSentDelayALockForASecondAtMost(t *testing.T
 				w.release(w.acquire(s))
 				assert.Less(w, time.Since(start), time.Second)
 			}},
-			// The waiter itself sends nothing; its session's renewals and its point reads do.
+			// The waiter sends nothing; its session's renewals and its reads do.
 			{"waiter", func(w *fixture) {
 				h := w.acquire(w.session())
 				a := w.waiting(w.session())
@@ -89,7 +89,7 @@ func TestConnectionsThatSwallowWhatIsSentDelayALockForASecondAtMost(t *testing.T
 				w.held(h)
 				w.release(h)
 			}},
-			// A watch sends nothing by itself either, but is asked for progress from time to time.
+			// A watch sends nothing itself either, but is asked for progress from time to time.
 			{"watch", func(w *fixture) {
 				events := make(chan time.Time, 1)
 				c := w.client(pawl.Config{})

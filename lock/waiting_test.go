@@ -26,7 +26,7 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// Hazard A12: the one in the middle leaves, or dies; the last goes on waiting for the
+// Hazard A12: when the waiter in the middle leaves, or dies, the last one goes on waiting for the
 // first.
 func TestAWaiterWhoseNeighbourLeavesWaitsForTheOneBefore(t *testing.T) {
 	for _, how := range []string{"gives up", "dies"} {
@@ -55,8 +55,8 @@ func TestAWaiterWhoseNeighbourLeavesWaitsForTheOneBefore(t *testing.T) {
 	}
 }
 
-// Hazard A10: when its neighbour leaves, a waiter turns to the one right before that,
-// and sleeps on when the holder releases.
+// Hazard A10: when its neighbour leaves, a waiter follows the one right before that, and sleeps on
+// when the holder releases.
 func TestAWaiterWhoseNeighbourLeavesIsNotWokenByTheHolder(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		a := w.acquire(w.session())
@@ -100,8 +100,8 @@ func TestWaitersComeFirstComeFirstServed(t *testing.T) {
 	})
 }
 
-// A2, K4: an answer from before its own key was put does not make an acquisition first,
-// whatever it shows; it ends the session, because the cluster went back.
+// A2, K4: an answer from before its key was put does not make an acquisition first, whatever it
+// shows. It ends the session, because the cluster went back.
 func TestAnAnswerFromBeforeTheOwnKeyDoesNotGiveTheLock(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
@@ -111,16 +111,16 @@ func TestAnAnswerFromBeforeTheOwnKeyDoesNotGiveTheLock(t *testing.T) {
 		w.f.Inject(etcdfake.Rule{Op: "confirm position", Edit: func(_ etcdfake.Request, m proto.Message) {
 			resp := m.(*pb.TxnResponse)
 			resp.Header.Revision = int64(h.Token()) - 1
-			resp.Responses[0].GetResponseRange().Kvs = nil // when nobody held it
+			resp.Responses[0].GetResponseRange().Kvs = nil // as when nobody held it
 		}})
-		giveUp() // so that the last one queries who is before it
+		giveUp() // so that the last one queries who is ahead
 		assert.ErrorIs(w, between.failed(), context.Canceled)
 		w.oneCause(pawl.ErrClusterChanged, last.failed())
 		w.held(h)
 	})
 }
 
-// Hazard A10: one release of a thousand waiters' predecessor wakes one; the others send
+// Hazard A10: one release of the predecessor of a thousand waiters wakes one, and the others send
 // nothing.
 func TestOneReleaseWakesOneOfManyWaiters(t *testing.T) {
 	inBubble(t, func(w *fixture) {
@@ -149,13 +149,13 @@ func TestOneReleaseWakesOneOfManyWaiters(t *testing.T) {
 	})
 }
 
-// Rule A4, hazard E3: compaction is not an error and does not lose the place.
+// Rule A4, hazard E3: compaction is not an error, and the waiter keeps its position.
 func TestCompactionWhileWaitingKeepsThePosition(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
 		first, second := w.waiting(w.session()), w.waiting(w.session())
 		for i := range 600 {
-			if i%50 == 25 { // watches made again begin before what is compacted
+			if i%50 == 25 { // watches that are made again begin before what is compacted
 				for _, m := range w.f.Members() {
 					m.Reset()
 				}
@@ -175,14 +175,14 @@ func TestCompactionWhileWaitingKeepsThePosition(t *testing.T) {
 	})
 }
 
-// A4: a deletion that was compacted before the watch could deliver it is queried
-// as soon as the compaction is known, and not left to the next look.
+// A4: if a deletion was compacted before the watch could deliver it, the waiter queries as soon as
+// it knows of the compaction, without waiting for the next renewal's read.
 func TestADeletionThatWasCompactedIsQueried(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
 		s := w.session()
 		a := w.waiting(s)
-		time.Sleep(s.TTL()/4 + 100*time.Millisecond) // a look has just been
+		time.Sleep(s.TTL()/4 + 100*time.Millisecond) // a renewal has just read
 		noStreams := w.noStreams()
 		w.release(h)
 		w.f.Put("other", "", 0)
@@ -220,8 +220,7 @@ func TestAWaiterOnAnIsolatedMemberIsNoZombie(t *testing.T) {
 	}
 }
 
-// H2: watches that deliver nothing at all cost time and nothing else: the session's
-// renewals look (A4).
+// H2: watches that deliver nothing at all cost only time, because the session's renewals read (A4).
 func TestAWaiterWhoseWatchesAreSilentAcquiresByARead(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
@@ -255,7 +254,7 @@ func TestADeletionBetweenReadAndWatchIsNotMissed(t *testing.T) {
 	})
 }
 
-// A3: what is put on the key before changes nothing, as an election's leader does.
+// A3: a put on the predecessor, as by an election's leader, changes nothing.
 func TestPutsOnTheKeyBeforeAreIgnored(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		foreign := w.session()
@@ -277,7 +276,7 @@ func TestPutsOnTheKeyBeforeAreIgnored(t *testing.T) {
 	})
 }
 
-// Hazard A8: a key of the same name that is deleted and made again is another.
+// Hazard A8: a key of the same name that is deleted and made again is a different key.
 func TestAPredecessorThatIsRecreatedIsASuccessor(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		w.f.Put("name/peer", "", 0)
@@ -291,8 +290,8 @@ func TestAPredecessorThatIsRecreatedIsASuccessor(t *testing.T) {
 	})
 }
 
-// Hazard A8: an acquisition whose key is deleted while it waits, and another of the same
-// session that begins in the meantime, are two: neither takes the other's key.
+// Hazard A8: if the key of a waiting acquisition is deleted, and the same session begins another
+// one in the meantime, neither takes the other's key.
 func TestADeletedKeyAndTheSessionsNextOneAreTwo(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
@@ -312,15 +311,15 @@ func TestADeletedKeyAndTheSessionsNextOneAreTwo(t *testing.T) {
 	})
 }
 
-// inOrder are the queue's keys, the first-created one first.
+// inOrder returns the queue's keys, the first-created one first.
 func (w *fixture) inOrder() []string {
 	all := w.keys()
 	slices.SortFunc(all, func(a, b string) int { return int(w.f.Get(a).CreateRevision - w.f.Get(b).CreateRevision) })
 	return all
 }
 
-// Hazard A11: from release to acquisition it is four trips: the release, its event, the
-// query and its answer.
+// Hazard A11: it takes four trips from release to acquisition: the release, its event, the query
+// and its answer.
 func TestAHandoverTakesFourTrips(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
@@ -339,8 +338,8 @@ func TestAHandoverTakesFourTrips(t *testing.T) {
 	})
 }
 
-// Hazard S15: that a holder's lease has had its time says nothing: a waiter waits for
-// the key to be deleted, which new leaders put off.
+// Hazard S15: a waiter does not conclude from the time that has passed that a holder's lease has
+// ended. It waits for the key to be deleted, which new leaders delay.
 func TestAWaiterWaitsForTheKeyToGoAndNotForTimeToPass(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s, err := w.client(pawl.Config{}).NewSession(w.Context(), lease.Options{TTL: 3 * time.Second})
@@ -351,7 +350,7 @@ func TestAWaiterWaitsForTheKeyToGoAndNotForTimeToPass(t *testing.T) {
 			return q.Message.(*pb.LeaseKeepAliveRequest).ID == s.ID()
 		}})
 		w.f.Inject(etcdfake.Rule{Method: "LeaseRevoke", Lose: true})
-		for i := range 15 { // every one starts all leases again
+		for i := range 15 { // each one starts all leases again
 			w.f.ChangeLeader(i % 3)
 			time.Sleep(2 * time.Second)
 			if i > 0 {
@@ -365,7 +364,7 @@ func TestAWaiterWaitsForTheKeyToGoAndNotForTimeToPass(t *testing.T) {
 	})
 }
 
-// Hazard A17: who waits behind a key that is not pawl's says so in the log.
+// Hazard A17: a waiter behind a key that is not pawl's logs that.
 func TestWaitingForAForeignKeyIsLogged(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		var log bytes.Buffer
@@ -418,7 +417,7 @@ func TestALockAndAnElectionThatWaitForEachOtherAreLoggedOnce(t *testing.T) {
 	})
 }
 
-// Close does not wait for reads that only the log needs, nor report them as left.
+// Close does not wait for reads that only the log needs, and does not report them as left.
 func TestCloseDoesNotWaitForWhatIsReadForTheLog(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		_, err := elect.New(w.session(), "name", elect.Options{}).Campaign(w.Context(), nil)
@@ -498,7 +497,8 @@ func TestNestedNamesAreDisjoint(t *testing.T) {
 	})
 }
 
-// Hazard A16: busy at once, and nothing written; the text names the holder.
+// Hazard A16: a try of a held lock is busy at once and writes nothing. The error's text names the
+// holder.
 func TestTryAcquireOfAHeldLockWritesNothing(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		holder := w.session()
@@ -520,11 +520,11 @@ func TestTryAcquireOfAHeldLockWritesNothing(t *testing.T) {
 	})
 }
 
-// Hazard A16: of two that try at the same moment one wins; the other's key is never put.
+// Hazard A16: if two try at the same moment, one wins, and the other's key is never put.
 func TestTwoWhoTryAtOnceAreOneHolderAndOneBusy(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		one, two := mutex(w.session()), mutex(w.session())
-		w.f.Inject(etcdfake.Rule{Op: "read who holds", Times: 2, HoldAnswer: time.Second}) // both have looked before either puts
+		w.f.Inject(etcdfake.Rule{Op: "read who holds", Times: 2, HoldAnswer: time.Second}) // both have read before either puts
 		results := make(chan error, 2)
 		for _, m := range []*lock.Mutex{one, two} {
 			go func() { _, err := m.TryAcquire(w.Context()); results <- err }()
@@ -539,7 +539,7 @@ func TestTwoWhoTryAtOnceAreOneHolderAndOneBusy(t *testing.T) {
 	})
 }
 
-// Client.Close ends what waits, and nothing is left.
+// Client.Close ends all waiters, and nothing is left.
 func TestClosingTheClientEndsItsWaiters(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
@@ -555,7 +555,7 @@ func TestClosingTheClientEndsItsWaiters(t *testing.T) {
 	})
 }
 
-// The end of a waiter's context is matched, with its cause, and removes its key.
+// A waiter's error matches the end of its context and the cause, and its key is removed.
 func TestAWaiterThatGivesUpLeavesNothing(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
@@ -570,7 +570,7 @@ func TestAWaiterThatGivesUpLeavesNothing(t *testing.T) {
 		assert.NotErrorIs(w, err, context.DeadlineExceeded)
 		synctest.Wait()
 		assert.Equal(w, []string{h.Key()}, w.keys())
-		_, err = mutex(w.session()).Acquire(ctx) // which has ended before
+		_, err = mutex(w.session()).Acquire(ctx) // it has ended before
 		assert.ErrorIs(w, err, why)
 		assert.ErrorIs(w, err, context.Canceled)
 		w.release(h)
@@ -578,7 +578,7 @@ func TestAWaiterThatGivesUpLeavesNothing(t *testing.T) {
 	})
 }
 
-// A context that ends in the instant of success means an error, and not held.
+// If a context ends in the instant of success, the call returns an error and the lock is not held.
 func TestTheContextsEndInTheInstantOfSuccessIsAnError(t *testing.T) {
 	for _, times := range []int{1, 2} { // the enqueue's answer; the confirmation's
 		inBubble(t, func(w *fixture) {

@@ -14,7 +14,7 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// hooks is a context that never ends, and counts what waits for that.
+// hooks is a context that never ends, and counts what waits for its end.
 type hooks struct {
 	context.Context
 	done chan struct{}
@@ -28,7 +28,7 @@ func (h *hooks) AfterFunc(func()) func() bool {
 	return func() bool { h.n.Add(-1); return true }
 }
 
-// A program's context may live as long as it does, and have a million calls.
+// A program's context may live as long as the program, and serve a million calls.
 func TestNoCallLeavesAnythingOnItsContext(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 1}, func(w *fixture) {
 		s := w.session()
@@ -49,8 +49,8 @@ func TestNoCallLeavesAnythingOnItsContext(t *testing.T) {
 	})
 }
 
-// slow is a context whose deadline passes and whose timer does not run, as in a process
-// that goes on after a pause.
+// slow is a context whose deadline has passed and whose timer has not run, as in a process that
+// continues after a pause.
 type slow struct {
 	context.Context
 	end time.Time
@@ -58,7 +58,7 @@ type slow struct {
 
 func (s slow) Deadline() (time.Time, bool) { return s.end, true }
 
-// A handoff needs no request, which would look at the deadline.
+// A handoff needs no request, so no request checks the deadline.
 func TestAHandoffAfterTheContextsDeadlineIsNotHeldThoughNoTimerHasRun(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		holder, waiting := w.inTurn(1)
@@ -67,7 +67,7 @@ func TestAHandoffAfterTheContextsDeadlineIsNotHeldThoughNoTimerHasRun(t *testing
 		time.Sleep(2 * time.Second)
 		require.False(w, isClosed(late.done))
 		w.release(holder)
-		w.release(waiting[0].won()) // which knows who is behind it
+		w.release(waiting[0].won()) // it knows who is behind it
 		assert.ErrorIs(w, late.failed(), context.DeadlineExceeded)
 		w.clear()
 	})
@@ -84,8 +84,8 @@ func TestAFunctionIsNotCalledAfterTheContextsDeadlineThoughNoTimerHasRun(t *test
 	})
 }
 
-// T3: the machine sleeps past the deadline while the answer that shows who owns is on its way.
-// No timer has run since, so only a reading of the clock after that answer can notice it.
+// T3: the machine sleeps past the deadline while the answer that shows who owns is on its way. No
+// timer has run since, so only a reading of the clock after that answer can notice it.
 func TestWhatIsShownAfterASuspendPastTheDeadlineIsNotHeld(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer request

@@ -18,7 +18,7 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// began is an acquisition that is begun, and whose enqueue is not sent.
+// began returns an acquisition that has begun and whose enqueue is not sent.
 func (w *fixture) began(s *session.Session, q Queue) *Acquisition {
 	c := &Acquisition{s: s, queue: q}
 	err := c.begins()
@@ -26,8 +26,7 @@ func (w *fixture) began(s *session.Session, q Queue) *Acquisition {
 	return c
 }
 
-// around reports whether the acquisition's enqueue reads around its session's own keys,
-// or else the whole queue.
+// around reports whether the acquisition's enqueue leaves the session's keys out of what it reads.
 func (w *fixture) around(c *Acquisition) bool {
 	var read []string
 	for _, o := range c.enqueueTxn(Request{}, c.isAlone()).Success[1:] {
@@ -45,8 +44,7 @@ func (w *fixture) around(c *Acquisition) bool {
 	return true
 }
 
-// A2: what an enqueue reads around is nothing but keys of its session that are
-// gone for good.
+// A2: the keys that an enqueue does not read are only keys of its session that are gone for good.
 func TestOnlyALoneAcquisitionReadsAroundItsSessionsKeys(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		s := w.session()
@@ -78,8 +76,8 @@ func TestOnlyALoneAcquisitionReadsAroundItsSessionsKeys(t *testing.T) {
 	})
 }
 
-// A2: two acquisitions of one session, of which the second overtakes the first on
-// its way, do not both hold.
+// A2: if the second of two acquisitions of one session overtakes the first on its way, they do not
+// both hold.
 func TestAnAcquisitionThatIsOvertakenByOneOfItsOwnSessionWaits(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
@@ -95,8 +93,7 @@ func TestAnAcquisitionThatIsOvertakenByOneOfItsOwnSessionWaits(t *testing.T) {
 	})
 }
 
-// The same where the one that overtook is gone again before the slow one's
-// answer comes.
+// The same if the one that overtook is gone again before the slow one's answer comes.
 func TestAnAcquisitionThatWasOvertakenAndStandsAloneHolds(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
@@ -108,7 +105,7 @@ func TestAnAcquisitionThatWasOvertakenAndStandsAloneHolds(t *testing.T) {
 	})
 }
 
-// A2: a queue is read on both sides of the session's own keys.
+// A2: a queue is read on both sides of the session's keys.
 func TestALoneAcquisitionWaitsForTheLastOfTheOthers(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		s := w.session()
@@ -130,8 +127,8 @@ func TestALoneAcquisitionWaitsForTheLastOfTheOthers(t *testing.T) {
 	})
 }
 
-// A2: of two calls of Release at once, one that comes in when the other is through
-// takes no other key of its session off the queue.
+// A2: if two calls of Release run at once, the later one does not remove another key of the session
+// from the count.
 func TestOfTwoReleasesAtOnceTheLateOneCountsNothingTwice(t *testing.T) {
 	t.Cleanup(func() { clock.SetSource(nil) })
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
@@ -140,7 +137,7 @@ func TestOfTwoReleasesAtOnceTheLateOneCountsNothingTwice(t *testing.T) {
 		second := w.waiting(s)
 		var once atomic.Bool
 		clock.SetSource(func(time.Time) time.Duration {
-			if once.CompareAndSwap(false, true) { // the call below looks at the clock, and nobody else
+			if once.CompareAndSwap(false, true) { // the call below reads the clock, and nobody else
 				w.release(first)
 				second.won()
 			}
@@ -155,7 +152,7 @@ func TestOfTwoReleasesAtOnceTheLateOneCountsNothingTwice(t *testing.T) {
 	})
 }
 
-// A2: the same of a key that was overwritten, which two remove.
+// A2: the same for an overwritten key, which two remove.
 func TestAnAcquisitionThatHasEndedIsNotCountedAgain(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		s := w.session()
@@ -168,8 +165,7 @@ func TestAnAcquisitionThatHasEndedIsNotCountedAgain(t *testing.T) {
 	})
 }
 
-// A session whose key somebody deleted, or wrote to, counts it no longer than it is
-// there.
+// A session stops counting a key when somebody deleted it or wrote to it and it is gone.
 func TestAKeyThatWasLostIsReadAround(t *testing.T) {
 	for name, lose := range map[string]func(w *fixture, key string){
 		"deleted":     func(w *fixture, key string) { w.f.Delete(key) },
@@ -193,8 +189,8 @@ func TestAKeyThatWasLostIsReadAround(t *testing.T) {
 	}
 }
 
-// An acquisition that another of its session may have overtaken does not say that
-// nobody stood before it.
+// An acquisition that another of its session may have overtaken does not say that nobody was ahead
+// of it.
 func TestAnOvertakenAcquisitionDoesNotKnowItsPosition(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		ahead := make(chan int, 2)

@@ -19,8 +19,8 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// A crowd is many acquisitions of few sessions on one queue, whose requests are late, or
-// lost, or whose answers are.
+// A crowd is many acquisitions of few sessions on one queue. Their requests are late or lost, or
+// the answers are.
 type crowd struct {
 	*fixture
 	pace, hold int // milliseconds, at the most
@@ -31,8 +31,8 @@ type crowd struct {
 	wins    [2]int // of exclusive ones, and of shared ones
 }
 
-// A2, A5, A6, RW: one of them holds, or several that share, whatever becomes of their requests, and nothing is
-// left, neither in the queue nor on the sessions' books.
+// A2, A5, A6, RW: at any time one of them holds, or several that share, whatever happens to their
+// requests. Nothing is left, neither in the queue nor on the sessions' books.
 func TestOfManyAcquisitionsOfFewSessionsOneHolds(t *testing.T) {
 	var wins [2]int
 	for seed := range racedetector.Of(3, lane.Of[uint64](6, 100)) {
@@ -56,7 +56,7 @@ func (c *crowd) run(sessions []*session.Session) {
 	}
 	var workers sync.WaitGroup
 	for i := range 7 {
-		workers.Go(func() { c.work(sessions[i%3/2]) }) // two of three are the first one's
+		workers.Go(func() { c.work(sessions[i%3/2]) }) // two of three use the first session
 	}
 	workers.Wait()
 	c.f.LiftAll()
@@ -70,7 +70,7 @@ func (c *crowd) run(sessions []*session.Session) {
 	}
 }
 
-// fault has some of the requests fail in some ways.
+// fault makes some of the requests fail in some ways.
 func (c *crowd) fault(r request) {
 	for range 1 + c.n(3) {
 		rule := r.rule([]etcdfake.Rule{
@@ -88,8 +88,8 @@ func (c *crowd) fault(r request) {
 	}
 }
 
-// work takes the lock again and again, gives up soon at times, and loses its key at
-// times; it gives it back more than once.
+// work takes the lock again and again. Now and then it gives up soon, loses its key, or releases
+// more than once.
 func (c *crowd) work(s *session.Session) {
 	for range 40 {
 		time.Sleep(c.ms(c.pace))
@@ -131,7 +131,7 @@ func (c *crowd) work(s *session.Session) {
 	}
 }
 
-// holds notes that a holds.
+// holds records that a holds.
 func (c *crowd) holds(a *Acquisition) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

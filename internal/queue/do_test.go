@@ -14,7 +14,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
 
-// A function that returns why its context was cancelled has said it already.
+// A loss is named once if the function returned the cause of its context's end.
 func TestALossIsSaidOnceWhereTheFunctionReturnedIt(t *testing.T) {
 	for name, f := range map[string]func(error) error{
 		"as it is": func(err error) error { return err },
@@ -36,7 +36,7 @@ func TestALossIsSaidOnceWhereTheFunctionReturnedIt(t *testing.T) {
 	}
 }
 
-// A loss that is found by the release of one call of Do cancels the others' functions, too.
+// A loss that the release of one call of Do finds also cancels the functions of the others.
 func TestALossFoundByAReleaseEndsTheOtherFunctions(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 1}, func(w *fixture) {
 		c := w.acquire(w.session()) // not watched yet

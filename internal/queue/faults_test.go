@@ -24,7 +24,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
 )
 
-// A request is an operation of the engine, by its name.
+// A request is an operation of the engine, identified by its name.
 type request string
 
 const (
@@ -43,7 +43,8 @@ const (
 	isConfirm request = "confirm"
 )
 
-// of is the one in q that is r, of the tests' queues; nil: there is none.
+// of returns the transaction in q that is r and is about the tests' queues, or nil if there is
+// none.
 func (r request) of(q etcdfake.Request) *pb.TxnRequest {
 	for _, t := range q.Parts(string(r)) {
 		if ofTests(t) {
@@ -53,7 +54,7 @@ func (r request) of(q etcdfake.Request) *pb.TxnRequest {
 	return nil
 }
 
-// is makes a request what a rule matches, by itself or as a part of one.
+// is reports whether q is r or contains r as a part. It serves as the Match of a rule.
 func (r request) is(q etcdfake.Request) bool { return r.of(q) != nil }
 
 func (r request) rule(rule etcdfake.Rule) etcdfake.Rule {
@@ -61,7 +62,7 @@ func (r request) rule(rule etcdfake.Rule) etcdfake.Rule {
 	return rule
 }
 
-// ofTests reports whether t is about the tests' queues, and not those of others.
+// ofTests reports whether t is about the tests' queues, and not about those of others.
 func ofTests(t *pb.TxnRequest) bool {
 	for _, o := range slices.Concat(t.Success, t.Failure) {
 		for _, key := range [][]byte{o.GetRequestPut().GetKey(), o.GetRequestDeleteRange().GetKey(), o.GetRequestRange().GetKey()} {
@@ -80,17 +81,17 @@ func ofTests(t *pb.TxnRequest) bool {
 type fault struct {
 	name  string
 	rule  etcdfake.Rule
-	final bool // nobody would answer otherwise, so a caller may hear of it
+	final bool // nobody would answer otherwise, so a caller may learn of it
 }
 
-// own reports whether it is about what the write holds: nobody whose write was beside it hears
-// of it.
+// own reports whether the fault is about the write itself, so that a caller whose write shared the
+// request does not learn of it.
 func (fa fault) own() bool {
 	err := fa.rule.Err
 	return cluster.IsPermissionDenied(err) || cluster.IsTooLarge(err) || cluster.IsTooManyOps(err)
 }
 
-// heard reports whether err is fa, which has ended an acquisition. Nothing is left of it then.
+// heard reports whether err is fa, which has ended an acquisition. Then nothing of it is left.
 func (w *fixture) heard(err error, fa fault) bool {
 	if err == nil || !fa.final {
 		return false
@@ -102,9 +103,9 @@ func (w *fixture) heard(err error, fa fault) bool {
 
 const injected = "injected"
 
-// faults are all ways: it is lost, its answer is, with each code or with
-// silence; it is late; it is applied twice; it is refused. (A lease that is gone ends a session:
-// TestWhatOneIsRefusedForConcernsNobodyElse.)
+// faults are all ways in which a request fails: it is lost, or its answer is, with each code or
+// with silence; it is late; it is applied twice; it is refused. (A lease that is gone ends a
+// session: TestWhatOneIsRefusedForConcernsNobodyElse.)
 func faults() []fault {
 	fs := []fault{
 		{"request lost, silence", etcdfake.Rule{Lose: true}, false},
@@ -133,15 +134,14 @@ func faults() []fault {
 	for code := codes.Canceled; code <= codes.Unauthenticated; code++ {
 		err := status.Error(code, injected)
 		fs = append(fs, fault{"request lost, " + code.String(), etcdfake.Rule{Lose: true, Err: err}, false})
-		if code != codes.Unimplemented { // which gRPC says of what it did not even look at
+		if code != codes.Unimplemented { // gRPC says this of what it did not process
 			fs = append(fs, fault{"answer lost, " + code.String(), etcdfake.Rule{Err: err}, false})
 		}
 	}
 	return fs
 }
 
-// A4, A5, A6: however an enqueue fails, the lock is acquired once, and its release leaves no
-// trace.
+// A4, A5, A6: however an enqueue fails, the lock is acquired once, and its release leaves no trace.
 func TestEveryFailureOfAnEnqueueEndsInOneHolder(t *testing.T) {
 	eachFaultInEachMode(t, isEnqueue, func(w *fixture, fa fault) {
 		s := w.session()
@@ -161,8 +161,8 @@ func TestEveryFailureOfAnEnqueueEndsInOneHolder(t *testing.T) {
 	})
 }
 
-// K1, A5: an enqueue that was applied, though the answer said that it was not, is found by its
-// second copy: the token is the key's, not that of the answer.
+// K1, A5: an enqueue that was applied although its answer said that it was not is found by the
+// second copy. The token is the key's, not that of the answer.
 func TestTheTokenOfAnEnqueueFoundAppliedIsItsKeys(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
@@ -182,8 +182,8 @@ func TestTheTokenOfAnEnqueueFoundAppliedIsItsKeys(t *testing.T) {
 	})
 }
 
-// A5: a copy of an enqueue that comes after the key was released puts no key, where
-// the answer to the first was lost, and where that said that it was not applied.
+// A5: a copy of an enqueue that arrives after the key was released puts no key, whether the answer
+// to the first copy was lost or said that it was not applied.
 func TestACopyOfAnEnqueueAfterItsReleaseIsRefused(t *testing.T) {
 	for name, err := range map[string]error{
 		"answer lost":                         rpctypes.ErrGRPCTimeout,
@@ -207,8 +207,7 @@ func TestACopyOfAnEnqueueAfterItsReleaseIsRefused(t *testing.T) {
 	}
 }
 
-// The same with another session waiting, so that a key of ours that was
-// forgotten would block it.
+// The same with another session waiting, so that a key that we forgot would block it.
 func TestEveryFailureOfASettlingEndsInOneHolder(t *testing.T) {
 	eachFaultInEachMode(t, isSettle, func(w *fixture, fa fault) {
 		s := w.session()
@@ -229,8 +228,7 @@ func TestEveryFailureOfASettlingEndsInOneHolder(t *testing.T) {
 	})
 }
 
-// H1: what somebody wrote to the key before the enqueue was settled is somebody's
-// write still.
+// H1: a foreign write to the key before the enqueue is settled is still found to be foreign.
 func TestAKeyOverwrittenBeforeItsEnqueueIsSettledIsLost(t *testing.T) {
 	for _, handoffs := range []bool{false, true} {
 		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
@@ -303,7 +301,7 @@ func TestEveryFailureOfATryEndsInOneHolder(t *testing.T) {
 	}
 }
 
-// Rules R1, R2, hazard U3: a release whose answer was lost says nil when it is known.
+// Rules R1, R2, hazard U3: a release whose answer was lost returns nil once the result is known.
 func TestEveryFailureOfAReleaseEndsReleased(t *testing.T) {
 	eachFaultInEachMode(t, isRelease, func(w *fixture, fa fault) {
 		c := w.acquire(w.session())
@@ -323,8 +321,8 @@ func TestEveryFailureOfAReleaseEndsReleased(t *testing.T) {
 	})
 }
 
-// Hazard A7: with every request silent, a call ends with its context; rule A4: when the
-// faults are over nothing is left.
+// Hazard A7, rule A4: if the cluster is silent to every request, a call ends with its context. When
+// the faults end, nothing is left.
 func TestACallEndsWithItsContextWhereverTheClusterFallsSilent(t *testing.T) {
 	eachMode(t, testACallEndsWithItsContext)
 }
@@ -372,7 +370,7 @@ func testACallEndsWithItsContext(t *testing.T, mode string) {
 						assert.ErrorIs(w, err, context.DeadlineExceeded)
 						synctest.Wait()
 						assert.NotZero(w, silent.Hits())
-						if name == "undo" { // its later tries are given more time, now and then
+						if name == "undo" { // its later tries sometimes have more time
 							time.Sleep(time.Second)
 						} else {
 							time.Sleep(5 * time.Second)
@@ -395,8 +393,8 @@ func testACallEndsWithItsContext(t *testing.T, mode string) {
 	}
 }
 
-// Hazard A6: under NOSPACE an enqueue may have been applied; nothing of it
-// stays, though only deletes go through.
+// Hazard A6: under NOSPACE an enqueue may have been applied. Nothing of it stays, although only
+// deletes succeed.
 func TestNoSpaceLeavesNothingBehind(t *testing.T) {
 	eachMode(t, testNoSpaceLeavesNothing)
 }
@@ -411,7 +409,7 @@ func testNoSpaceLeavesNothing(t *testing.T, mode string) {
 			return ok && slices.ContainsFunc(slices.Concat(t.Success, t.Failure), func(o *pb.RequestOp) bool { return o.GetRequestPut() != nil })
 		}})
 		c, err := w.take(w.Context(), s, Request{})
-		if w.limit == 0 { // the key is there, and nothing else has to be put
+		if w.limit == 0 { // the key is there, and no other key has to be put
 			require.NoError(w, err)
 			w.release(c)
 		} else { // no slot can be taken
@@ -425,8 +423,8 @@ func testNoSpaceLeavesNothing(t *testing.T, mode string) {
 	})
 }
 
-// R1: and whatever becomes of the read that shows why a release did not find its
-// key: released where the answer of a delete was lost, else not held until then.
+// R1: the same for each failure of the read that shows why a release did not find its key. It was
+// released if the answer of a delete was lost, and otherwise was not held until then.
 func TestEveryFailureOfTheReadAfterAReleaseEndsDecided(t *testing.T) {
 	for name, answerLost := range map[string]bool{"the delete's answer was lost": true, "an operator deleted it": false} {
 		t.Run(name, func(t *testing.T) {
@@ -458,9 +456,8 @@ func TestEveryFailureOfTheReadAfterAReleaseEndsDecided(t *testing.T) {
 	}
 }
 
-// R1: a release that did not find its key before any delete was sent whose answer
-// was lost is a loss for good, though the read of why fails, and the answer to a
-// later delete is lost.
+// R1: if a release did not find its key before any delete was sent whose answer was lost, that is a
+// loss for good, even if the read of the reason fails and the answer to a later delete is lost.
 func TestALossThatAReleaseSawIsNoReleaseWhenALaterAnswerIsLost(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		c := w.acquire(w.session())
@@ -478,8 +475,8 @@ func TestALossThatAReleaseSawIsNoReleaseWhenALaterAnswerIsLost(t *testing.T) {
 	})
 }
 
-// R1: a release holds nothing but deletes, and so works on a full disk, also
-// behind an undo that cannot be finished there (it puts a cancel key).
+// R1: a release contains only deletes, so it works on a full disk, also behind an undo that cannot
+// finish there because it puts a cancel key.
 func TestAReleaseInTheBackgroundDoesNotWaitForAnUndoOnAFullDisk(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()

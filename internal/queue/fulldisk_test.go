@@ -19,7 +19,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
 
-// failOnAFullDisk has n acquisitions fail, whose enqueues are answered or, by rule, not.
+// failOnAFullDisk makes n acquisitions fail. Their enqueues are answered or, by rule, not.
 func failOnAFullDisk(w *fixture, s *session.Session, n int, rule etcdfake.Rule) {
 	f := w.f.Inject(isEnqueue.rule(rule))
 	for range n {
@@ -32,7 +32,7 @@ func failOnAFullDisk(w *fixture, s *session.Session, n int, rule etcdfake.Rule) 
 }
 
 // A6: on a full disk, what an idle client has to undo costs at most two requests a second
-// together, and fewer as time goes by, although no cancel key can be put there.
+// altogether, and fewer as time passes, although no cancel key can be put there.
 func TestAnIdleClientOnAFullDiskSendsLittle(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
@@ -61,8 +61,8 @@ func TestAnIdleClientOnAFullDiskSendsLittle(t *testing.T) {
 	})
 }
 
-// A5: an enqueue that was answered leaves no cancel key, also if the answer was that the disk is
-// full: when there is space again, the lease holds as many keys as it has locks, and its session's.
+// A5: an enqueue that was answered leaves no cancel key, even if the answer was that the disk is
+// full. When there is space again, the lease has one key for each lock, and the session key.
 func TestAFullDiskLeavesNoKeysOnTheLease(t *testing.T) {
 	for name, rule := range map[string]etcdfake.Rule{
 		"refused":  {},
@@ -102,8 +102,8 @@ func TestAFullDiskLeavesNoKeysOnTheLease(t *testing.T) {
 	}
 }
 
-// A6: a key that exists is deleted as soon as it can be, also on a full disk where cancel keys have
-// waited for long: a deletion that fails does not wait with them.
+// A6: a key that exists is deleted as soon as possible, also on a full disk where cancel keys have
+// waited for long. A deletion that fails does not wait with them.
 func TestADeletionThatFailsDoesNotWaitForDiskSpace(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()

@@ -26,10 +26,11 @@ var update = flag.Bool("update", false, "write what was sent to testdata/request
 
 const goldenDir = "testdata/requests"
 
-// Every request of the engine has a text in testdata/requests: its operation's name, what it compares, and what it
-// does then or else. Each file is one of the scenarios, and has each shape of a request once. A request without its
-// text fails the test, and so does a text that no request has. If a transaction was changed on purpose,
-// go test ./internal/queue -run TestEveryRequest -update writes the texts, and their diff shows what was changed.
+// Every request of the engine has a text in testdata/requests: the operation's name, what it
+// compares, and what it does then or else. Each file belongs to one of the scenarios and contains
+// each shape of a request once. A request without a text fails the test, and so does a text without
+// a request. If a transaction was changed on purpose, go test ./internal/queue -run
+// TestEveryRequest -update writes the texts, and their diff shows what changed.
 func TestEveryRequestIsAsItsGoldenTextSays(t *testing.T) {
 	files := map[string]bool{}
 	for name, play := range scenarios {
@@ -60,7 +61,7 @@ func TestEveryRequestIsAsItsGoldenTextSays(t *testing.T) {
 	}
 }
 
-// Each operation that is named in the sources of the engine is in one of the texts, and no other is.
+// Each operation that the engine's sources name is in one of the texts, and no other is.
 func TestEveryOperationHasAGoldenText(t *testing.T) {
 	named, golden := map[string]bool{}, map[string]bool{}
 	collect := func(pattern, expression string, into map[string]bool) {
@@ -86,7 +87,7 @@ func TestEveryOperationHasAGoldenText(t *testing.T) {
 	assert.Equal(t, named, golden)
 }
 
-// golden notes the requests that a cluster receives, each shape once.
+// golden records the requests that a cluster receives, each shape once.
 type golden struct {
 	whole bool // with the requests that every session sends
 
@@ -96,13 +97,14 @@ type golden struct {
 	leases map[int64]string // their names, in the order in which they were granted
 }
 
-// ofOne is what differs from one request to the next of its shape: keys' leases and numbers, and revisions.
+// ofOne matches what differs between requests of one shape: the leases and numbers of keys, and
+// revisions.
 var ofOne = regexp.MustCompile(`L\d+(?:-\d+)?|(?:= |at |revision )[1-9]\d*`)
 
 // bySession are what each session sends at its beginning and its end.
 var bySession = []string{"lease grant", "put session key", "lease revoke"}
 
-// record is what a rule matches: nothing.
+// record records q. As a rule it matches nothing.
 func (g *golden) record(q etcdfake.Request) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -136,14 +138,15 @@ func (g *golden) text() []byte {
 	return []byte(strings.Join(g.texts, "\n"))
 }
 
-// sortedTexts are all's texts in the order of the alphabet: which of two requests side by side is sent first is chance.
+// sortedTexts returns all's texts in alphabetical order, because it is chance which of two
+// concurrent requests is sent first.
 func sortedTexts(all []byte) string {
 	texts := strings.Split(strings.TrimSuffix(string(all), "\n"), "\n\n")
 	slices.Sort(texts)
 	return strings.Join(texts, "\n\n")
 }
 
-// txn is what t compares, and what it does then or else.
+// txn returns what t compares, and what it does then or else.
 func (g *golden) txn(t *pb.TxnRequest, indent string) string {
 	var b strings.Builder
 	part := func(head string, lines []string) {
@@ -248,7 +251,7 @@ func (g *golden) read(r *pb.RangeRequest) string {
 	return text + remainder(rest)
 }
 
-// remainder is whatever of a message has no words here.
+// remainder returns the part of a message that the text does not describe.
 func remainder(m proto.Message) string {
 	if proto.Size(m) == 0 {
 		return ""
@@ -256,7 +259,7 @@ func remainder(m proto.Message) string {
 	return fmt.Sprintf(" {%v}", m)
 }
 
-// keys is a key, or a range of them.
+// keys returns the text of a key, or of a range of keys.
 func (g *golden) keys(key, end []byte) string {
 	switch {
 	case len(end) == 0:
@@ -267,7 +270,7 @@ func (g *golden) keys(key, end []byte) string {
 	return fmt.Sprintf("[%s, %s)", g.stable(key), g.stable(end))
 }
 
-// stable has names for leases, whose IDs are random.
+// stable replaces leases, whose IDs are random, by names.
 func (g *golden) stable(text []byte) string {
 	s := string(text)
 	for id, name := range g.leases {

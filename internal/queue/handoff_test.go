@@ -23,13 +23,12 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// takingHandoffs is a lock's request.
+// takingHandoffs returns a lock's request.
 func takingHandoffs(s *session.Session) Request {
 	return Request{Value: s.LabelOf("", false, "", nil), Handoffs: true}
 }
 
-// inTurn is a holder and n that wait behind it, each on a session of its own, as
-// locks do.
+// inTurn starts a holder and n waiters behind it, each on a different session, as locks do.
 func (w *fixture) inTurn(n int) (*Acquisition, []*acquireCall) {
 	w.Helper()
 	s := w.session()
@@ -46,8 +45,8 @@ func (w *fixture) inTurn(n int) (*Acquisition, []*acquireCall) {
 	return holder, waiting
 }
 
-// releaseAndCount releases c and returns how many requests it took until the
-// next one, if there is one, had the queue.
+// releaseAndCount releases c and returns how many requests it took until the next one, if there is
+// one, held the queue.
 func (w *fixture) releaseAndCount(c *Acquisition, next *acquireCall) int {
 	w.Helper()
 	before := w.f.Counts()
@@ -59,8 +58,8 @@ func (w *fixture) releaseAndCount(c *Acquisition, next *acquireCall) int {
 	return w.f.Counts().Since(before).Received["Txn"]
 }
 
-// The first of a queue queries; those whom it finds behind are handed the queue, each
-// by the predecessor, without a request of their own.
+// The first of a queue queries. Each waiter that it finds behind itself receives the queue from its
+// predecessor, without a request.
 func TestAWaiterThatIsHandedTheQueueHoldsWithoutARequest(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		holder, waiting := w.inTurn(2 + 2*keys.MaxSuccessors)
@@ -81,8 +80,8 @@ func TestAWaiterThatIsHandedTheQueueHoldsWithoutARequest(t *testing.T) {
 				assert.Greater(w, next.c.Token(), c.Token())
 			}
 		}
-		// A release each, a query when those are used up whom one found, and,
-		// after a query, perhaps one by a waiter that cannot know that it is handed off to.
+		// There is a release for each, and a query when the known successors are used up. After a
+		// query, a waiter that cannot know of its handoff may query too.
 		assert.LessOrEqual(w, requests, len(waiting)+4)
 		w.clear()
 	})
@@ -110,8 +109,8 @@ func TestAHandoffKeepsTheKeysOwnValueAndItsLease(t *testing.T) {
 	})
 }
 
-// The own key is watched first. A handoff that comes before the predecessor is followed
-// finds the acquisition in its position.
+// The watch of its key begins first. A handoff that arrives before the predecessor is followed
+// finds the acquisition waiting for that predecessor.
 func TestAHandoffThatComesBeforeThePredecessorIsFollowedCounts(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		s := w.session()
@@ -149,8 +148,8 @@ func (w *fixture) keyAt(i int) string {
 	return ""
 }
 
-// R1, A4, A5: whatever becomes of a release that hands off, it counts as a release,
-// and the next one holds, once.
+// R1, A4, A5: whatever happens to a release that hands off, it counts as a release, and the next
+// one holds, once.
 func TestEveryFailureOfAHandoffEndsInOneHolder(t *testing.T) {
 	eachFault(t, isHandoff, func(w *fixture, fa fault) {
 		holder, waiting := w.inTurn(3)
@@ -173,7 +172,7 @@ func TestEveryFailureOfAHandoffEndsInOneHolder(t *testing.T) {
 	})
 }
 
-// The order that a query found is final, but those found may be gone by then.
+// The order that a query found is final, but the waiters may be gone by the time of the handoff.
 func TestAHandoffToOneThatIsGoneIsAPlainRelease(t *testing.T) {
 	for name, leave := range map[string]func(w *fixture, key string){
 		"deleted":      func(w *fixture, key string) { w.f.Delete(key) },
@@ -205,7 +204,7 @@ func TestAHandoffToOneThatIsGoneIsAPlainRelease(t *testing.T) {
 	}
 }
 
-// The comparison is with the create revision that was seen, not with the name.
+// A handoff compares the create revision that was read, not only the name.
 func TestAKeyMadeAgainByAnotherIsNotHandedOffTo(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		holder, waiting := w.inTurn(2)
@@ -222,7 +221,7 @@ func TestAKeyMadeAgainByAnotherIsNotHandedOffTo(t *testing.T) {
 	})
 }
 
-// A holder that dies hands nothing on: its successor queries at once.
+// A holder that dies hands nothing on. Its successor queries at once.
 func TestAWaiterKnownAsASuccessorQueriesWhenTheHolderDies(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		holder, waiting := w.inTurn(3)
@@ -239,7 +238,7 @@ func TestAWaiterKnownAsASuccessorQueriesWhenTheHolderDies(t *testing.T) {
 	})
 }
 
-// swallowing makes every member keep back the events that f picks.
+// swallowing makes every member withhold the events that f picks.
 func (w *fixture) swallowing(f func(ev *mvccpb.Event) bool) {
 	for _, m := range w.f.Members() {
 		m.EditWatches(func(r *pb.WatchResponse) []*pb.WatchResponse {
@@ -253,8 +252,8 @@ func (w *fixture) swallowing(f func(ev *mvccpb.Event) bool) {
 	}
 }
 
-// A2, A4: a handoff that no watch delivers is found by a read. The handoff is not taken
-// for another's write to the key, neither by a read nor by a query.
+// A2, A4: a handoff that no watch delivers is found by a read. Neither a read nor a query takes it
+// for a foreign write to the key.
 func TestAHandoffThatWatchesMissIsFoundByARenewal(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		holder, waiting := w.inTurn(2)
@@ -273,8 +272,8 @@ func TestAHandoffThatWatchesMissIsFoundByARenewal(t *testing.T) {
 	})
 }
 
-// The own key's watch may miss the handoff, or deliver it late, when the one of the key
-// before has made the waiter query.
+// The watch of its key may miss the handoff, or deliver it late, after the predecessor's watch made
+// the waiter query.
 func TestAHandoffFoundAfterTheAnswerIsNotAnOverwriting(t *testing.T) {
 	for _, looked := range []bool{false, true} { // by a read, or by Confirm
 		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
@@ -325,8 +324,8 @@ func TestAForgedOrForeignWriteToAWaitingKeyIsALoss(t *testing.T) {
 	}
 }
 
-// Rule A2: a handoff by a key that is not the one waited for makes the waiter query,
-// and hold only if the answer says so.
+// Rule A2: a handoff by a key that is not the predecessor makes the waiter query. It holds only if
+// the answer says so.
 func TestAHandoffByAnotherKeyIsAReasonToQueryAndNoMore(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		holder, waiting := w.inTurn(1)
@@ -341,7 +340,7 @@ func TestAHandoffByAnotherKeyIsAReasonToQueryAndNoMore(t *testing.T) {
 	})
 }
 
-// A query that hangs keeps nobody from learning of the handoff.
+// A query that hangs does not keep a waiter from learning of the handoff.
 func TestAHandoffEndsAQueryThatHangs(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		holder, waiting := w.inTurn(2)
@@ -360,7 +359,7 @@ func TestAHandoffEndsAQueryThatHangs(t *testing.T) {
 	})
 }
 
-// Nor one that is sent in the instant of the handoff.
+// Nor does a query that is sent in the instant of the handoff.
 func TestAQueryThatIsSentAfterTheHandoffEndsAtOnce(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		c := w.acquire(w.session())
@@ -402,14 +401,14 @@ func TestOthersInTheQueueAreNotHandedOffTo(t *testing.T) {
 	}
 }
 
-// T3, N5: a handoff to a session that is over is worth nothing.
+// T3, N5: a handoff to a session that has ended has no effect.
 func TestAHandoffAfterTheDeadlineIsNotHeld(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		holder, waiting := w.inTurn(3)
 		w.release(holder)
 		first := waiting[0].won()
 		lease := w.f.Get(w.keyAt(1)).Lease
-		// The second's session receives nothing any more, and its lease lives on.
+		// The second's session receives nothing any more, while its lease lives on.
 		w.f.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Lose: true, Match: func(q etcdfake.Request) bool {
 			r, ok := q.Message.(*pb.LeaseKeepAliveRequest)
 			return ok && r.ID == lease

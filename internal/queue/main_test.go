@@ -32,14 +32,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type fixture struct {
 	*inmemory.Fixture
 	f      *etcdfake.Cluster
-	shared bool     // what queue is
-	limit  int      // of a semaphore, which queue is; 0: it is none
+	shared bool     // whether queue is in shared mode
+	limit  int      // how many slots queue has, if it is a semaphore's; 0 otherwise
 	set    []string // names that are acquired together with the queue's
 	etcd   bool     // in etcd's layout
-	others *others  // nil: what the test does goes by itself
+	others *others  // nil if the test's writes are sent alone
 }
 
-// more are the queues of the other names, of which every other is wanted shared.
+// more returns the queues of the other names. Every other one is shared.
 func (w *fixture) more() (all []Queue) {
 	for i, name := range w.set {
 		q, err := New("", name, w.etcd)
@@ -61,8 +61,7 @@ func inBubble(t *testing.T, o etcdfake.Options, f func(w *fixture)) {
 	inmemory.InBubble(t, o, func(kit *inmemory.Fixture) { f(&fixture{Fixture: kit, f: kit.Cluster}) })
 }
 
-// linearizable fails the test where a transaction reads what is perhaps not so any
-// more (H3).
+// linearizable fails the test if a transaction contains a read that may be out of date (H3).
 func (w *fixture) linearizable(ctx context.Context, method string, req, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	if t, ok := req.(*pb.TxnRequest); ok {
 		for _, o := range append(t.Success[:len(t.Success):len(t.Success)], t.Failure...) {
@@ -72,7 +71,7 @@ func (w *fixture) linearizable(ctx context.Context, method string, req, answer a
 	return invoke(ctx, method, req, answer, conn, opts...)
 }
 
-// session is a session on a client of its own, as another process has it.
+// session returns a session on a new client, as another process has it.
 func (w *fixture) session() *session.Session { return w.sessionWith(pawl.Config{}) }
 
 func (w *fixture) sessionWith(cfg pawl.Config) *session.Session {
@@ -84,7 +83,7 @@ func (w *fixture) sessionWith(cfg pawl.Config) *session.Session {
 	return inside.SessionOf(s)
 }
 
-// queue is the one that most tests queue in.
+// queue returns the queue that most tests use.
 func (w *fixture) queue() Queue {
 	if w.limit > 0 {
 		all, err := Options{}.Queues("", []Want{{Name: "name", Mode: observe.Semaphore, Limit: w.limit}})
@@ -119,7 +118,8 @@ func (w *fixture) acquire(s *session.Session) *Acquisition {
 	return c
 }
 
-// labelled is r with the value of the keys of n names, where it has none: Resume looks at that.
+// labelled gives r the value of the keys of n names if it has none, because Resume checks the
+// value.
 func labelled(r Request, n int) Request {
 	label := keys.NewLabel(keys.Identity{})
 	switch {
@@ -127,13 +127,13 @@ func labelled(r Request, n int) Request {
 	case n > 1:
 		r.Value = label.Multi(time.Now(), make([]string, n))
 	default:
-		r.Value = label.EtcdLock(time.Now()) // which is not handed off to
+		r.Value = label.EtcdLock(time.Now()) // it is not handed off to
 	}
 	return r
 }
 
-// held asserts what is true of whatever is held: its token is the create
-// revision of its key (K1), and nothing in its way was created before it.
+// held asserts what is true of every hold: its token is the create revision of its key (K1), and no
+// key in its way was created before that.
 func (w *fixture) held(c *Acquisition) {
 	w.Helper()
 	require.NoError(w, c.Err())
@@ -198,7 +198,7 @@ func (w *fixture) waiting(s *session.Session) *acquireCall {
 	return a
 }
 
-// won waits until the call has returned what it acquired.
+// won waits until the call has returned an acquisition, and returns that.
 func (a *acquireCall) won() *Acquisition {
 	a.w.Helper()
 	<-a.done
@@ -215,7 +215,7 @@ func (a *acquireCall) failed() error {
 	return a.err
 }
 
-// causes are all that a loss or a failed acquisition can match.
+// causes are all causes that a loss or a failed acquisition can match.
 var causes = []error{
 	ErrKeyDeleted, ErrKeyOverwritten, lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed, pawl.ErrClusterChanged,
 }
@@ -233,8 +233,8 @@ func (w *fixture) oneCause(want, err error) {
 	assert.Equal(w, []error{want}, got, "causes of %q", err)
 }
 
-// clear asserts that nothing is left in the queue a second from now, and that
-// another session can have it.
+// clear asserts that nothing is left in the queue a second from now, and that another session can
+// acquire it.
 func (w *fixture) clear() {
 	w.Helper()
 	time.Sleep(time.Second)

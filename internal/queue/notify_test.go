@@ -14,8 +14,8 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// A loss may be noted before the win that it follows; nothing is held for less than
-// no time.
+// A loss may be recorded before the win that it follows. It is reported with a duration of zero,
+// not less.
 func TestWhatWasLostInTheInstantOfItsWinWasHeldForNoTime(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 1}, func(w *fixture) {
 		var mu sync.Mutex

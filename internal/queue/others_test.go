@@ -19,8 +19,8 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// others acquire and release locks of their own whenever the test writes something, so that the
-// test's requests also contain their writes. Faults in the test's requests also affect them.
+// others acquire and release other locks whenever the test writes something, so that the test's
+// requests also contain their writes. Faults in the test's requests also affect them.
 type others struct {
 	w     *fixture
 	n     int
@@ -47,7 +47,7 @@ func newOthers(w *fixture, n int, fa fault) *others {
 
 const othersName = "other"
 
-// join makes c a client whose writes gather, with a session of the others'.
+// join makes c a client whose writes gather, and opens a session of the others on it.
 func (o *others) join(c *pawl.Client) {
 	if o == nil {
 		return
@@ -63,7 +63,7 @@ func (o *others) join(c *pawl.Client) {
 	})
 }
 
-// begin has the others take a lock each, and give it back.
+// begin makes each of the others take a lock and release it.
 func (o *others) begin(s *session.Session) {
 	o.mu.Lock()
 	first := o.begun
@@ -97,8 +97,8 @@ func (o *others) use(s *session.Session, name string) {
 	}
 }
 
-// end waits for the others, and asserts that they have left nothing. met: as many writes
-// as were to be were in one request.
+// end waits for the others, and asserts that they have left nothing. met reports whether one
+// request contained as many writes as it should.
 func (o *others) end() (met bool) {
 	if o == nil {
 		return true

@@ -13,8 +13,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
 
-// A waiter's watches begin at the present. What they may have missed, one read finds, or, of a
-// slot, a query.
+// A waiter's watches begin at the present. One read finds what they may have missed, or a query if
+// it waits for a slot.
 
 const readPositions = "read positions"
 
@@ -141,9 +141,9 @@ func TestAHandoffBeforeTheWatchesIsFound(t *testing.T) {
 	})
 }
 
-// crowd starts n waiters of one client, each in a queue of its own in which somebody holds, and
-// lets them acquire. It returns how many took longer than two seconds, as those do that a
-// renewal tells.
+// crowd starts n waiters of one client, each in a different queue that somebody holds, and lets
+// them acquire. It returns how many took longer than two seconds, as those do that only learn from
+// a renewal.
 func (w *fixture) crowd(n int) (slow int) {
 	holder, waiter := w.session(), w.session()
 	var held []*Acquisition
@@ -194,7 +194,7 @@ func TestManyWaitersShareReads(t *testing.T) {
 	})
 }
 
-// What stands in the way of a read: it is made smaller, sent again, or sent for each alone.
+// A read of positions that fails is made smaller, sent again, or sent for each position alone.
 func TestReadsOfPositionsThatFail(t *testing.T) {
 	several := func(q etcdfake.Request) bool { return len(q.Message.(*pb.TxnRequest).Success) > 2 }
 	for name, c := range map[string]struct {

@@ -13,8 +13,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
 
-// V4: nothing is promised of a hold that ends while the promise is made: at whichever reading of the clock within the
-// call the hold has lasted too long, the call says so.
+// V4: nothing is promised of a hold that ends while the promise is made. The call says so at
+// whichever of its readings of the clock the hold has lasted too long.
 func TestNothingIsPromisedOfAHoldThatEndsMeanwhile(t *testing.T) {
 	const most = 5 * time.Second
 	for at := int64(1); ; at++ {
@@ -47,7 +47,7 @@ func TestNothingIsPromisedOfAHoldThatEndsMeanwhile(t *testing.T) {
 	}
 }
 
-// V4: a later promise that ends earlier takes nothing back.
+// V4: a later promise that ends earlier does not shorten the first.
 func TestALaterPromiseTakesNothingBack(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		a := w.acquire(w.session())
@@ -80,7 +80,7 @@ func TestWhatWasPromisedOfAKeyKeepsItsLease(t *testing.T) {
 	})
 }
 
-// What is held ends at the latest with Limits.Max, and so does what may be promised of it.
+// A hold ends no later than Limits.Max, and so does what may be promised of it.
 func TestUntilIsNotAfterTheEndOfAHoldThatIsBounded(t *testing.T) {
 	const most = 5 * time.Second
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {

@@ -17,7 +17,7 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// before calls f with the first request that is r, before it is applied.
+// before calls f with the first request that is r, before that is applied.
 func (w *fixture) before(r request, f func(t *pb.TxnRequest)) {
 	var once sync.Once
 	w.f.Inject(etcdfake.Rule{Method: "Txn", Match: func(q etcdfake.Request) bool {
@@ -28,7 +28,7 @@ func (w *fixture) before(r request, f func(t *pb.TxnRequest)) {
 	}})
 }
 
-// cancelKeyOf is the cancel key that an enqueue compares with.
+// cancelKeyOf returns the cancel key that an enqueue compares.
 func cancelKeyOf(t *pb.TxnRequest) string { return string(t.Compare[1].Key) }
 
 func TestARefusedEnqueueSaysWhy(t *testing.T) {

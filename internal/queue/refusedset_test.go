@@ -51,13 +51,13 @@ func TestTheLargestSetLearnsWhyItIsRefused(t *testing.T) {
 	})
 }
 
-// cancels are the cancel keys, and marks, that sessions have left below their own keys.
+// cancels returns the cancel keys and marks that sessions have left below the session keys.
 func cancels(w *fixture, s *session.Session) []string {
 	key, _ := s.Key()
 	return w.f.Keys(key + "/")
 }
 
-// SM1: the cancel key that a take has put goes with the slot, however that goes.
+// SM1: the cancel key that a take has put is deleted with the slot, however the slot is given up.
 func TestNoCancelKeyIsLeftOfATake(t *testing.T) {
 	for name, end := range map[string]func(w *fixture, s *session.Session, p *Acquisition) *session.Session{
 		"released": func(w *fixture, s *session.Session, p *Acquisition) *session.Session {

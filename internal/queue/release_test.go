@@ -13,8 +13,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
 
-// R1: nil means that nobody else wrote to the key until it was deleted, from the
-// first moment on.
+// R1: nil means that nobody else wrote to the key between its creation and its deletion.
 func TestAReleaseOfAKeyThatSomebodyOverwroteSaysLost(t *testing.T) {
 	for name, put := range map[string]func(w *fixture, c *Acquisition){
 		"another's lease":    func(w *fixture, c *Acquisition) { w.f.Put(c.Key(), "another's", 0) },
@@ -27,7 +26,7 @@ func TestAReleaseOfAKeyThatSomebodyOverwroteSaysLost(t *testing.T) {
 				s := w.session()
 				c, err := Acquire(w.Context(), s, w.queue(), Request{Value: []byte("mine")})
 				require.NoError(w, err)
-				if name == "the answer is lost" { // and of the repeat nothing can be known
+				if name == "the answer is lost" { // and nothing can be known from the repeat
 					w.f.Inject(isRelease.rule(etcdfake.Rule{Lose: true, Err: status.Error(codes.Unavailable, "gone"), Times: 1}))
 				}
 				put(w, c)
@@ -46,8 +45,7 @@ func TestAReleaseOfAKeyThatSomebodyOverwroteSaysLost(t *testing.T) {
 	}
 }
 
-// R1: a write of ours of which nothing is known yet, and a handoff, are no
-// overwriting.
+// R1: a write of ours of which nothing is known yet is no overwriting, and neither is a handoff.
 func TestAReleaseKnowsItsOwnWritesAgain(t *testing.T) {
 	t.Run("a value", func(t *testing.T) {
 		rewriteUnknown(t, etcdfake.Rule{Late: 10 * time.Millisecond})

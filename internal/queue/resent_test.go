@@ -20,7 +20,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/named"
 )
 
-// through is a session whose client has this interceptor.
+// through returns a session whose client has this interceptor.
 func (w *fixture) through(in grpc.UnaryClientInterceptor) *session.Session {
 	w.Helper()
 	c, err := pawl.Dial(w.Context(), pawl.Config{
@@ -64,8 +64,8 @@ func writes(del bool) func(etcdfake.Request) bool {
 
 var errConnectionLost = status.Error(codes.Unavailable, "connection lost")
 
-// Rule A5 where the copies are an interceptor's: one that comes late, after the other was answered, puts no key
-// that nobody knows of.
+// Rule A5 if an interceptor sends the copies: a late copy that arrives after the other was answered
+// puts no key that nobody knows of.
 func TestALateCopyThatAnInterceptorSentLeavesNothingInTheQueue(t *testing.T) {
 	for name, try := range map[string]bool{"acquired": false, "tried": true} {
 		t.Run(name, func(t *testing.T) {
@@ -97,7 +97,8 @@ func TestALateCopyOfATryThatAnInterceptorSentLeavesNothingInTheQueue(t *testing.
 	})
 }
 
-// Rule R1: the copy that an interceptor sent after a lost answer does not find the key, and it was held all the same.
+// Rule R1: the copy that an interceptor sent after a lost answer does not find the key, and still
+// the lock was held.
 func TestAReleaseThatAnInterceptorSentTwiceSaysNil(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		c := w.acquire(w.through(resend))
@@ -107,8 +108,8 @@ func TestAReleaseThatAnInterceptorSentTwiceSaysNil(t *testing.T) {
 	})
 }
 
-// An interceptor that has everything executed twice changes nothing: who waits is handed the lock in turn, values are
-// written, releases say nil, and nothing is left.
+// An interceptor that has everything executed twice changes nothing: waiters are handed the lock in
+// order, values are written, releases return nil, and nothing is left.
 func TestAnInterceptorThatSendsEverythingTwiceChangesNothing(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		a, b := w.through(twice), w.through(twice)

@@ -18,7 +18,7 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// successor is the session of a process that takes s over.
+// successor returns the session of a process that takes s over.
 func (w *fixture) successor(s *session.Session) *session.Session {
 	w.Helper()
 	return w.successorWith(s, pawl.Config{})
@@ -36,8 +36,8 @@ func (w *fixture) successorWith(s *session.Session, cfg pawl.Config) *session.Se
 	return inside.SessionOf(next)
 }
 
-// Hazard A13: whatever becomes of the query, a key is resumed, now or at the next
-// call, and never said to be lost that is there.
+// Hazard A13: whatever happens to the query, a key is resumed by this call or the next, and a key
+// that exists is never reported as lost.
 func TestEveryFailureOfAResumptionCanBeRepeated(t *testing.T) {
 	eachFaultInEachMode(t, isResume, func(w *fixture, fa fault) {
 		s := w.session()
@@ -60,7 +60,7 @@ func TestEveryFailureOfAResumptionCanBeRepeated(t *testing.T) {
 	})
 }
 
-// H2: that no answer came proves nothing.
+// H2: a missing answer proves nothing.
 func TestEveryFailureOfAConfirmLeavesWhatIsHeld(t *testing.T) {
 	eachFault(t, isConfirm, func(w *fixture, fa fault) {
 		c := w.acquire(w.session())
@@ -99,7 +99,8 @@ func TestConfirmAndResumeEndWithTheirContexts(t *testing.T) {
 	})
 }
 
-// H2: of several keys a Confirm judges each, and is the first to find out where no watch and no renewal shows it.
+// H2: a Confirm of several keys checks each, and finds a loss that no watch and no renewal has
+// shown.
 func TestAConfirmFindsEachKeyThatIsLost(t *testing.T) {
 	for name, lose := range map[string]func(w *fixture, key string){
 		"deleted":     func(w *fixture, key string) { w.f.Delete(key) },
@@ -122,7 +123,8 @@ func TestAConfirmFindsEachKeyThatIsLost(t *testing.T) {
 	}
 }
 
-// K4: nor is a key resumed whose token is not above the floor; a client whose floor is lower resumes it.
+// K4: a key whose token is not above the floor is not resumed either. A client whose floor is lower
+// resumes it.
 func TestAKeyWhoseTokenIsAtTheFloorIsNotResumed(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		s := w.session()
@@ -170,7 +172,8 @@ func TestAResumptionWhoseContextEndsInTheInstantOfSuccessIsNone(t *testing.T) {
 	})
 }
 
-// N6: a key that was put anew on another's lease is not resumed, though it has its create revision and its value.
+// N6: a key that was put again on another's lease is not resumed, although it has its create
+// revision and its value.
 func TestAKeyOnAnothersLeaseIsNotResumed(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		s := w.session()
@@ -190,7 +193,7 @@ func TestAResumedSetHasTheModesOfItsKeys(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		s := w.session()
 		held := w.takes(w.Context(), s, Request{}, "+a", "b", "+c").won()
-		qs := w.named("a", "b", "c") // as a caller names them who does not know
+		qs := w.named("a", "b", "c") // as a caller names them who does not know the modes
 		r, err := ResumeAll(w.Context(), w.successor(s), held.AllKeys(), held.Token(), Limits{}, qs[0], qs[1:]...)
 		require.NoError(w, err)
 		for i, shared := range []bool{true, false, true} {

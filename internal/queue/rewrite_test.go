@@ -57,7 +57,7 @@ func rewriting(t *testing.T, f func(w *writer)) {
 
 func (w *writer) value() string { return string(w.Get(w.held.Key()).GetValue()) }
 
-// puts are the values that the key had, in order.
+// puts returns the values that the key had, in order.
 func (w *writer) puts() (all []string) {
 	for _, c := range w.History() {
 		if c.Key == w.held.Key() && !c.Deleted {
@@ -93,7 +93,7 @@ func TestRewriteChangesTheValueAndNeitherKeyNorToken(t *testing.T) {
 		for _, v := range []string{"1", "2", "2", "", "3"} {
 			require.NoError(t, w.rewrite(v))
 		}
-		time.Sleep(time.Minute) // the watch is armed, renewals look
+		time.Sleep(time.Minute) // the watch is armed, and renewals read
 		require.NoError(t, w.held.Err())
 		assert.Equal(t, []string{"0", "1", "2", "2", "", "3"}, w.puts())
 		assert.Equal(t, key, w.held.Key())
@@ -251,7 +251,7 @@ func TestForeignPutIsAnOverwriting(t *testing.T) {
 	}
 }
 
-// A put of the value that is under way, but not on our lease, is not ours.
+// A put of the value that is under way, but on another lease, is not ours.
 func TestForeignPutOfOurValueIsForeignByItsLease(t *testing.T) {
 	rewriting(t, func(w *writer) {
 		time.Sleep(time.Second)
@@ -265,7 +265,7 @@ func TestForeignPutOfOurValueIsForeignByItsLease(t *testing.T) {
 	})
 }
 
-// The watch is deaf here: only the look of a renewal can find the foreign put.
+// The watch delivers nothing here, so only the read of a renewal can find the foreign put.
 func TestForeignPutIsFoundWhileAWriteIsUnknownAndNobodyCallsAgain(t *testing.T) {
 	rewriting(t, func(w *writer) {
 		time.Sleep(time.Second)
@@ -286,7 +286,7 @@ func TestForeignPutIsFoundWhileAWriteIsUnknownAndNobodyCallsAgain(t *testing.T) 
 	})
 }
 
-// silenced lets no watch of the cluster deliver anything from now on.
+// silenced makes all watches of the cluster deliver nothing more.
 func silenced(w *writer) {
 	w.Inject(etcdfake.Rule{Opening: true, Method: "Watch", Hang: true})
 	for _, m := range w.Members() {
@@ -294,8 +294,7 @@ func silenced(w *writer) {
 	}
 }
 
-// Renewals look at the key at every point of a rewriting; none may take our own
-// put for another's.
+// Renewals read the key at every point of a rewrite. None may take our put for another's.
 func TestReadsThatRaceWithRewritesFindNothing(t *testing.T) {
 	rewriting(t, func(w *writer) {
 		jitter := func(n int) func() time.Duration {
@@ -366,9 +365,9 @@ func TestReleaseAfterAnUnknownRewriteLeavesNothingForALateCopy(t *testing.T) {
 	})
 }
 
-// A value whose outcome is unknown stays so until the key's modification revision
-// moves: a second call that is refused for certain proves nothing of the first
-// one's copy, which may come yet, and is ours then.
+// A value whose outcome is unknown stays in doubt until the key's modification revision moves. A
+// second call that is refused for certain proves nothing about the first call's copy, which may
+// still arrive and is ours then.
 func TestAValueInDoubtStaysSoWhenItsRepeatIsRefused(t *testing.T) {
 	rewriting(t, func(w *writer) {
 		time.Sleep(time.Second)

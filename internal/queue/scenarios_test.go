@@ -20,8 +20,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
 
-// scenarios are what happens in the golden texts. No two requests of one are under way at the same time, so that
-// revisions are the same each time.
+// scenarios are the events of the golden texts. In a scenario, no two requests are under way at the
+// same time, so revisions are the same each time.
 var scenarios = map[string]func(w *fixture){
 	"a session": func(w *fixture) {
 		s := w.session()
@@ -81,7 +81,7 @@ var scenarios = map[string]func(w *fixture){
 			time.Sleep(100 * time.Millisecond)
 		}
 	},
-	"two names of one session": func(w *fixture) { // the second reads around the first's key, and is overtaken by none
+	"two names of one session": func(w *fixture) { // the second leaves the first's key out of its read, and none overtakes it
 		s := w.session()
 		one := w.hold(s)
 		two := w.acquiring(w.Context(), s, plain)
@@ -201,28 +201,28 @@ var scenarios = map[string]func(w *fixture){
 	},
 }
 
-// plain is a request with nothing special.
+// plain is a request without any option.
 var plain = Request{Value: []byte("value")}
 
-// hold is s holding what the fixture's names are.
+// hold makes s hold the fixture's names.
 func (w *fixture) hold(s *session.Session) *Acquisition {
 	return w.acquiring(w.Context(), s, plain).won()
 }
 
-// turns are two that hold after one another.
+// turns makes two sessions hold one after the other.
 func (w *fixture) turns() {
 	one, two := w.acquiring(w.Context(), w.session(), plain), w.acquiring(w.Context(), w.session(), plain)
 	w.release(one.won())
 	w.release(two.won())
 }
 
-// settles has an enqueue's answer lost.
+// settles loses an enqueue's answer.
 func (w *fixture) settles() {
 	w.f.Inject(isEnqueue.rule(etcdfake.Rule{Times: 1, Err: rpctypes.ErrGRPCTimeout}))
 	w.release(w.hold(w.session()))
 }
 
-// givesUp gives up waiting, and then before it is known whether the enqueue was applied.
+// givesUp gives up while it waits, and then before it is known whether the enqueue was applied.
 func (w *fixture) givesUp() {
 	holder, waits := w.hold(w.session()), w.session()
 	for _, known := range []bool{true, false} {
@@ -237,7 +237,8 @@ func (w *fixture) givesUp() {
 	w.release(holder)
 }
 
-// tries finds the names free, then held, and then free until its enqueue.
+// tries tries when the names are free, when they are held, and when they are free until the
+// enqueue.
 func (w *fixture) tries() {
 	try := Request{Value: []byte("value"), Try: true}
 	c, err := w.take(w.Context(), w.session(), try)
@@ -250,7 +251,7 @@ func (w *fixture) tries() {
 	require.ErrorIs(w, err, ErrBusy)
 }
 
-// takesOver has a successor resume what is held, and leave the queue that the session waited in.
+// takesOver makes a successor resume what is held, and leave the queue that the session waited in.
 func (w *fixture) takesOver() {
 	s := w.session()
 	c := w.acquire(s)

@@ -18,8 +18,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
 
-// holdsSlot asserts what is true of a slot that is held: its key is the only one of the slot,
-// and none of the same acquisition waits in the turnstile.
+// holdsSlot asserts what is true of every held slot: its key is the only one of the slot, and the
+// acquisition has none in the turnstile.
 func (w *fixture) holdsSlot(c *Acquisition) {
 	w.Helper()
 	slot := c.Slot()
@@ -31,7 +31,7 @@ func (w *fixture) holdsSlot(c *Acquisition) {
 	assert.Equal(w, []any{fmt.Sprintf("//pawl/slot/%d/name", slot), c.Token(), true}, []any{resource, t, ok})
 }
 
-// permit is an Acquire of the semaphore with this limit.
+// permit starts an Acquire of the semaphore with this limit.
 func (w *fixture) permit(limit int) *acquireCall {
 	w.Helper()
 	return w.permitOn(w.session(), limit)
@@ -57,8 +57,8 @@ func (w *fixture) slots() (all []string) {
 	return all
 }
 
-// SM1, SM2: at most as many hold as there are slots, each has the lowest that was free, and they are
-// served in turn.
+// SM1, SM2: at most as many hold as there are slots, each takes the lowest free slot, and they are
+// served in order.
 func TestSlotsAreTakenInTurnAndTheLowestFirst(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		var all []*acquireCall
@@ -85,7 +85,7 @@ func TestSlotsAreTakenInTurnAndTheLowestFirst(t *testing.T) {
 	})
 }
 
-// SM3: each heeds the least limit of those that hold and its own, and counts.
+// SM3: each observes the least of its limit and those of all holders, and the number of holders.
 func TestNobodyIsOneOfMoreThanItAgreedTo(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		var five []*acquireCall
@@ -130,8 +130,8 @@ func TestEveryFailureOfATakeEndsInOneHolder(t *testing.T) {
 	})
 }
 
-// SM1: a copy of a take that arrives after the acquisition gave up, or after the slot was
-// released, puts nothing.
+// SM1: a copy of a take that arrives after the acquisition gave up, or after the slot was released,
+// puts nothing.
 func TestACopyOfATakeThatComesTooLateIsRefused(t *testing.T) {
 	for name, rule := range map[string]etcdfake.Rule{
 		"after it was given up":      {Late: 6 * time.Second, Err: rpctypes.ErrGRPCTimeout},
@@ -176,8 +176,8 @@ func TestGivingUpAfterATakeLeavesNoSlot(t *testing.T) {
 	})
 }
 
-// A4: the first in the turnstile gets the slot though no watch shows that it is free, and when a
-// compaction has swallowed that.
+// A4: the first in the turnstile gets the slot although no watch shows that it is free, also when a
+// compaction has swallowed the deletion.
 func TestASlotThatNoWatchShowsIsFoundFree(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		holder := w.permit(1).won()
@@ -194,7 +194,7 @@ func TestASlotThatNoWatchShowsIsFoundFree(t *testing.T) {
 	})
 }
 
-// A3: one that waits learns of the deletion of its key in the turnstile, first there or not.
+// A3: a waiter learns of the deletion of its turnstile key, whether it is first there or not.
 func TestOneInTheTurnstileLearnsThatItsKeyIsGone(t *testing.T) {
 	for _, ahead := range []int{1, 2} {
 		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
@@ -223,7 +223,7 @@ func TestOneInTheTurnstileLearnsThatItsKeyIsGone(t *testing.T) {
 	}
 }
 
-// H1: the loss of a slot is that slot's alone.
+// H1: the loss of a slot affects that slot only.
 func TestTheLossOfASlotIsItsAlone(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
@@ -272,7 +272,7 @@ func TestALockAndASemaphoreOfOneNameAreApart(t *testing.T) {
 	}
 }
 
-// SM2: among the slots' keys one that is nobody's keeps all of them.
+// SM2: a foreign key among the slots' keys blocks all of them.
 func TestAForeignKeyAmongTheSlotsIsWaitedFor(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		for _, key := range []string{"//pawl/sem/name/s0", "//pawl/sem/name/s0.x", "//pawl/sem/name/qx"} {
@@ -300,7 +300,7 @@ func TestAPermitIsResumedInItsSlot(t *testing.T) {
 		time.Sleep(time.Second)
 		assert.Equal(w, []string{two.Key()}, w.keys())
 
-		w.limit = 1 // by now
+		w.limit = 1 // the limit was lowered meanwhile
 		_, err := Resume(w.Context(), next, w.queue(), one.Key(), one.Token(), Limits{})
 		require.Error(w, err)
 		back, err := Resume(w.Context(), next, w.queue(), two.Key(), two.Token(), Limits{})
@@ -316,7 +316,7 @@ func TestAPermitIsResumedInItsSlot(t *testing.T) {
 	})
 }
 
-// Try: it writes nothing where no slot is free, or others wait.
+// A try writes nothing if no slot is free, or if others wait.
 func TestATryForASlotWritesNothingUnlessOneIsFree(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		p := w.permit(1).won()
@@ -328,14 +328,14 @@ func TestATryForASlotWritesNothingUnlessOneIsFree(t *testing.T) {
 			assert.Equal(w, before, w.f.Revision())
 			w.permit(1)
 		}
-		w.limit = 2 // one is free, but for the least limit, and for those who wait
+		w.limit = 2 // one is free, but not by the least limit, and others wait
 		_, err := w.take(w.Context(), s, Request{Try: true})
 		require.ErrorIs(w, err, ErrBusy)
 		_ = p
 	})
 }
 
-// A try that loses the last free slot between its look and its key returns, and leaves nothing.
+// A try that loses the last free slot between its read and its take returns, and leaves nothing.
 func TestATryThatComesTooLateLeavesNothing(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		w.limit = 1
@@ -362,7 +362,7 @@ func TestASlotThatIsTakenMeanwhileIsNotTakenTwice(t *testing.T) {
 	})
 }
 
-// SM2: the deletion of a slot that comes while the slots are read is not overlooked.
+// SM2: the deletion of a slot's key while the slots are read is not overlooked.
 func TestASlotThatIsFreedWhileItIsAskedAboutIsTakenAtOnce(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		one, two := w.permit(2).won(), w.permit(2).won()
@@ -370,7 +370,7 @@ func TestASlotThatIsFreedWhileItIsAskedAboutIsTakenAtOnce(t *testing.T) {
 		a := w.permitOn(s, 2)
 		w.f.Inject(isQuery.rule(etcdfake.Rule{HoldAnswer: 300 * time.Millisecond, Times: 1}))
 		w.f.Put("//pawl/sem/name/s9.2.1f-1", "", 0)
-		w.f.Delete("//pawl/sem/name/s9.2.1f-1") // it queries, and both are held still
+		w.f.Delete("//pawl/sem/name/s9.2.1f-1") // it queries, and both are still held
 		time.Sleep(100 * time.Millisecond)
 		began := time.Now()
 		w.release(two)

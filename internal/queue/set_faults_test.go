@@ -23,8 +23,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
 
-// ML5: a try whose enqueue was applied by a first copy, and whose first key somebody has
-// deleted before the second copy was refused, leaves none of the others behind.
+// ML5: if the first copy of a try's enqueue was applied, and somebody has deleted its first key
+// before the second copy was refused, none of the other keys is left.
 func TestATryOfASetThatFindsItsOwnKeysIsNotBusy(t *testing.T) {
 	for _, gone := range []string{"namea/", "nameb/"} {
 		inBubble(t, etcdfake.Options{}, func(w *fixture) {
@@ -41,8 +41,8 @@ func TestATryOfASetThatFindsItsOwnKeysIsNotBusy(t *testing.T) {
 	}
 }
 
-// ML1, ML2: an enqueue compares all own keys. A second copy that comes after somebody has
-// deleted the first of them puts none: they would not have one create revision.
+// ML1, ML2: an enqueue compares all keys. A second copy that arrives after somebody has deleted the
+// first key puts none, because the keys would not have one create revision.
 func TestACopyOfASetsEnqueueIsRefusedWhereOneOfItsKeysIsThere(t *testing.T) {
 	for _, gone := range []string{"namea/", "nameb/+"} {
 		inBubble(t, etcdfake.Options{}, func(w *fixture) {
@@ -60,8 +60,8 @@ func TestACopyOfASetsEnqueueIsRefusedWhereOneOfItsKeysIsThere(t *testing.T) {
 	}
 }
 
-// An operator who lowers --max-txn-ops under a set that waits, or whose enqueue is being
-// settled, ends it with an error that says so, for it would be in the way for ever.
+// If an operator lowers --max-txn-ops under a set that waits, or whose enqueue is being settled,
+// the set ends with an error that says so. Otherwise it would block its names for ever.
 func TestASetThatTheServerHasNoOperationsForEndsAtOnce(t *testing.T) {
 	tooMany := etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCTooManyOps}
 	t.Run("querying", func(t *testing.T) {
@@ -91,8 +91,8 @@ func TestASetThatTheServerHasNoOperationsForEndsAtOnce(t *testing.T) {
 	})
 }
 
-// ML5, ML6: a release that finds a key of a set gone deletes nothing, and says which; the others go
-// in the background. That an answer to it was lost is no explanation.
+// ML5, ML6: a release that finds a key of a set gone deletes nothing, and says which one. The
+// others are deleted in the background. A lost answer to the release does not explain the gone key.
 func TestAReleaseOfASetThatLacksAKeySaysSo(t *testing.T) {
 	for name, lost := range map[string]etcdfake.Rule{
 		"answered":           {HoldAnswer: time.Nanosecond, Times: 1},
@@ -120,8 +120,8 @@ func TestAReleaseOfASetThatLacksAKeySaysSo(t *testing.T) {
 	}
 }
 
-// R1: a release that is refused as a whole, after an answer to it was lost, is one: what the lost
-// one has deleted, now or later, is no loss.
+// R1: a release that is refused as a whole after an answer to it was lost is a release. What the
+// lost one deletes, then or later, is no loss.
 func TestAReleaseOfASetThatIsRefusedAfterALostAnswer(t *testing.T) {
 	for name, late := range map[string]time.Duration{"applied": 0, "applied later": 100 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
@@ -140,8 +140,8 @@ func TestAReleaseOfASetThatIsRefusedAfterALostAnswer(t *testing.T) {
 	}
 }
 
-// R1: a set whose lease was revoked before its release was refused as a whole was lost, though an
-// earlier release whose answer was lost might have deleted its keys.
+// R1: if the lease of a set was revoked before its release was refused as a whole, the set was
+// lost, although an earlier release whose answer was lost might have deleted its keys.
 func TestAReleaseOfASetThatIsRefusedIsNoneWhereItsLeaseWasRevoked(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
@@ -156,8 +156,8 @@ func TestAReleaseOfASetThatIsRefusedIsNoneWhereItsLeaseWasRevoked(t *testing.T) 
 	})
 }
 
-// R1: why a release of a set did not find its keys is read, though the server allows few
-// operations by now.
+// R1: the read of why a release of a set did not find its keys works although the server allows few
+// operations by then.
 func TestTheReadAfterAReleaseOfASetNeedsFewOperations(t *testing.T) {
 	for name, answerLost := range map[string]bool{"the delete's answer was lost": true, "an operator deleted all": false} {
 		t.Run(name, func(t *testing.T) {
@@ -188,8 +188,8 @@ func TestTheReadAfterAReleaseOfASetNeedsFewOperations(t *testing.T) {
 	}
 }
 
-// ML6, N6: a successor releases the rest of a set that has lost a key: a set that was handed
-// over before it was released, and one that it cannot resume.
+// ML6, N6: a successor releases what is left of a set that has lost a key, both if it was handed
+// over before it was released, and if it cannot be resumed.
 func TestTheRestOfALostSetIsNotHandedOverForEver(t *testing.T) {
 	for name, lose := range map[string]func(w *fixture, key string){
 		"deleted":     func(w *fixture, key string) { w.f.Delete(key) },
@@ -241,7 +241,8 @@ func TestTheRestOfALostSetIsNotHandedOverForEver(t *testing.T) {
 	}
 }
 
-// ML6: what is left goes key by key where the server refuses all at once, and each for as long as it takes.
+// ML6: what is left is deleted key by key if the server refuses all at once, and each key is tried
+// for as long as it takes.
 func TestTheRestOfALostSetGoesKeyByKeyWhereItHasTo(t *testing.T) {
 	for _, refusal := range []error{rpctypes.ErrGRPCPermissionDenied, rpctypes.ErrGRPCTooManyOps} {
 		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
@@ -283,7 +284,7 @@ func TestTheRestOfALostSetStaysWhileWorkDefersIt(t *testing.T) {
 	})
 }
 
-// AtLeast counts for what is left of a set that has lost a key, too.
+// AtLeast also counts for what is left of a set that has lost a key.
 func TestTheRestOfALostSetStaysForAtLeast(t *testing.T) {
 	for name, giveBack := range map[string]bool{"given back": true, "unclaimed": false} {
 		t.Run(name, func(t *testing.T) {
@@ -309,7 +310,7 @@ func TestTheRestOfALostSetStaysForAtLeast(t *testing.T) {
 	}
 }
 
-// ML6, V4: whoever was promised the set believes in all of its names, also in those that were not lost.
+// ML6, V4: a promise covers all names of a set, also those that were not lost.
 func TestTheRestOfALostSetStaysForWhatWasPromised(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
@@ -330,8 +331,8 @@ func TestTheRestOfALostSetStaysForWhatWasPromised(t *testing.T) {
 	})
 }
 
-// ML6, A6: a key that somebody else wrote to off its lease is deleted in whatever way the set
-// ends, and whatever its layout.
+// ML6, A6: a key that somebody else took off its lease is deleted however the set ends, and in any
+// layout.
 func TestAKeyOfASetThatIsOffItsLeaseDoesNotStay(t *testing.T) {
 	for _, etcd := range []bool{false, true} {
 		for name, end := range map[string]func(w *fixture, s *session.Session, held *Acquisition){
@@ -357,7 +358,7 @@ func TestAKeyOfASetThatIsOffItsLeaseDoesNotStay(t *testing.T) {
 			},
 			"held for too long": func(w *fixture, s *session.Session, held *Acquisition) {
 				held.Forfeit(errors.New("too long"))
-				time.Sleep(3 * s.TTL()) // that it is overwritten may be noticed first, and then nobody claims it
+				time.Sleep(3 * s.TTL()) // the overwriting may be noticed first, and then nobody claims it
 			},
 		} {
 			t.Run(name+map[bool]string{true: ", in etcd's layout"}[etcd], func(t *testing.T) {
@@ -386,7 +387,7 @@ func TestAKeyOfASetThatIsOffItsLeaseDoesNotStay(t *testing.T) {
 	}
 }
 
-// Budget: a revocation deletes the keys of many sets, and none of them requests it again.
+// Budget: if a revocation deletes the keys of many sets, no set requests the deletion again.
 func TestSetsWhoseLeaseIsRevokedSendNothing(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
@@ -395,7 +396,7 @@ func TestSetsWhoseLeaseIsRevokedSendNothing(t *testing.T) {
 			sets = append(sets, w.takes(w.Context(), s, Request{}, "+a", more).won())
 		}
 		time.Sleep(time.Second)           // armed
-		for _, m := range w.f.Members() { // the sets learn of it first
+		for _, m := range w.f.Members() { // the sets learn first
 			m.EditWatches(func(r *pb.WatchResponse) []*pb.WatchResponse {
 				r.Events = slices.DeleteFunc(r.Events, func(ev *mvccpb.Event) bool { return !strings.HasPrefix(string(ev.Kv.Key), "name") })
 				return []*pb.WatchResponse{r}

@@ -25,7 +25,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
 )
 
-// named are the queues of names; one that begins with "+" is wanted shared.
+// named returns the queues of names. A name that begins with "+" is shared.
 func (w *fixture) named(names ...string) (all []Queue) {
 	for _, name := range names {
 		q, err := New("", "name"+strings.TrimPrefix(name, "+"), false)
@@ -49,8 +49,8 @@ func (w *fixture) takes(ctx context.Context, s *session.Session, r Request, name
 	return a
 }
 
-// ML1, ML2, ML3: a set is held once it is first in all of its queues, and its keys have one
-// create revision; each of its names is taken meanwhile.
+// ML1, ML2, ML3: a set is held once it is first in all of its queues. Its keys have one create
+// revision, and each of its names is taken meanwhile.
 func TestASetIsHeldOnceItIsFirstInAllItsQueues(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		ctx := w.Context()
@@ -78,8 +78,8 @@ func TestASetIsHeldOnceItIsFirstInAllItsQueues(t *testing.T) {
 	})
 }
 
-// ML1: nobody waits in a circle, in whatever order the names are given, on one session or
-// on several, in whichever modes, with requests that fail and waiters that give up.
+// ML1: nobody waits in a circle, in whatever order the names are given, on one session or several,
+// in any modes, with requests that fail and waiters that give up.
 func TestSetsNeverWaitForOneAnotherInACircle(t *testing.T) {
 	for seed := range racedetector.Of(3, lane.Of[uint64](6, 100)) { // two without faults
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -146,7 +146,7 @@ func (c *crowd) takeSets(s *session.Session, won *int) {
 	}
 }
 
-// holdsSet notes that a holds, beside others that may.
+// holdsSet records that a holds, beside others that may.
 func (c *crowd) holdsSet(a *Acquisition) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -163,8 +163,8 @@ func (c *crowd) holdsSet(a *Acquisition) {
 	c.holders = append(c.holders, a)
 }
 
-// ML6: the loss of one key ends the whole set, at once, and the error names it; the other names
-// stay taken until the set is released.
+// ML6: the loss of one key ends the whole set at once, and the error names that key. The other
+// names stay taken until the set is released.
 func TestThePartialLossOfASetLeavesTheRestUntilItIsGivenBack(t *testing.T) {
 	for name, lose := range map[string]func(w *fixture, key string){
 		"deleted":     func(w *fixture, key string) { w.f.Delete(key) },
@@ -225,11 +225,11 @@ func TestTheRestOfALostSetStaysWhileItsFunctionWorks(t *testing.T) {
 }
 
 // ML6: Do on a set that is lost already gives the other names back, as Release would, unless
-// another call's function is still using them.
+// another call's function still uses them.
 func TestDoOnALostSetGivesTheRestBack(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		held := w.takes(w.Context(), w.session(), Request{}, "a", "b").won()
-		time.Sleep(time.Second) // its keys are watched from now on
+		time.Sleep(time.Second) // then its keys are watched
 		w.f.Delete(held.AllKeys()[1])
 		synctest.Wait()
 		began := time.Now()
@@ -260,7 +260,7 @@ func TestDoOnALostSetLeavesTheRestToAnotherCallsFunction(t *testing.T) {
 	})
 }
 
-// ML6: what nobody claims goes one TTL later, and not before.
+// ML6: what nobody claims is deleted one TTL later, and not before.
 func TestTheRestOfALostSetGoesAfterATTL(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
@@ -278,7 +278,7 @@ func TestTheRestOfALostSetGoesAfterATTL(t *testing.T) {
 	})
 }
 
-// ML6: while it waits, the end of one of its keys is an error at once, and the others go.
+// ML6: the end of one key of a waiting set is an error at once, and the others are deleted.
 func TestASetThatLosesAKeyWhileItWaitsFailsAtOnce(t *testing.T) {
 	for name, lose := range map[string]func(w *fixture, key string){
 		"deleted":     func(w *fixture, key string) { w.f.Delete(key) },
@@ -310,8 +310,8 @@ func TestASetThatLosesAKeyWhileItWaitsFailsAtOnce(t *testing.T) {
 	}
 }
 
-// ML5: an enqueue that was applied, and one of whose keys was deleted before it was settled,
-// is undone: no key of it is left.
+// ML5: an enqueue that was applied, and one of whose keys was deleted before it was settled, is
+// undone. No key of it is left.
 func TestASetWhoseEnqueueWasLostAndThenAKeyIsUndone(t *testing.T) {
 	for _, gone := range []string{"namea/", "nameb/", "namec/"} {
 		t.Run(gone, func(t *testing.T) {
@@ -331,8 +331,8 @@ func TestASetWhoseEnqueueWasLostAndThenAKeyIsUndone(t *testing.T) {
 	}
 }
 
-// ML3: the query that decides compares all own keys, whatever the watches have shown. Here they
-// have not shown that one of its own keys is gone.
+// ML3: the query that decides compares all keys of the set, whatever the watches have shown. Here
+// they have not shown that one of the keys is gone.
 func TestASetOfWhichAKeyIsGoneDoesNotWinWhereNoWatchShowsIt(t *testing.T) {
 	for _, gone := range []string{"namea/", "nameb/", "namec/"} {
 		t.Run(gone, func(t *testing.T) {
@@ -356,8 +356,8 @@ func TestASetOfWhichAKeyIsGoneDoesNotWinWhereNoWatchShowsIt(t *testing.T) {
 	}
 }
 
-// ML4, A3: it learns that its own keys are there, and that what it waits for is not, from a
-// renewal's read where its watches are silent.
+// ML4, A3: if its watches are silent, a set learns from a renewal's read that its keys exist, and
+// that what it waits for does not.
 func TestASetWhoseWatchesAreSilentIsTakenByARead(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		holder := w.takes(w.Context(), w.session(), Request{}, "b").won()
@@ -374,8 +374,8 @@ func TestASetWhoseWatchesAreSilentIsTakenByARead(t *testing.T) {
 	})
 }
 
-// ML5, R1: a release needs no space, and one that is not allowed for one name frees the
-// others, and the last once it is.
+// ML5, R1: a release needs no space. One that is not allowed for one name frees the others, and the
+// last one once it is allowed.
 func TestAReleaseOfASetFreesWhatItMay(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
@@ -408,7 +408,7 @@ func TestAReleaseOfASetFreesWhatItMay(t *testing.T) {
 	})
 }
 
-// ML5: giving up frees what may be freed where the server refuses all at once.
+// ML5: giving up frees what may be freed if the server refuses all at once.
 func TestASetThatGivesUpIsRemovedKeyByKeyWhereItHasTo(t *testing.T) {
 	for _, err := range []error{rpctypes.ErrGRPCPermissionDenied, rpctypes.ErrGRPCTooManyOps} {
 		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
@@ -445,8 +445,8 @@ func TestARefusedSetSaysWhatItNeeds(t *testing.T) {
 	}
 }
 
-// R1: a set of which one key was gone before its release was not held until then; the rest
-// is freed.
+// R1: a set of which one key was gone before its release was not held until then. The rest is
+// freed.
 func TestAReleaseOfASetOfWhichAKeyIsGoneSaysLost(t *testing.T) {
 	for i := range 3 {
 		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {

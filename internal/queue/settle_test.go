@@ -13,16 +13,16 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// loseAnswer has the next enqueue applied, and its answer lost.
+// loseAnswer makes the next enqueue be applied, and its answer be lost.
 func (w *fixture) loseAnswer() {
 	w.f.Inject(isEnqueue.rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
 }
 
-// A2, A5: what settles an enqueue shows that its key is there, and a query that nobody is in its way.
+// A2, A5: settling an enqueue shows that its key exists, and a query that nobody is in its way.
 func TestAnEnqueueThatIsSettledIsHeldAfterAQuery(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		s := w.session()
-		time.Sleep(time.Second) // until the session's own key is watched
+		time.Sleep(time.Second) // until the session key is watched
 		w.loseAnswer()
 		before := w.f.Counts()
 		c := w.acquire(s)
@@ -33,7 +33,7 @@ func TestAnEnqueueThatIsSettledIsHeldAfterAQuery(t *testing.T) {
 	})
 }
 
-// A2: where another came before it, a query decides, as ever.
+// A2: if another came before it, a query decides, as ever.
 func TestAnEnqueueThatIsSettledBehindAnotherWaits(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		holder := w.acquire(w.session())
@@ -48,7 +48,7 @@ func TestAnEnqueueThatIsSettledBehindAnotherWaits(t *testing.T) {
 // A2, N6: an enqueue that is settled after its session was taken over is not held.
 func TestAnEnqueueIsNotHeldIfItsSessionWasTakenOverBeforeItIsSettled(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
-		w.f.Inject(etcdfake.Rule{Opening: true, Method: "Watch", Hang: true}) // the transactions alone can show it
+		w.f.Inject(etcdfake.Rule{Opening: true, Method: "Watch", Hang: true}) // only the transactions can show it
 		s := w.session()
 		key, _ := s.Key()
 		w.loseAnswer()

@@ -15,7 +15,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
 
-// in is the tests' queue in one mode.
+// in returns the tests' queue in one mode.
 func (w *fixture) in(shared bool) Queue {
 	q := w.queue()
 	q.Shared = shared
@@ -36,7 +36,7 @@ func (a *acquireCall) waits() bool {
 // RW1, RW2, RW3: shared ones hold together, an exclusive one alone, and all in the order in
 // which they came, so that neither mode starves the other.
 func TestSharedHoldTogetherAndExclusiveAloneInOneOrder(t *testing.T) {
-	for _, one := range []bool{false, true} { // all of one session, or each of its own
+	for _, one := range []bool{false, true} { // all of one session, or each of another
 		t.Run(fmt.Sprint(one), func(t *testing.T) {
 			inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 				same := w.session()
@@ -85,13 +85,13 @@ func TestSharedHoldTogetherAndExclusiveAloneInOneOrder(t *testing.T) {
 	}
 }
 
-// RW1: whatever is not in the shared keys' range counts as exclusive, on either side of it.
+// RW1: every key outside the shared keys' range counts as exclusive, on either side of it.
 func TestASharedOneWaitsForForeignKeysOnEitherSide(t *testing.T) {
 	for _, key := range []string{"name/", "name/!x", "name/*", "name/,", "name/x", "name/qx", "name/s0", "name/~"} {
 		t.Run(key, func(t *testing.T) {
 			inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 				w.f.Put(key, "", 0)
-				w.f.Put("name/+foreign", "", 0) // among the shared ones, and in nobody's way but an exclusive one's
+				w.f.Put("name/+foreign", "", 0) // among the shared ones, and in the way of exclusive ones only
 				a := w.starts(w.session(), true)
 				require.True(w, a.waits())
 				_, err := Acquire(w.Context(), w.session(), w.in(true), Request{Try: true})
@@ -105,7 +105,7 @@ func TestASharedOneWaitsForForeignKeysOnEitherSide(t *testing.T) {
 	}
 }
 
-// RW3: a shared one behind an exclusive one that waits gets ahead when that gives up.
+// RW3: a shared one behind an exclusive waiter holds when that waiter gives up.
 func TestASharedOneGetsInWhenTheExclusiveOneBeforeItGivesUp(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		reader := w.starts(w.session(), true).won()
@@ -122,7 +122,7 @@ func TestASharedOneGetsInWhenTheExclusiveOneBeforeItGivesUp(t *testing.T) {
 	})
 }
 
-// RW4: an exclusive one hands on to an exclusive one, past no shared one, and a shared one
+// RW4: an exclusive one hands on to an exclusive one, and never past a shared one. A shared one
 // neither hands on nor reads who is behind it.
 func TestSharedOnesAreNotHandedOffTo(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
@@ -168,7 +168,7 @@ func TestSharedOnesAreNotHandedOffTo(t *testing.T) {
 func TestASessionWithASharedKeyIsNotAlone(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
-		w.release(w.starts(s, false).won()) // so that there are keys to read around
+		w.release(w.starts(s, false).won()) // so that there are keys to leave out
 		reader := w.starts(s, true).won()
 		writer := w.starts(s, false)
 		require.True(w, writer.waits(), "the session's own reader is in its way")
@@ -182,8 +182,8 @@ func TestASessionWithASharedKeyIsNotAlone(t *testing.T) {
 	})
 }
 
-// A try in shared mode is busy where an exclusive one holds or waits, and not where shared
-// ones are; it writes nothing then.
+// A try in shared mode is busy if an exclusive one holds or waits, and not if shared ones do. It
+// writes nothing then.
 func TestASharedTryIsBusyOnlyBesideExclusiveOnes(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		r := w.starts(w.session(), true).won()
@@ -206,7 +206,7 @@ func TestASharedTryIsBusyOnlyBesideExclusiveOnes(t *testing.T) {
 	})
 }
 
-// A shared holder's contexts carry its token as a shared one, which is no exclusive one's.
+// A shared holder's contexts carry its token as a shared one, which FromContext does not find.
 func TestTheContextsOfASharedHolderCarryASharedToken(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		r := w.starts(w.session(), true).won()
@@ -253,8 +253,8 @@ func (w *fixture) touched(match request) *atomic.Int64 {
 	return &n
 }
 
-// Budget: what a reader's enqueue and its query make the server read does not grow with
-// the number of readers.
+// Budget: what a reader's enqueue and query make the server read does not grow with the number of
+// readers.
 func TestAReadersQuestionCostsNoMoreBesideManyReaders(t *testing.T) {
 	var costs []int64
 	for _, readers := range []int{5, 5000} {

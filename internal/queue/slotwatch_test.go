@@ -10,8 +10,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
 
-// A4: a slot that was freed while the watch was down, and compacted, is found at once; and after
-// it the slots are watched again.
+// A4: a slot that was freed while the watch was down, and compacted, is found at once. Afterwards
+// the slots are watched again.
 func TestASlotFreedInACompactionIsFound(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		one, two := w.permit(2).won(), w.permit(2).won()
@@ -41,7 +41,7 @@ func TestASlotFreedInACompactionIsFound(t *testing.T) {
 	})
 }
 
-// T, SM1: a holder whose lease is revoked does not hold any more, and its slot goes on.
+// T, SM1: a holder whose lease is revoked no longer holds, and the next one gets its slot.
 func TestARevokedHoldersSlotGoesOn(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()

@@ -25,8 +25,9 @@ import (
 
 const storyFile = "testdata/story.txt"
 
-// The story is the page to read first. Its steps are played here, and what follows from each is compared with what the
-// page says; go test ./internal/queue -run TestTheStoryIsTrue -update writes that again.
+// The story is the page to read first. The test plays its steps, and compares what follows from
+// each with the page. go test ./internal/queue -run TestTheStoryIsTrue -update writes that part
+// again.
 func TestTheStoryIsTrue(t *testing.T) {
 	page, err := os.ReadFile(storyFile)
 	require.NoError(t, err)
@@ -40,12 +41,12 @@ func TestTheStoryIsTrue(t *testing.T) {
 	})
 }
 
-// A story is played by actors. What they send is noted by a golden.
+// A story is played by actors. A golden records what they send.
 type story struct {
 	*fixture
 	golden golden
 	cast   map[string]*actor
-	names  []string // the actors', in the order in which they came
+	names  []string // the actors' names, in the order in which they came
 }
 
 // An actor is a process with a session and its last acquisition.
@@ -56,14 +57,14 @@ type actor struct {
 	was    string // its state at the last step
 }
 
-// play returns page with what follows from each of its steps as it is now.
+// play returns page with what follows from each of its steps now.
 func (st *story) play(page []byte) []byte {
 	st.golden.leases = map[int64]string{}
 	st.f.Inject(etcdfake.Rule{Match: st.golden.record})
 	var told bytes.Buffer
 	for line := range strings.Lines(string(page)) {
 		if strings.HasPrefix(line, "\t") {
-			continue // what followed
+			continue // what followed before
 		}
 		told.WriteString(line)
 		if step, ok := strings.CutPrefix(line, "> "); ok {
@@ -99,7 +100,7 @@ func (st *story) follows(step string) string {
 	case does == "gives up":
 		st.cast[who].cancel()
 	case strings.HasPrefix(step, "an operator deletes the key of "):
-		time.Sleep(2 * session.ArmDelay) // since when it is watched
+		time.Sleep(2 * session.ArmDelay) // it is watched since
 		st.f.Delete(st.cast[lastWord(step)].a.Key())
 	case strings.HasPrefix(step, "an operator revokes the lease of "):
 		st.f.Revoke(st.cast[lastWord(step)].s.ID())
@@ -127,10 +128,10 @@ func (who *actor) acquires(st *story) {
 	}()
 }
 
-// label is what the keys' values say of their owners.
+// label matches what the keys' values say of their owners.
 var label = regexp.MustCompile(`\{\\"pawl\\".*?\}`)
 
-// requests are those that were sent, with short values.
+// requests returns the requests that were sent, with short values.
 func (st *story) requests() (all string) {
 	for text := range strings.Lines(string(st.golden.text())) {
 		if text = label.ReplaceAllString(text, "…"); text != "\n" {
@@ -140,7 +141,7 @@ func (st *story) requests() (all string) {
 	return all
 }
 
-// states are the keys of the queue, and the acquisitions whose states have changed.
+// states returns the keys of the queue, and the acquisitions whose states have changed.
 func (st *story) states() string {
 	all := "\tqueue:"
 	queue := st.keys()

@@ -20,7 +20,7 @@ type cell struct {
 	mode    string // of modes
 	fault   fault
 	times   int // how often it happens: once, or thrice
-	company int // how many writes are made at the same time: this one alone, two, or 32
+	company int // how many writes are made at the same time: only this one, two, or 32
 }
 
 // modes are an exclusive and a shared acquisition, which the fixture's queue says, one of
@@ -34,14 +34,15 @@ var modes = map[string]func(w *fixture){
 
 const exclusive = "exclusive"
 
-// sharesRequests are those that package together sends; every other one goes by itself.
+// sharesRequests are those that package together may send with others. Every other one is sent
+// alone.
 var sharesRequests = []request{isEnqueue, isTake, isSettle, isRelease, isHandoff, isUndo}
 
-// repeated are those that are sent again after any failure: what code says it makes no
-// difference, unless it is final.
+// repeated are those that are sent again after any failure, so its code makes no difference unless
+// it is final.
 var repeated = []request{isSettle, isQuery, isResume, isPeek, isWhy, isExplain, isUndo, isConfirm}
 
-// toldApart are the plain codes that package cluster tells apart, and one of the others.
+// toldApart are the plain codes that package cluster distinguishes, and one of the others.
 var toldApart = []codes.Code{codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Unimplemented, codes.Internal}
 
 // whole reports whether a cell is in the whole table.
@@ -49,16 +50,17 @@ func (c cell) whole() bool {
 	return c.times == 1 || c.company <= 2 && !c.fault.plain()
 }
 
-// everyday reports whether a cell is in the table of each day: the base, which is each mode with
-// each fault once, by itself, for each mode has transactions of its own and reads their answers in
-// its own way; and where two dimensions meet in the code.
-//   - A plain code decides whether a request was applied. Package cluster knows no modes, and asks
-//     only for a request that is not always repeated; one stands for those that it does not tell apart.
-//   - The second and the third try go to other members, or wait for them, in any mode. What is final
-//     has no second one.
-//   - A request of several fails for all its parts, which package together decides from whether it was
-//     applied, and from whether the fault is final, not from modes. Final ones are asked
-//     again, each by itself, and so may be refused again.
+// everyday reports whether a cell is in the table of each day. That is a base, which is each fault
+// once in each mode and alone, because each mode has different transactions and reads their answers
+// differently. And it is the cells where two dimensions meet in the code:
+//   - A plain code decides whether a request was applied. Package cluster knows no modes, and reads
+//     the code only of a request that is not always repeated. One code stands for those that it does
+//     not distinguish.
+//   - The second and the third try go to other members, or wait for them, in any mode. A final fault
+//     has no second try.
+//   - A request of several writes fails for all its parts. Package together decides by whether it was
+//     applied and whether the fault is final, not by modes. After a final fault it sends each part
+//     again, alone, so each may be refused again.
 //   - In a request of 32, the one that is to blame is among many.
 func (c cell) everyday() bool {
 	if c.mode != exclusive {
@@ -77,20 +79,20 @@ func (c cell) everyday() bool {
 }
 
 // raced reports whether a cell is in the table under the race detector: the base of an exclusive
-// acquisition, and each fault of a request of two. What would race is the code under a table,
+// acquisition, and each fault of a request of two. A race would be in the code that the table runs,
 // and the cells differ in what is answered, not in which goroutines run.
 func (c cell) raced() bool {
 	return c.mode == exclusive && c.times == 1 && c.company <= 2 && !c.fault.plain() && c.everyday()
 }
 
-// plain is a fault with a code that etcd does not send for a reason of its own.
+// plain is a fault with a code that etcd does not send for a particular reason.
 func (fa fault) plain() bool { return status.Convert(fa.rule.Err).Message() == injected }
 
 func (c cell) name() string {
 	return c.fault.name + map[int]string{1: "", 3: ", thrice"}[c.times] + map[int]string{1: "", 2: ", of two", 32: ", of many"}[c.company]
 }
 
-// cells is the table of a request in a mode that this lane runs.
+// cells returns the table of a request in a mode that this lane runs.
 func cells(at request, mode string) (all []cell) {
 	here := racedetector.Of(cell.raced, lane.Of(cell.everyday, func(cell) bool { return true }))
 	for _, company := range []int{1, 2, 32} {
@@ -106,8 +108,8 @@ func cells(at request, mode string) (all []cell) {
 	return all
 }
 
-// eachFault runs f in a fixture for each cell of an exclusive acquisition. What f does fails at
-// the request at.
+// eachFault runs f in a fixture for each cell of an exclusive acquisition. The request at of f's
+// calls fails.
 func eachFault(t *testing.T, at request, f func(w *fixture, fa fault)) {
 	eachCell(t, at, exclusive, f)
 }
@@ -152,8 +154,8 @@ func eachMode(t *testing.T, f func(t *testing.T, mode string)) {
 	}
 }
 
-// The everyday table has each mode and each fault, and no more than the pairs that meet; the
-// whole one has everything.
+// The everyday table has each mode and each fault, and only the pairs that meet. The whole one has
+// everything.
 func TestTheTableHasABaseAndThePairsThatMeet(t *testing.T) {
 	count := func(at request, in func(cell) bool) (n int, base map[string]bool) {
 		base = map[string]bool{}
@@ -184,7 +186,7 @@ func TestTheTableHasABaseAndThePairsThatMeet(t *testing.T) {
 	for at, want := range map[request]int{
 		isEnqueue: 148, // 22 faults in 4 modes, 9 with a plain code, 15 thrice, 22 + 7 of two, 7 of many
 		isSettle:  139, // without the codes
-		isQuery:   103, // which shares no request either
+		isQuery:   103, // it shares no request either
 	} {
 		n, base := count(at, cell.everyday)
 		assert.Equal(t, want, n, "%s", at)

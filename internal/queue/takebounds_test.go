@@ -46,8 +46,8 @@ func TestACallEndsWithItsContextWhileItTakesASlot(t *testing.T) {
 	})
 }
 
-// SM1: a take that comes after its turnstile key was deleted, and another took the slot, puts nothing,
-// and its acquisition fails for that.
+// SM1: a take that arrives after its turnstile key was deleted and another took the slot puts
+// nothing, and its acquisition fails because of that.
 func TestATakeThatLostItsTurnTakesNothing(t *testing.T) {
 	for _, limit := range []int{1, 2} {
 		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
@@ -70,7 +70,7 @@ func TestATakeThatLostItsTurnTakesNothing(t *testing.T) {
 	}
 }
 
-// A6: a waiter whose turnstile key is overwritten while a take of it hangs leaves neither key.
+// A6: a waiter whose turnstile key is overwritten while its take hangs leaves neither key.
 func TestATurnstileKeyOverwrittenDuringATakeLeavesNothing(t *testing.T) {
 	for _, applied := range []bool{false, true} {
 		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {

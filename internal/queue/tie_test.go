@@ -21,8 +21,8 @@ import (
 
 const tiedKey = "name/7fffffff-1"
 
-// tying puts another key of the queue in the request of each enqueue, as a program would
-// that breaks rule G2.
+// tying puts another key of the queue in the request of each enqueue, as a program would that
+// breaks rule G2.
 func tying(ctx context.Context, method string, req, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	if t, ok := req.(*pb.TxnRequest); ok && slices.Contains(cluster.Ops(ctx), string(isEnqueue)) {
 		t = proto.CloneOf(t)
@@ -32,8 +32,8 @@ func tying(ctx context.Context, method string, req, answer any, conn *grpc.Clien
 	return invoke(ctx, method, req, answer, conn, opts...)
 }
 
-// Rule G3: another key of the queue with the own key's create revision fails the acquisition,
-// wherever it is read.
+// Rule G3: another key of the queue with the key's create revision fails the acquisition, wherever
+// it is read.
 func TestATieFailsTheAcquisitionLoudly(t *testing.T) {
 	const loud = "two of one queue in one request"
 	t.Run("seen by the enqueue", func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestATieFailsTheAcquisitionLoudly(t *testing.T) {
 			w.clear()
 		})
 	})
-	// show adds to an answer a key with the own key's create revision.
+	// show adds to an answer a key with the acquisition's create revision.
 	show := func(w *fixture, r request, create func() int64) {
 		rule := r.rule(etcdfake.Rule{Edit: func(_ etcdfake.Request, m proto.Message) {
 			read := m.(*pb.TxnResponse).Responses[0].GetResponseRange()
@@ -87,7 +87,7 @@ func TestATieFailsTheAcquisitionLoudly(t *testing.T) {
 	})
 }
 
-// K1: the tokens of two names may be equal, for their keys may be made by one request.
+// K1: the tokens of two names may be equal, because one request may create both keys.
 func TestTwoNamesMayHaveOneTokenAndEachHasItsHolder(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		w.others = newOthers(w, 1, fault{})

@@ -26,8 +26,8 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// gathering is a session whose writes gather for a millisecond, and what counts the
-// writes in each request since.
+// gathering returns a session whose writes gather for a millisecond, and a function that returns
+// how many writes each request has had since.
 func (w *fixture) gathering() (s *session.Session, sizes func() []int) {
 	s = w.session()
 	synctest.Wait()
@@ -62,7 +62,7 @@ func (w *fixture) each(n int, etcdLayout bool, f func(q Queue)) {
 	all.Wait()
 }
 
-// Rule G1.
+// Rule G1: in etcd's layout every write is sent alone.
 func TestInEtcdsLayoutEverythingGoesAlone(t *testing.T) {
 	for _, etcdLayout := range []bool{true, false} {
 		inBubble(t, etcdfake.Options{}, func(w *fixture) {
@@ -101,7 +101,8 @@ func TestInEtcdsLayoutEverythingGoesAlone(t *testing.T) {
 	}
 }
 
-// Rule G1: queries, session keys and callers' transactions, however many there are at a time.
+// Rule G1: queries, session keys and callers' transactions are sent alone, however many there are
+// at a time.
 func TestWhatIsNoWriteOfTheQueueGoesAlone(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s, sizes := w.gathering()
@@ -142,7 +143,7 @@ func TestWhatIsNoWriteOfTheQueueGoesAlone(t *testing.T) {
 	})
 }
 
-// Rules G10, R1: releases beside enqueues that the full disk refuses say nil, all of them.
+// Rules G10, R1: releases beside enqueues that the full disk refuses all return nil.
 func TestReleasesBesideRefusedEnqueuesSayNil(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s, sizes := w.gathering()
@@ -177,8 +178,7 @@ func TestReleasesBesideRefusedEnqueuesSayNil(t *testing.T) {
 	})
 }
 
-// Rules G6, F5: a name that is forbidden, and a lease that is gone, concern nobody but those that
-// use them.
+// Rules G6, F5: a forbidden name, or a lease that is gone, affects only those that use it.
 func TestWhatOneIsRefusedForConcernsNobodyElse(t *testing.T) {
 	for name, refuse := range map[string]func(w *fixture, s *session.Session) (*session.Session, func(error) bool){
 		"a name that is forbidden": func(w *fixture, s *session.Session) (*session.Session, func(error) bool) {
@@ -218,7 +218,7 @@ func TestWhatOneIsRefusedForConcernsNobodyElse(t *testing.T) {
 	}
 }
 
-// Rule G8: what a session that is over has not sent is not sent.
+// Rule G8: a session that has ended sends nothing more.
 func TestASessionThatEndsSendsNothingMore(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s, sizes := w.gathering()
@@ -236,7 +236,7 @@ func TestASessionThatEndsSendsNothingMore(t *testing.T) {
 	})
 }
 
-// A6: what many gave up is removed by few requests, and beside what others do.
+// A6: what many gave up is removed by few requests, together with what others do.
 func TestWhatManyGaveUpIsRemovedTogether(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s, sizes := w.gathering()
@@ -260,8 +260,8 @@ func TestWhatManyGaveUpIsRemovedTogether(t *testing.T) {
 	})
 }
 
-// Rules G6, N4: a lease that is found gone by a settling which is sent again, after its
-// answer was lost, ends its own session, and no other whose settling was of that request.
+// Rules G6, N4: if a settlement that is sent again after its answer was lost finds a lease gone, it
+// ends that lease's session, and no other session whose settlement was in that request.
 func TestALeaseThatIsGoneEndsNoOtherSessionAfterALostAnswer(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		c, err := pawl.Dial(w.Context(), pawl.Config{Endpoints: w.f.Endpoints(), DialOptions: []grpc.DialOption{w.f.DialOption(), named.Requests()}})

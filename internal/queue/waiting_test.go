@@ -14,8 +14,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
 
-// A6: what many acquisitions of one session leave is deleted together, so that a
-// free lock does not stay shut for a round trip each.
+// A6: what many acquisitions of one session leave is deleted together, so that a free lock does not
+// stay shut for a round trip each.
 func TestWaitersOfOneSessionThatGaveUpAreRemovedTogether(t *testing.T) {
 	const waiters, roundTrip = 300, 30 * time.Millisecond
 	inBubble(t, etcdfake.Options{Members: 1}, func(w *fixture) {
@@ -42,8 +42,8 @@ func TestWaitersOfOneSessionThatGaveUpAreRemovedTogether(t *testing.T) {
 	})
 }
 
-// H1: a lease that is gone takes all its keys in one revision. What the session
-// queries then does not grow with its locks.
+// H1: a lease that is gone takes all its keys in one revision. What the session queries then does
+// not grow with its locks.
 func TestARevokedLeaseWithAThousandLocksIsReadAFewTimes(t *testing.T) {
 	const locks = 1000
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
@@ -66,13 +66,13 @@ func TestARevokedLeaseWithAThousandLocksIsReadAFewTimes(t *testing.T) {
 		synctest.Wait()
 		assert.LessOrEqual(w, w.f.Counts().Since(before).Received["Txn"], 5)
 		for _, c := range held {
-			require.ErrorIs(w, c.Err(), ErrLost) // the deletion of its key, or what the first one's showed
+			require.ErrorIs(w, c.Err(), ErrLost) // the deletion of its key, or of the first one's
 		}
 		w.oneCause(errRevoked, s.Err())
 	})
 }
 
-// H1: Err reports a deletion at once, whoever answers.
+// H1: Err reports a deletion at once, whether or not anybody answers.
 func TestErrOfADeletedKeyWaitsForNobody(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		c := w.acquire(w.session())
@@ -88,8 +88,8 @@ func TestErrOfADeletedKeyWaitsForNobody(t *testing.T) {
 	})
 }
 
-// A3: no bound of a request is an acquisition's: with a context that never ends it
-// waits as long as its session is valid.
+// A3: no time limit of a request bounds an acquisition. With a context that never ends, it waits as
+// long as its session is valid.
 func TestAcquireWaitsAsLongAsItsSessionIsValid(t *testing.T) {
 	for name, waits := range map[string]bool{"arrives": false, "waits": true} {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestAcquireWaitsAsLongAsItsSessionIsValid(t *testing.T) {
 	}
 }
 
-// And as long, but no longer.
+// It waits that long, but no longer.
 func TestAcquireThatCannotBeSentEndsWithItsSession(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()

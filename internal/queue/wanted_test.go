@@ -13,7 +13,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
 
-// wantings are how somebody comes to wait behind a holder.
+// wantings are the ways in which somebody comes to wait behind a holder.
 var wantings = []struct {
 	name string
 	as   func(w *fixture)                     // what the holder holds
@@ -104,7 +104,7 @@ func TestWantedIsClosedAtOnceIfSomebodyWaitsAlready(t *testing.T) {
 	})
 }
 
-// Nor is it missed between the call and the creation of the last watch, whenever that is.
+// Nor is a waiter missed between the call and the creation of the last watch, whenever that is.
 func TestWantedFindsWhoCameBeforeTheWatches(t *testing.T) {
 	eachWanting(t, func(w *fixture, _ *session.Session, a *Acquisition, wait func()) {
 		time.Sleep(time.Second)
@@ -119,7 +119,7 @@ func TestWantedFindsWhoCameBeforeTheWatches(t *testing.T) {
 	})
 }
 
-// Rules A4, H2: silence proves nothing, so the renewals' reads look too.
+// Rules A4, H2: silence proves nothing, so the renewals read too.
 func TestWantedThatTheWatchMissedIsFoundByARenewal(t *testing.T) {
 	eachWanting(t, func(w *fixture, s *session.Session, a *Acquisition, wait func()) {
 		wanted := a.Wanted()
@@ -233,10 +233,11 @@ func (w *fixture) acquireExclusiveOf(s *session.Session, name string) *Acquisiti
 	return c
 }
 
-// watchCount is how many watches the holder's client has.
+// watchCount returns how many watches the holder's client has.
 func watchCount(a *Acquisition) int { return a.s.Host().Watches.Stats().Watches }
 
-// What happens to the own key is noticed in each stage, and no watch is left of what is no longer asked for.
+// What happens to its key is noticed at each stage, and a watch that is no longer needed is
+// cancelled.
 func TestALossIsNoticedWhileWantedIsAskedForAndAfterwards(t *testing.T) {
 	for stage, until := range map[string]func(w *fixture, a *Acquisition, wait func()){
 		"asked in this instant": func(w *fixture, a *Acquisition, _ func()) { a.Wanted() },

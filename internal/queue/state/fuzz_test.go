@@ -40,10 +40,10 @@ func (s *script) list() keys.Successors {
 	return keys.NewSuccessors(slices.Values(all))
 }
 
-// others are what a set has beside its first key; none, as a rule.
+// others returns a set's other keys, and usually none.
 func (s *script) others() []string { return []string{"m/1-1", "o/1-1"}[:s.n(5)/2] }
 
-// taken are slots that are held, by some with another limit, and one that is nobody's.
+// taken returns held slots, some of them of another limit, and one of a foreign key.
 func (s *script) taken() (all []Taken) {
 	for range s.n(4) {
 		all = append(all, Taken{s.n(4) - 1, s.n(4)})
@@ -136,7 +136,7 @@ func FuzzAnAcquisitionKeepsItsInvariants(f *testing.F) {
 	})
 }
 
-// broken names what should be true of every transition, and is not of this one.
+// broken names an invariant that this transition breaks, or returns "".
 func broken(was, a Machine, ev Event, fx Effects) string {
 	_, won := ev.(Won)
 	took := a.Evidence == ByTake && was.Evidence == None
@@ -195,7 +195,7 @@ func isFound(ev Event) bool {
 	return found
 }
 
-// revisionOf is that of an answer which shows slots.
+// revisionOf returns the revision of an answer that shows slots.
 func revisionOf(ev Event) int64 {
 	switch ev := ev.(type) {
 	case Enqueued:
@@ -206,8 +206,8 @@ func revisionOf(ev Event) int64 {
 	return 0
 }
 
-// brokenA2 says rule A2 a second time: by which events an acquisition comes to own, and
-// with what in them.
+// brokenA2 states rule A2 a second time: which events make an acquisition the owner, and what they
+// contain.
 func brokenA2(was, a Machine, ev Event) string {
 	ok := was.End == Alive
 	switch ev := ev.(type) {

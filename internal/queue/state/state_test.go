@@ -16,14 +16,14 @@ var (
 	label  = keys.LockMark + `"owner":"a"}`
 )
 
-// waiting is an acquisition that waits for before.
+// waiting returns an acquisition that waits for before.
 func waiting() Machine {
 	a := Begin(Options{Handoffs: true})
 	a.Apply(Enqueued{Own: own, Predecessor: before, Whole: true, Revision: 5})
 	return a
 }
 
-// holding is one that holds, and knows its successor.
+// holding returns one that holds and knows its successor.
 func holding() Machine {
 	a := waiting()
 	a.Apply(PredecessorDeleted{Key: before})
@@ -34,7 +34,7 @@ func holding() Machine {
 	return a
 }
 
-// handoffBy is the acquisition's own key with a handoff by k.
+// handoffBy returns the acquisition's key with a handoff by k.
 func handoffBy(k Key, mod int64) OwnChanged {
 	_, name := keys.Split(k.Name)
 	value := keys.Successor{Value: []byte(label)}.HandedOff(name, k.Create, keys.Successors{})
@@ -51,7 +51,7 @@ func TestAnAcquisitionThatStandsAloneNeedsNoQuery(t *testing.T) {
 	assert.Equal(t, []any{Held, ByEnqueue}, []any{a.Phase, a.Evidence})
 }
 
-// A2: what was left out of the enqueue's read may stand before.
+// A2: a key that the enqueue's read left out may be ahead.
 func TestAReadInPartIsNoEvidence(t *testing.T) {
 	a := Begin(Options{})
 	fx := a.Apply(Enqueued{Own: own, Revision: 5})
@@ -59,7 +59,7 @@ func TestAReadInPartIsNoEvidence(t *testing.T) {
 	assert.Equal(t, Query, a.Next())
 }
 
-// A3: the predecessor is watched from the revision at which it was seen plus one.
+// A3: the watch of the predecessor begins one revision after that at which it was read.
 func TestAWaiterWatchesItsPredecessorAndItsOwnKey(t *testing.T) {
 	a := Begin(Options{})
 	fx := a.Apply(Enqueued{Own: own, Predecessor: before, Whole: true, Revision: 5})
@@ -67,7 +67,7 @@ func TestAWaiterWatchesItsPredecessorAndItsOwnKey(t *testing.T) {
 	assert.Equal(t, Sleep, a.Next())
 }
 
-// A2: that the predecessor is gone is a reason to query and no more.
+// A2: a predecessor that is gone is only a reason to query.
 func TestAPredecessorThatIsGoneIsNoEvidence(t *testing.T) {
 	a := waiting()
 	assert.True(t, a.Apply(PredecessorDeleted{Key: before}).Wake)
@@ -79,8 +79,7 @@ func TestAPredecessorThatIsGoneIsNoEvidence(t *testing.T) {
 	assert.Equal(t, Sleep, a.Next(), "of an earlier predecessor")
 }
 
-// A2: an answer counts if it found the acquisition's own key, at a revision not below the
-// key's.
+// A2: an answer counts if it found the acquisition's key, at a revision not below the key's.
 func TestAnAnswerThatShowsNothingIsNoEvidence(t *testing.T) {
 	for name, ev := range map[string]Answered{
 		"not found": {Revision: 9},
@@ -104,7 +103,7 @@ func TestAHandoffByThePredecessorIsEvidence(t *testing.T) {
 	assert.Equal(t, []any{KeyOverwritten, int64(8), true}, []any{fx.End, fx.At, fx.Held}, "a key is handed off to once")
 }
 
-// A successor that is handed the queue knows from the handoff who comes after.
+// A successor that receives the queue learns from the handoff who comes after it.
 func TestAHandoffCarriesTheSuccessors(t *testing.T) {
 	_, by := keys.Split(before.Name)
 	rest := keys.NewSuccessors(slices.Values([]keys.Successor{{Name: []byte("4-1"), Create: 6, Value: []byte(label)}}))
@@ -151,7 +150,7 @@ func TestALostAnswerIsSettled(t *testing.T) {
 	assert.Equal(t, []any{Query, own}, []any{a.Next(), a.Own})
 }
 
-// A6: what may be there is deleted, and what cannot be there is not.
+// A6: keys that may exist are deleted, and keys that cannot exist are not.
 func TestGivingUpRemovesWhatMayBeThere(t *testing.T) {
 	begun, settling, waits := Begin(Options{}), Begin(Options{}), waiting()
 	settling.Apply(AnswerLost{})
@@ -168,7 +167,7 @@ func TestGivingUpRemovesWhatMayBeThere(t *testing.T) {
 	}
 }
 
-// A4, N1: what the renewals' reads show.
+// A4, N1: the effects of what the renewals' reads show.
 func TestWhatIsObserved(t *testing.T) {
 	seen := Observed{Revision: 9, Own: Seen{own.Create, own.Create}, Predecessor: Seen{before.Create, before.Create}}
 	with := func(f func(o *Observed)) Observed { o := seen; f(&o); return o }
@@ -202,7 +201,7 @@ func TestWatchesThatEndedAreRenewedByTheNextRead(t *testing.T) {
 	assert.Equal(t, Effects{}, a.Apply(seen), "once")
 }
 
-// R1: what follows a delete, by what is known of it.
+// R1: the next step after a delete, by what is known of it.
 func TestWhatFollowsADelete(t *testing.T) {
 	for name, c := range map[string]struct {
 		ev   DeleteAnswered
@@ -233,7 +232,7 @@ func TestWhatFollowsADelete(t *testing.T) {
 	}
 }
 
-// R1: while a value may have been written, or may be yet, the modification revision is not known.
+// R1: while a value may have been written, or may be later, the modification revision is not known.
 func TestADeleteBesideAValueInDoubtComparesNoModificationRevision(t *testing.T) {
 	a := holding()
 	a.Apply(Rewriting{[]byte("v")})
@@ -243,8 +242,8 @@ func TestADeleteBesideAValueInDoubtComparesNoModificationRevision(t *testing.T) 
 	assert.False(t, a.Apply(DeleteSent{}).Exact)
 }
 
-// R1: a key that is not there was released by us only if a delete of ours may have been
-// applied before it was missed.
+// R1: we released a key that is gone only if a delete of ours may have been applied before the key
+// was missed.
 func TestWhatWasMissedIsALossUnlessADeleteOfOursMayHaveBeenApplied(t *testing.T) {
 	lost, missed := DeleteAnswered{Outcome: Unknown}, DeleteAnswered{Outcome: Refused}
 	for _, c := range []struct {
@@ -271,9 +270,9 @@ func TestWhatWasMissedIsALossUnlessADeleteOfOursMayHaveBeenApplied(t *testing.T)
 	}
 }
 
-// ML5, R1: a set of which some keys are gone was lost, and what is left is deleted. One that the
-// server refuses to delete as a whole is left to the background, unless it was lost as far as can
-// be read.
+// ML5, R1: a set of which some keys are gone was lost, and what is left is deleted. A set that the
+// server refuses to delete as a whole is left to the background, unless the read shows that it was
+// lost.
 func TestTheReleaseOfASetIsOneOrLeftToTheBackground(t *testing.T) {
 	exact := DeleteAnswered{Outcome: Refused, Exact: true}
 	lost, whole := DeleteAnswered{Outcome: Unknown}, DeleteAnswered{Outcome: NotApplied, Whole: true}
@@ -324,7 +323,7 @@ func TestTheReleaseOfASetIsOneOrLeftToTheBackground(t *testing.T) {
 	}
 }
 
-// Rewriting: a value in doubt stays so until the key's modification revision moves.
+// A value in doubt stays so until the key's modification revision moves.
 func TestValuesInDoubt(t *testing.T) {
 	a := holding()
 	write := func(v string, o Outcome) Verdict {
@@ -403,7 +402,7 @@ func TestTheFirstEndStands(t *testing.T) {
 	assert.Equal(t, []any{KeyDeleted, Done}, []any{a.End, a.Phase})
 }
 
-// SM3: the least limit of all counts, and how many are held, not only which.
+// SM3: the least of all limits counts, and the number of held slots, not only which.
 func TestTheLowestFreeSlotOfTheLeastLimit(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit int
@@ -424,14 +423,14 @@ func TestTheLowestFreeSlotOfTheLeastLimit(t *testing.T) {
 	}
 }
 
-// trying is first in the turnstile, and takes slot 0.
+// trying returns one that is first in the turnstile and takes slot 0.
 func trying() Machine {
 	a := Begin(Options{Limit: 1})
 	a.Apply(Enqueued{Own: own, Whole: true, Revision: 5})
 	return a
 }
 
-// full is first in the turnstile of a semaphore whose one slot is held.
+// full returns one that is first in the turnstile of a semaphore whose one slot is held.
 func full() Machine {
 	a := Begin(Options{Limit: 1})
 	a.Apply(Enqueued{Own: own, Whole: true, Revision: 5, Taken: []Taken{{0, 1}}})
@@ -451,7 +450,7 @@ func TestATakeMakesTheSlotsKeyTheOwnOne(t *testing.T) {
 	assert.Equal(t, KeyDeleted, a.Apply(Observed{Revision: 10, Key: slotKey.Name}).End)
 }
 
-// SM1: while a take may have deleted the key in the turnstile its absence proves nothing.
+// SM1: while a take may have deleted the turnstile key, its absence proves nothing.
 func TestAKeyThatATakeMayHaveDeletedIsQueried(t *testing.T) {
 	for _, gone := range []Event{OwnDeleted{Revision: 8}, Observed{Revision: 9}} {
 		a := trying()
