@@ -304,7 +304,7 @@ func (a *Acquisition) Reads() (all []session.Read) {
 	}
 	if a.asks() {
 		for _, q := range a.queues() {
-			all = append(all, session.Read{Ops: q.lastInTheWay(0), Seen: a.observeBehind})
+			all = append(all, session.Read{Ops: q.lastConflicts(0), Seen: a.observeBehind})
 		}
 	}
 	return all

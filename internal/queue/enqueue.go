@@ -106,12 +106,12 @@ func (a *Acquisition) enqueueTxn(r Request, around bool) *pb.TxnRequest {
 			from, to := keys.LeaseRange(own)
 			t.Success = append(t.Success, txn.LastBetween([]byte(q.Prefix), from, 0), txn.LastBetween(to, txn.PrefixEnd(q.Prefix), 0))
 		case q.Shared: // these ranges do not contain its key
-			t.Success = append(t.Success, q.lastInTheWay(0)...)
+			t.Success = append(t.Success, q.lastConflicts(0)...)
 		default:
-			t.Success = append(t.Success, txn.LastUnder(q.prefixInTheWay(), 2, 0))
+			t.Success = append(t.Success, txn.LastUnder(q.conflictPrefix(), 2, 0))
 		}
 		if r.Try {
-			t.Compare = append(t.Compare, q.noneInTheWay()...)
+			t.Compare = append(t.Compare, q.noConflicts()...)
 		}
 	}
 	if a.permit != nil {
@@ -181,7 +181,7 @@ func (a *Acquisition) readAhead(resp *pb.TxnResponse, ev *state.Enqueued) (ahead
 func (a *Acquisition) refused(ctx context.Context, try bool) (lost, err error) {
 	ops := []*pb.RequestOp{a.s.ReadKey(), txn.Stat(a.keys[0]), txn.Stat(a.s.CancelKey(a.n))}
 	if try {
-		ops = append(ops, a.firstInTheWay()...)
+		ops = append(ops, a.firstConflicts()...)
 	}
 	restAt := len(ops) // no more operations than the enqueue had: the server accepted that many
 	ops = append(ops, a.ownKeys(txn.Stat)[1:]...)
@@ -211,16 +211,16 @@ func (a *Acquisition) refused(ctx context.Context, try bool) (lost, err error) {
 	return nil, err
 }
 
-// firstInTheWay reads the first-created keys in the way, in each queue.
-func (a *Acquisition) firstInTheWay() (ops []*pb.RequestOp) {
+// firstConflicts reads the first-created conflicting keys, in each queue.
+func (a *Acquisition) firstConflicts() (ops []*pb.RequestOp) {
 	for _, q := range a.queues() {
-		ops = append(ops, q.firstInTheWay()...)
+		ops = append(ops, q.firstConflicts()...)
 	}
 	return ops
 }
 
 // firstBusy returns the error of a try for the first name that is not free, or nil if all are free.
-// The answer of firstInTheWay begins at operation i of resp.
+// The answer of firstConflicts begins at operation i of resp.
 func (a *Acquisition) firstBusy(resp *pb.TxnResponse, i int) error {
 	for j, q := range a.queues() {
 		if key := first(resp, i, q.spans()); key != "" {
@@ -231,7 +231,7 @@ func (a *Acquisition) firstBusy(resp *pb.TxnResponse, i int) error {
 	return nil
 }
 
-// busy returns the error of a try that found key first in the way in the queue at index i.
+// busy returns the error of a try that found the conflicting key in the queue at index i.
 func (a *Acquisition) busy(i int, key string) error {
 	which := ""
 	if a.isSet() {
@@ -246,7 +246,7 @@ func (a *Acquisition) busy(i int, key string) error {
 // peek reads before a try. If somebody else holds or waits, it fails with ErrBusy, and nothing is
 // written.
 func (a *Acquisition) peek(ctx context.Context) error {
-	ops := a.firstInTheWay()
+	ops := a.firstConflicts()
 	if a.permit != nil {
 		ops = append(ops, a.queue.slots())
 	}

@@ -133,7 +133,7 @@ func labelled(r Request, n int) Request {
 }
 
 // held asserts what is true of every hold: its token is the create revision of its key (K1), and no
-// key in its way was created before that.
+// conflicting key was created before that.
 func (w *fixture) held(c *Acquisition) {
 	w.Helper()
 	require.NoError(w, c.Err())

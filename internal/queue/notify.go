@@ -22,7 +22,7 @@ type notice struct {
 	source *notify.Source
 	ctx    context.Context // values of the call
 	began  clock.Instant
-	ahead  int // how many keys were ahead, or in the way of a shared one, when it was enqueued; -1 if not known
+	ahead  int // how many conflicting keys were ahead when it was enqueued; -1 if not known
 
 	mu        sync.Mutex
 	won       clock.Instant

@@ -31,7 +31,7 @@ var waits = []struct {
 	{"a permit", func(w *fixture) { w.limit = 1 }, true},
 }
 
-// eachWait runs f for each of waits, beside a holder in the way.
+// eachWait runs f for each of waits, beside a holder that blocks it.
 func eachWait(t *testing.T, f func(w *fixture, holder *Acquisition, slot bool)) {
 	for _, mode := range waits {
 		t.Run(mode.name, func(t *testing.T) {

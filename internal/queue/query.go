@@ -20,7 +20,7 @@ import (
 type query struct {
 	own   state.Key
 	txn   *pb.TxnRequest
-	ahead txn.Ops // the last-created keys in the way that come no later than its key
+	ahead txn.Ops // the last-created conflicting keys that come no later than its key
 	slots txn.Ops // the held slots of a semaphore
 	next  txn.Ops // the keys after its key
 	value txn.Ops // its key with its value, of a query that resumes
@@ -94,7 +94,7 @@ func (a *Acquisition) sendQuery(ctx context.Context, t *pb.TxnRequest) (*pb.TxnR
 }
 
 // prepare makes q's transaction, which decides who owns the name. If the acquisition's keys and the
-// session key are unchanged, it reads in each queue the last-created key in the way before the
+// session key are unchanged, it reads in each queue the last-created conflicting key before the
 // acquisition's key, and enough to show a tie (rules A2, RW2, ML3, G3).
 func (a *Acquisition) prepare(q *query) {
 	session, mod := a.s.Key()
@@ -115,7 +115,7 @@ func (a *Acquisition) prepare(q *query) {
 	q.session, q.keys = txn.Else(t, txn.Stat(session)), txn.Else(t, a.ownKeys(txn.Stat)...)
 }
 
-// before returns the last-created key in the way before its key, in any of the queues, according to
+// before returns the last-created conflicting key before its key, in any of the queues, according to
 // the answer to q. It returns the zero Key if there is none. tied is not nil if another key has the
 // create revision of its key. Then neither is before the other, and this program or another broke
 // rule G2.

@@ -59,7 +59,7 @@ func (q Queue) slots() *pb.RequestOp {
 
 // slotsInTurn reads the slots, for an enqueue that finds nobody in the turnstile (rule SM2).
 func (q Queue) slotsInTurn() *pb.RequestOp {
-	return txn.Nested(&pb.TxnRequest{Compare: q.noneInTheWay(), Success: []*pb.RequestOp{q.slots()}})
+	return txn.Nested(&pb.TxnRequest{Compare: q.noConflicts(), Success: []*pb.RequestOp{q.slots()}})
 }
 
 // taken returns the slots whose keys are kvs. It logs a key that is not pawl's: while it exists

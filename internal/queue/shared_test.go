@@ -91,7 +91,7 @@ func TestASharedOneWaitsForForeignKeysOnEitherSide(t *testing.T) {
 		t.Run(key, func(t *testing.T) {
 			inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 				w.f.Put(key, "", 0)
-				w.f.Put("name/+foreign", "", 0) // among the shared ones, and in the way of exclusive ones only
+				w.f.Put("name/+foreign", "", 0) // among the shared ones, so it conflicts with exclusive ones only
 				a := w.starts(w.session(), true)
 				require.True(w, a.waits())
 				_, err := Acquire(w.Context(), w.session(), w.in(true), Request{Try: true})

@@ -10,7 +10,7 @@ import (
 )
 
 // A holder learns that somebody waits behind it only if it calls Wanted. Until it knows, it watches
-// the ranges of keys that its keys are in the way of (intheway.go), because a key that is created
+// the ranges of keys that conflict with its keys (conflicts.go), because a key that is created
 // there later waits for it. These watches begin at the present, so that etcd serves them at once. A
 // read after the last of them was created shows who waited before. Each renewal repeats that read,
 // because the silence of a watch proves nothing (rule H2).
@@ -68,7 +68,7 @@ func (a *Acquisition) watchBehind() {
 	}
 	i := 0
 	for _, q := range a.queues() {
-		for _, s := range q.inTheWay() {
+		for _, s := range q.conflicts() {
 			a.watchSpan(s, &a.wanted.watches[i], create)
 			i++
 		}
@@ -122,7 +122,7 @@ func (a *Acquisition) observeBehind(_ int64, shown []*mvccpb.KeyValue) {
 }
 
 // seeBehind closes Wanted's channel if a key created at create is behind its keys. The key is in a
-// range that its keys are in the way of.
+// range that conflicts with its keys.
 func (a *Acquisition) seeBehind(create int64) {
 	a.mu.Lock()
 	if !a.asks() || create <= a.state.Own.Create {

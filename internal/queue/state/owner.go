@@ -5,11 +5,11 @@ import "github.com/pawl-locks/pawl/internal/keys"
 // This file is rule A2: one transaction decides who owns a name. An acquisition becomes the owner
 // on one of these kinds of evidence, and on nothing else.
 //
-//  1. The enqueue's transaction read the queue after its put, and found nothing in the way of
-//     the key (Enqueued, with Whole set). Package queue reads the answer in enqueued
-//     (enqueue.go).
+//  1. The enqueue's transaction read the queue after its put, and found no key that conflicts
+//     with the acquisition's (Enqueued, with Whole set). Package queue reads the answer in
+//     enqueued (enqueue.go).
 //  2. A query, answered at a revision not below the key's, found the key's create revision
-//     and the session key's modification revision as we know them, and no key in the way that
+//     and the session key's modification revision as we know them, and no conflicting key that
 //     was created earlier (Answered, without a predecessor). Package queue reads the answer
 //     in before (query.go).
 //  3. The predecessor's release put a handoff on the acquisition's key, in the transaction that
@@ -22,8 +22,8 @@ import "github.com/pawl-locks/pawl/internal/keys"
 //  5. The process that took the session over made a query as in 2 about a key that its
 //     predecessor held (rule N6; Resumed). Its answer is read in resumed (resume.go).
 //
-// Every key of the queue is in the way of an exclusive key; every key that is not shared is in the
-// way of a shared one (rules RW1, RW2). Package queue's transactions read no other keys, so this
+// Every key of the queue conflicts with an exclusive key; every key that is not shared conflicts
+// with a shared one (rules RW1, RW2). Package queue's transactions read no other keys, so this
 // file treats both modes alike. If an exclusive key and another key both exist, the later one sees
 // the earlier one, so the two are never both held.
 //
@@ -57,8 +57,8 @@ func (a *Machine) owns(by Evidence) {
 type Enqueued struct {
 	Own         Key
 	Others      []string // the other keys of a set
-	Predecessor Key      // the last-created key in the way before Own, in any queue; the zero Key if the read showed none
-	Whole       bool     // the read left out nothing that can be in the way
+	Predecessor Key      // the last-created conflicting key before Own, in any queue; the zero Key if the read showed none
+	Whole       bool     // the read left out no key that can conflict
 	Revision    int64    // of the answer
 	Taken       []Taken  // of a semaphore, if Whole and without a predecessor: the slots that are held
 }
@@ -92,7 +92,7 @@ func (ev Enqueued) apply(a *Machine) Effects {
 // changed, and package queue reports why as another event.
 type Answered struct {
 	Found       bool
-	Predecessor Key   // the last-created key in the way before its keys, in any queue; the zero Key if it is first in all
+	Predecessor Key   // the last-created conflicting key before its keys, in any queue; the zero Key if it is first in all
 	Revision    int64 // of the answer
 	Successors  keys.Successors
 	Taken       []Taken // of a semaphore, without a predecessor: the slots that are held

@@ -7,15 +7,15 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// This file says for which keys an acquisition waits, in each mode (rules RW1 to RW3): those in its
-// way that were created earlier. The reads and comparisons that decide who owns a name are made of
-// these ranges. isAlone says when they leave out the session's keys.
+// This file says which keys conflict with an acquisition, in each mode (rules RW1 to RW3). It waits
+// for those that were created earlier. The reads and comparisons that decide who owns a name are
+// made of these ranges. isAlone says when they leave out the session's keys.
 
 // A span is a range of keys.
 type span struct{ from, to []byte }
 
-// prefixInTheWay returns the prefix of the queue's keys, and of all keys that may be in their way.
-func (q Queue) prefixInTheWay() string {
+// conflictPrefix returns the prefix of the queue's keys, and of all keys that may conflict with them.
+func (q Queue) conflictPrefix() string {
 	var from []byte
 	switch {
 	case q.Limit == 0:
@@ -28,11 +28,11 @@ func (q Queue) prefixInTheWay() string {
 	return string(from)
 }
 
-// inTheWay returns the ranges of keys for which an acquisition waits if they were created earlier:
-// all keys for an exclusive one, those on either side of the shared keys for a shared one (rule
-// RW1), and those in the turnstile for a semaphore.
-func (q Queue) inTheWay() []span {
-	from, to := []byte(q.prefixInTheWay()), txn.PrefixEnd(q.prefixInTheWay())
+// conflicts returns the ranges of conflicting keys: all keys for an exclusive acquisition, those on
+// either side of the shared keys for a shared one (rule RW1), and those in the turnstile for a
+// semaphore.
+func (q Queue) conflicts() []span {
+	from, to := []byte(q.conflictPrefix()), txn.PrefixEnd(q.conflictPrefix())
 	if !q.Shared {
 		return []span{{from, to}}
 	}
@@ -40,35 +40,35 @@ func (q Queue) inTheWay() []span {
 	return []span{{from, shared}, {above, to}}
 }
 
-// lastInTheWay reads, in each span in the way, the last-created key whose create revision is at
+// lastConflicts reads, in each conflicting span, the last-created key whose create revision is at
 // most most. If most is 0, there is no bound.
-func (q Queue) lastInTheWay(most int64) (ops []*pb.RequestOp) {
-	for _, s := range q.inTheWay() {
+func (q Queue) lastConflicts(most int64) (ops []*pb.RequestOp) {
+	for _, s := range q.conflicts() {
 		ops = append(ops, txn.LastBetween(s.from, s.to, most))
 	}
 	return ops
 }
 
-// upTo reads the last-created keys in the way whose create revision is at most own, that of its
+// upTo reads the last-created conflicting keys whose create revision is at most own, that of its
 // key. The key may be among them.
 func (q Queue) upTo(own int64) []*pb.RequestOp {
 	if q.Shared {
-		return q.lastInTheWay(own)
+		return q.lastConflicts(own)
 	}
-	return []*pb.RequestOp{txn.LastUnder(q.prefixInTheWay(), 2, own)}
+	return []*pb.RequestOp{txn.LastUnder(q.conflictPrefix(), 2, own)}
 }
 
-// firstInTheWay reads the first-created key in each span in the way.
-func (q Queue) firstInTheWay() (ops []*pb.RequestOp) {
-	for _, s := range q.inTheWay() {
+// firstConflicts reads the first-created key in each conflicting span.
+func (q Queue) firstConflicts() (ops []*pb.RequestOp) {
+	for _, s := range q.conflicts() {
 		ops = append(ops, txn.FirstBetween(s.from, s.to))
 	}
 	return ops
 }
 
-// noneInTheWay compares that no key is in the way.
-func (q Queue) noneInTheWay() (cs []*pb.Compare) {
-	for _, s := range q.inTheWay() {
+// noConflicts compares that no conflicting key exists.
+func (q Queue) noConflicts() (cs []*pb.Compare) {
+	for _, s := range q.conflicts() {
 		cs = append(cs, txn.NoneBetween(s.from, s.to))
 	}
 	return cs
@@ -85,7 +85,7 @@ func first(resp *pb.TxnResponse, i, n int) (key string) {
 	return key
 }
 
-// spans returns how many spans are in the way in all its queues together.
+// spans returns how many conflicting spans all its queues have together.
 func (a *Acquisition) spans() (n int) {
 	for _, q := range a.queues() {
 		n += q.spans()
@@ -93,7 +93,7 @@ func (a *Acquisition) spans() (n int) {
 	return n
 }
 
-// spans returns how many spans are in the way.
+// spans returns how many conflicting spans there are.
 func (q Queue) spans() int {
 	if q.Shared {
 		return 2
@@ -109,7 +109,7 @@ func (q Queue) spans() int {
 // isAlone reports whether its key is the session's only key in the queue, and has been since the
 // acquisition began. It is false unless the acquisition is an exclusive one of one name in pawl's
 // layout. In etcd's layout the keys of other names may lie among the session's keys, and a shared
-// acquisition reads only the keys in its way.
+// acquisition reads only the conflicting keys.
 func (a *Acquisition) isAlone() bool {
 	ordinary := !a.queue.EtcdLayout && !a.queue.Shared && a.permit == nil && !a.isSet()
 	return ordinary && a.s.Alone(a.n, a.queue.Prefix)
