@@ -26,8 +26,8 @@ func (w *fixture) began(s *session.Session, q Queue) *Acquisition {
 	return c
 }
 
-// around reports whether the acquisition's enqueue leaves the session's keys out of what it reads.
-func (w *fixture) around(c *Acquisition) bool {
+// skipsOwn reports whether the acquisition's enqueue leaves the session's keys out of what it reads.
+func (w *fixture) skipsOwn(c *Acquisition) bool {
 	var read []string
 	for _, o := range c.enqueueTxn(Request{}, c.isAlone()).Success[1:] {
 		r := o.GetRequestRange()
@@ -45,34 +45,34 @@ func (w *fixture) around(c *Acquisition) bool {
 }
 
 // A2: the keys that an enqueue does not read are only keys of its session that are gone for good.
-func TestOnlyALoneAcquisitionReadsAroundItsSessionsKeys(t *testing.T) {
+func TestOnlyALoneAcquisitionSkipsItsSessionsKeys(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		s := w.session()
 		first := w.began(s, w.queue())
-		assert.True(w, w.around(first))
+		assert.True(w, w.skipsOwn(first))
 		second := w.began(s, w.queue())
-		assert.False(w, w.around(second), "the first one's key may be there")
-		assert.False(w, w.around(first), "and so may the second one's")
+		assert.False(w, w.skipsOwn(second), "the first one's key may be there")
+		assert.False(w, w.skipsOwn(first), "and so may the second one's")
 		s.Learn(first.n, session.Absent)
 		s.Learn(first.n, session.Absent) // is not counted again
-		assert.True(w, w.around(second))
+		assert.True(w, w.skipsOwn(second))
 		s.Learn(second.n, session.Absent)
-		assert.False(w, w.around(second), "which may have been before the one that queries now")
+		assert.False(w, w.skipsOwn(second), "which may have been before the one that queries now")
 
 		held := w.acquire(s)
 		third := w.began(s, w.queue())
-		assert.False(w, w.around(third), "a held key is there")
+		assert.False(w, w.skipsOwn(third), "a held key is there")
 		s.Learn(third.n, session.Absent)
 		other, err := New("", "other", false)
 		require.NoError(w, err)
-		assert.True(w, w.around(w.began(s, other)), "on another queue")
+		assert.True(w, w.skipsOwn(w.began(s, other)), "on another queue")
 		w.release(held)
-		assert.True(w, w.around(w.began(s, w.queue())), "a released key is gone")
+		assert.True(w, w.skipsOwn(w.began(s, w.queue())), "a released key is gone")
 
 		verbatim, err := New("", "etcd's", true)
 		require.NoError(w, err)
-		assert.False(w, w.around(w.began(s, verbatim)), "other names' keys may lie among the session's")
-		assert.False(w, w.around(w.began(w.successor(s), w.queue())), "nobody knows what the predecessor holds")
+		assert.False(w, w.skipsOwn(w.began(s, verbatim)), "other names' keys may lie among the session's")
+		assert.False(w, w.skipsOwn(w.began(w.successor(s), w.queue())), "nobody knows what the predecessor holds")
 	})
 }
 
@@ -160,13 +160,13 @@ func TestAnAcquisitionThatHasEndedIsNotCountedAgain(t *testing.T) {
 		s.Learn(first.n, session.Absent)
 		s.Learn(first.n, session.Unwanted)
 		s.Learn(first.n, session.Absent)
-		assert.False(w, w.around(w.began(s, w.queue())), "the second one's key may be there")
+		assert.False(w, w.skipsOwn(w.began(s, w.queue())), "the second one's key may be there")
 		s.Learn(second.n, session.Absent)
 	})
 }
 
 // A session stops counting a key when somebody deleted it or wrote to it and it is gone.
-func TestAKeyThatWasLostIsReadAround(t *testing.T) {
+func TestAKeyThatWasLostIsSkipped(t *testing.T) {
 	for name, lose := range map[string]func(w *fixture, key string){
 		"deleted":     func(w *fixture, key string) { w.f.Delete(key) },
 		"overwritten": func(w *fixture, key string) { w.f.Put(key, "another's", 0) },
@@ -182,7 +182,7 @@ func TestAKeyThatWasLostIsReadAround(t *testing.T) {
 					assert.ErrorIs(w, c.Confirm(w.Context()), ErrLost)
 					time.Sleep(time.Second)
 					require.Empty(w, w.keys())
-					assert.True(w, w.around(w.began(s, w.queue())))
+					assert.True(w, w.skipsOwn(w.began(s, w.queue())))
 				})
 			})
 		}

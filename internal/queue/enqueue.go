@@ -50,11 +50,11 @@ func (a *Acquisition) enqueue(ctx context.Context, r Request) (lost, err error) 
 	if err := a.begins(); err != nil {
 		return nil, err
 	}
-	around := !r.Try && a.isAlone() // a try reads the whole queue in any case
-	resp, err := a.write(ctx, together.Write{Op: "enqueue", Kind: together.Ordered, Txn: a.enqueueTxn(r, around)})
+	skipOwn := !r.Try && a.isAlone() // a try reads the whole queue in any case
+	resp, err := a.write(ctx, together.Write{Op: "enqueue", Kind: together.Ordered, Txn: a.enqueueTxn(r, skipOwn)})
 	switch {
 	case err == nil && resp.Succeeded:
-		return nil, a.enqueued(resp, around)
+		return nil, a.enqueued(resp, skipOwn)
 	case err == nil:
 		return a.refused(ctx, r.Try)
 	case cluster.IsLeaseNotFound(err):
@@ -88,10 +88,10 @@ func (a *Acquisition) begins() (err error) {
 }
 
 // enqueueTxn puts the keys if neither they nor their cancel key exist and the session key is
-// unchanged. It also reads the predecessors: the last-created keys of each queue or, with around,
+// unchanged. It also reads the predecessors: the last-created keys of each queue or, with skipOwn,
 // the last-created ones that sort before and after the session's keys. Because it is one
 // transaction, all the keys get one create revision (rule ML1).
-func (a *Acquisition) enqueueTxn(r Request, around bool) *pb.TxnRequest {
+func (a *Acquisition) enqueueTxn(r Request, skipOwn bool) *pb.TxnRequest {
 	own := []byte(a.keys[0])
 	t := txn.New()
 	t.Compare = append(t.Compare, txn.CreateIs(own, 0), txn.CreateIs(a.s.CancelKey(a.n), 0), a.s.Same())
@@ -102,7 +102,7 @@ func (a *Acquisition) enqueueTxn(r Request, around bool) *pb.TxnRequest {
 	}
 	for _, q := range a.queues() {
 		switch {
-		case around:
+		case skipOwn:
 			from, to := keys.LeaseRange(own)
 			t.Success = append(t.Success, txn.LastBetween([]byte(q.Prefix), from, 0), txn.LastBetween(to, txn.PrefixEnd(q.Prefix), 0))
 		case q.Shared: // these ranges do not contain its key
@@ -123,15 +123,15 @@ func (a *Acquisition) enqueueTxn(r Request, around bool) *pb.TxnRequest {
 	return t
 }
 
-// enqueued processes the answer of an applied enqueue. around says that the enqueue left the
+// enqueued processes the answer of an applied enqueue. skipOwn says that the enqueue left the
 // session's keys out of what it read.
-func (a *Acquisition) enqueued(resp *pb.TxnResponse, around bool) error {
+func (a *Acquisition) enqueued(resp *pb.TxnResponse, skipOwn bool) error {
 	ev := state.Enqueued{
 		Own: state.Key{Name: a.keys[0], Create: txn.PutRevision(resp, 0)}, Others: a.keys[1:], Revision: resp.Header.Revision,
 	}
 	ahead, own, wrong := a.readAhead(resp, &ev)
 	for _, q := range a.queues() {
-		if !around && !q.Shared { // only then it reads its key
+		if !skipOwn && !q.Shared { // only then it reads its key
 			own--
 		}
 	}
@@ -139,7 +139,7 @@ func (a *Acquisition) enqueued(resp *pb.TxnResponse, around bool) error {
 		a.apply(state.AnswerLost{}, nil)
 		return fmt.Errorf("the server's answer does not show key %q that it put", a.keys[0])
 	}
-	ev.Whole = !around || a.isAlone() // otherwise a later acquisition of this session may be ahead
+	ev.Whole = !skipOwn || a.isAlone() // otherwise a later acquisition of this session may be ahead
 	if ev.Whole && a.notice != nil {
 		a.notice.ahead = ahead
 	}
