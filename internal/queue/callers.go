@@ -11,7 +11,7 @@ import (
 // callers notifies the callers of an acquisition of its end. The context and the channel are made
 // when somebody first asks for them.
 //
-// Invariant: the end is stored before tell locks mu. So tell reaches everything that was added
+// Invariant: the end is stored before notify locks mu. So notify reaches everything that was added
 // under mu before, and everything that is added later finds the end.
 type callers struct {
 	mu     sync.Mutex
@@ -113,8 +113,8 @@ func (c *callers) working() bool {
 	return len(c.works) > 0
 }
 
-// tell cancels the contexts and then closes the channel.
-func (c *callers) tell(e *ending) {
+// notify cancels the contexts and then closes the channel.
+func (c *callers) notify(e *ending) {
 	c.mu.Lock()
 	cancel, stop, works := c.cancel, c.stop, slices.Clone(c.works)
 	c.stop = nil

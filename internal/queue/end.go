@@ -43,7 +43,7 @@ func (a *Acquisition) carryEnd(fx state.Effects, e *ending) {
 	if fx.Held && fx.Verdict != state.Lost {
 		delayed = a.delayed()
 	}
-	a.spread(e)
+	a.announce(e)
 	switch fx.End {
 	case state.KeyDeleted:
 		if !fx.Rest && !fx.Remove {
@@ -119,10 +119,10 @@ func (a *Acquisition) deletedKey(i int) error {
 	return &detail{ErrKeyDeleted, a.of(i)}
 }
 
-// spread does what rule H1 asks for once the end is marked. It cancels contexts, closes channels,
+// announce does what rule H1 asks for once the end is marked. It cancels contexts, closes channels,
 // and drops the acquisition's registration and watches, in this order.
-func (a *Acquisition) spread(e *ending) {
-	a.callers.tell(e)
+func (a *Acquisition) announce(e *ending) {
+	a.callers.notify(e)
 	a.s.Drop(&a.hook)
 	a.mu.Lock()
 	unused := a.watches.take(state.Effects{Unfollow: true, Unwatch: true})
