@@ -67,7 +67,7 @@ func (a *Acquisition) Do(ctx context.Context, as error, fn func(ctx context.Cont
 	w := &work{cancel}
 	if others, err := a.begin(w); err != nil {
 		if others == 0 { // rule ML6: no function uses the other names
-			a.freeRest()
+			a.releaseRest()
 		}
 		return err
 	}

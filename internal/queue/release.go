@@ -22,8 +22,8 @@ import (
 // cluster.Grace. If Limits.AtLeast keeps the key for now, Release sends nothing, and the key is
 // deleted in the background.
 func (a *Acquisition) Release(ctx context.Context, as error) error {
-	if err := a.letGo(as); err != nil {
-		a.freeRest()
+	if err := a.markReleased(as); err != nil {
+		a.releaseRest()
 		return err
 	}
 	if decided, err := a.outcome(); decided {
@@ -31,12 +31,12 @@ func (a *Acquisition) Release(ctx context.Context, as error) error {
 	}
 	graced, cancel := cluster.WithGrace(ctx, cluster.Grace)
 	defer cancel()
-	err := a.free(graced)
+	err := a.deleteKeys(graced)
 	if decided, lost := a.outcome(); decided && (lost != nil || !cluster.IsPermissionDenied(err)) {
 		a.notifyReleased(nil)
 		return lost
 	}
-	a.freeInBackground()
+	a.deleteInBackground()
 	if ctx.Err() != nil {
 		err = fmt.Errorf("%w (%v)", cluster.EndOf(ctx), err)
 	}
@@ -45,8 +45,8 @@ func (a *Acquisition) Release(ctx context.Context, as error) error {
 	return err
 }
 
-// letGo marks it as released, or returns why it was lost before.
-func (a *Acquisition) letGo(as error) error {
+// markReleased marks it as released, or returns why it was lost before.
+func (a *Acquisition) markReleased(as error) error {
 	if a.now().WasReleased() {
 		return nil
 	}
@@ -79,10 +79,10 @@ func (a *Acquisition) outcome() (decided bool, err error) {
 	return decided, nil
 }
 
-// free tries to delete the key until the result is decided, an error shows that it cannot be
+// deleteKeys tries to delete the key until the result is decided, an error shows that it cannot be
 // deleted for now, or ctx ends. Only one goroutine at a time sends. Therefore a bare delete that
 // finds no key means a loss, unless the answer of an earlier delete was lost.
-func (a *Acquisition) free(ctx context.Context) error {
+func (a *Acquisition) deleteKeys(ctx context.Context) error {
 	if !a.deleting.Enter(ctx) {
 		return cluster.EndOf(ctx)
 	}
@@ -132,7 +132,7 @@ func (a *Acquisition) goneBefore(r state.Remains) error {
 // wasLost cleans up after a release that found a loss.
 func (a *Acquisition) wasLost(fx state.Effects) {
 	if fx.Rest {
-		a.freeRest()
+		a.releaseRest()
 	} else {
 		a.s.Vanished(a.n)
 	}
@@ -228,12 +228,12 @@ func (a *Acquisition) remains(own txn.Answers) (r state.Remains) {
 	return r
 }
 
-// freeInBackground continues the release in the background, at most once at a time.
-func (a *Acquisition) freeInBackground() {
+// deleteInBackground continues the release in the background, at most once at a time.
+func (a *Acquisition) deleteInBackground() {
 	if a.pending.CompareAndSwap(false, true) {
 		a.s.Learn(a.n, session.Unwanted)
 		a.s.RemoveInBackground(func(ctx context.Context) (decided bool) {
-			_ = a.free(ctx)
+			_ = a.deleteKeys(ctx)
 			decided, _ = a.outcome()
 			return decided
 		})

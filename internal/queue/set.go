@@ -103,8 +103,8 @@ func (a *Acquisition) awaitGivenBack(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// freeRest lets awaitGivenBack return for a lost set.
-func (a *Acquisition) freeRest() {
+// releaseRest lets awaitGivenBack return for a lost set.
+func (a *Acquisition) releaseRest() {
 	if a.isSet() {
 		a.set.giveBack()
 	}

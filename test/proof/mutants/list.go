@@ -236,7 +236,7 @@ var mutants = []mutant{
 	{"what is left of a lost set is handed over for good", "ML6", []edit{{"internal/queue/set.go",
 		"	a.reopen(delayed)\n	a.s.Host().Cleanup", "	a.s.Host().Cleanup"}}, []string{inQueue}},
 	{"what is left of a lost set goes with its lease alone", "ML6", []edit{{"internal/queue/set.go",
-		"	return ctx.Err() == nil\n}\n\n// freeRest", "	return ctx.Err() == nil && a.s.Err() == nil\n}\n\n// freeRest"}}, []string{inQueue}},
+		"	return ctx.Err() == nil\n}\n\n// releaseRest", "	return ctx.Err() == nil && a.s.Err() == nil\n}\n\n// releaseRest"}}, []string{inQueue}},
 	{"a set reads around its session's own keys", "ML8", []edit{{"internal/queue/conflicts.go", " && !a.isSet()\n", "\n"}}, []string{inQueue}},
 	{"of a set one name is looked at before it shares a request", "G2", []edit{
 		{"internal/together/gather.go", "	return !w.any(func(queue string) bool { // rule G2\n", "	return !slices.ContainsFunc([]string{w.Queue}, func(queue string) bool {\n"},
