@@ -106,7 +106,7 @@ func (a *Acquisition) apply(ev state.Event, why error) state.Effects {
 	}
 	cancel(unused)
 	a.carryOut(fx, end)
-	a.look(gap)
+	a.catchUp(gap)
 	if fx.Wake {
 		select {
 		case woken <- struct{}{}:
@@ -302,7 +302,7 @@ func (a *Acquisition) Reads() (all []session.Read) {
 			a.observe(rev, i, key, shown)
 		}})
 	}
-	if a.asks() {
+	if a.wantedOpen() {
 		for _, q := range a.queues() {
 			all = append(all, session.Read{Ops: q.lastConflicts(0), Seen: a.observeBehind})
 		}

@@ -115,7 +115,7 @@ func (a *Acquisition) enqueueTxn(r Request, skipOwn bool) *pb.TxnRequest {
 		}
 	}
 	if a.permit != nil {
-		t.Success = append(t.Success, a.queue.slotsInTurn())
+		t.Success = append(t.Success, a.queue.slotsIfFirst())
 	}
 	if a.named {
 		t.Success = append(t.Success, txn.Put(a.s.OwnerKey(a.n), r.Owner, a.s.ID()))
@@ -144,7 +144,7 @@ func (a *Acquisition) enqueued(resp *pb.TxnResponse, skipOwn bool) error {
 		a.notice.ahead = ahead
 	}
 	if a.permit != nil {
-		ev.Taken, ev.Whole = a.takenInTurn(resp)
+		ev.Taken, ev.Whole = a.takenIfFirst(resp)
 	}
 	a.s.Learn(a.n, session.Answered)
 	a.apply(ev, nil)

@@ -66,7 +66,7 @@ func (a *Acquisition) queryOnce(ctx context.Context) (decided bool, err error) {
 	case resp.Header.Revision < q.own.Create:
 		return false, fmt.Errorf("answered at revision %d, before the own key's %d", resp.Header.Revision, q.own.Create)
 	case !resp.Succeeded:
-		return true, a.dismissed(q, resp)
+		return true, a.queryRefused(q, resp)
 	}
 	before, wrong := a.before(q, resp)
 	if wrong != nil {
@@ -154,9 +154,9 @@ func (a *Acquisition) answer(q query, predecessor state.Key, resp *pb.TxnRespons
 	return ev
 }
 
-// dismissed decides what follows from a query whose comparisons failed. A changed key or session
+// queryRefused decides what follows from a query whose comparisons failed. A changed key or session
 // key ends the acquisition, unless its take of a slot deleted the key.
-func (a *Acquisition) dismissed(q query, resp *pb.TxnResponse) error {
+func (a *Acquisition) queryRefused(q query, resp *pb.TxnResponse) error {
 	if err := a.s.ValidateKey(q.session.In(resp).KV(0), resp.Header.Revision); err != nil {
 		return a.Err()
 	}

@@ -57,8 +57,8 @@ func (q Queue) slots() *pb.RequestOp {
 	return txn.Between(from, to, int64(q.Limit))
 }
 
-// slotsInTurn reads the slots, for an enqueue that finds nobody in the turnstile (rule SM2).
-func (q Queue) slotsInTurn() *pb.RequestOp {
+// slotsIfFirst reads the slots, for an enqueue that finds nobody in the turnstile (rule SM2).
+func (q Queue) slotsIfFirst() *pb.RequestOp {
 	return txn.Nested(&pb.TxnRequest{Compare: q.noConflicts(), Success: []*pb.RequestOp{q.slots()}})
 }
 
@@ -77,9 +77,9 @@ func (a *Acquisition) taken(kvs []*mvccpb.KeyValue) []state.Taken {
 	return all
 }
 
-// takenInTurn returns what slotsInTurn, the last operation of an enqueue, read. It returns false if
+// takenIfFirst returns what slotsIfFirst, the last operation of an enqueue, read. It returns false if
 // somebody was in the turnstile, so that nothing was read.
-func (a *Acquisition) takenInTurn(resp *pb.TxnResponse) ([]state.Taken, bool) {
+func (a *Acquisition) takenIfFirst(resp *pb.TxnResponse) ([]state.Taken, bool) {
 	slots := txn.Answers(resp.Responses).Nested(len(resp.Responses) - 1)
 	if !slots.GetSucceeded() {
 		return nil, false

@@ -52,18 +52,18 @@ func (a *Acquisition) Wanted() <-chan struct{} {
 	return w.ch
 }
 
-// asks reports whether Wanted was called and its channel may still be closed. The caller holds the
+// wantedOpen reports whether Wanted was called and its channel may still be closed. The caller holds the
 // mutex.
-func (a *Acquisition) asks() bool {
+func (a *Acquisition) wantedOpen() bool {
 	return a.wanted != nil && !a.wanted.found && a.state.End == state.Alive
 }
 
 // watchBehind begins those watches of who waits behind it that are missing.
 func (a *Acquisition) watchBehind() {
 	a.mu.Lock()
-	asks, create := a.asks(), a.state.Own.Create
+	open, create := a.wantedOpen(), a.state.Own.Create
 	a.mu.Unlock()
-	if !asks {
+	if !open {
 		return
 	}
 	i := 0
@@ -85,7 +85,7 @@ func (a *Acquisition) watchSpan(s span, at *behind, create int64) {
 	a.mu.Unlock()
 	if begins {
 		w := a.s.Host().Watches.WatchNow(string(s.from), string(s.to), create+1, func(u watcher.Update) { a.behindChanged(at, u) })
-		a.keep(w, &at.watch, func() bool { return at.begun && a.asks() })
+		a.keep(w, &at.watch, func() bool { return at.begun && a.wantedOpen() })
 	}
 }
 
@@ -125,7 +125,7 @@ func (a *Acquisition) observeBehind(_ int64, shown []*mvccpb.KeyValue) {
 // range that conflicts with its keys.
 func (a *Acquisition) seeBehind(create int64) {
 	a.mu.Lock()
-	if !a.asks() || create <= a.state.Own.Create {
+	if !a.wantedOpen() || create <= a.state.Own.Create {
 		a.mu.Unlock()
 		return
 	}

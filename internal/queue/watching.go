@@ -85,7 +85,7 @@ func (a *Acquisition) created(bit int, from, rev int64) {
 	}
 	gap := a.watches.missed()
 	a.mu.Unlock()
-	a.look(gap)
+	a.catchUp(gap)
 }
 
 // missed returns, once all watches are created, up to which revision they may have missed
@@ -97,9 +97,9 @@ func (w *watches) missed() (gap int64) {
 	return gap
 }
 
-// look finds out what happened up to revision gap, unless gap is 0. If it waits for a slot, a query
+// catchUp finds out what happened up to revision gap, unless gap is 0. If it waits for a slot, a query
 // does that, and otherwise a read.
-func (a *Acquisition) look(gap int64) {
+func (a *Acquisition) catchUp(gap int64) {
 	switch {
 	case gap == 0 || a.now().End != state.Alive:
 	case a.now().Phase == state.Full:
