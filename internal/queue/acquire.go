@@ -46,7 +46,7 @@ func Acquire(ctx context.Context, s *session.Session, q Queue, r Request) (*Acqu
 // be set for a single name only.
 func AcquireAll(ctx context.Context, s *session.Session, r Request, q Queue, more ...Queue) (*Acquisition, error) {
 	a := newAcquisition(ctx, s, q, more)
-	a.named, a.work = r.Owner != nil, r.Work
+	a.hasOwnerKey, a.work = r.Owner != nil, r.Work
 	a.state = state.Begin(state.Options{Handoffs: r.Handoffs, Shared: q.Shared, Limit: q.Limit})
 	a.beginNotices(ctx)
 	err := a.acquire(ctx, r)

@@ -34,18 +34,18 @@ import (
 // which the state ends. It is replaced at most once, when a release finds that the lock had been
 // lost before.
 type Acquisition struct {
-	s      *session.Session
-	queue  Queue
-	more   []Queue           // the queues of a set's other names
-	set    *set              // what only a set has; nil if it is not a set
-	permit *permit           // what only an acquisition of a semaphore has; nil for all others
-	keys   []string          // its keys, in queue and in each of more; of a semaphore, the turnstile key (owned has the slot's)
-	n      int64             // the sequence number
-	named  bool              // an owner key is put with its key
-	work   *session.Deferral // what keeps its key after a loss; if nil, whatever defers the revocation of the lease
-	parent context.Context   // the context given to Acquire, used for its values only
-	hook   session.Hook
-	notice *notice // what an observer is notified of; nil if there is no observer
+	s           *session.Session
+	queue       Queue
+	more        []Queue           // the queues of a set's other names
+	set         *set              // what only a set has; nil if it is not a set
+	permit      *permit           // what only an acquisition of a semaphore has; nil for all others
+	keys        []string          // its keys, in queue and in each of more; of a semaphore, the turnstile key (owned has the slot's)
+	n           int64             // the sequence number
+	hasOwnerKey bool              // an owner key is put with its key, or may have been
+	work        *session.Deferral // what keeps its key after a loss; if nil, whatever defers the revocation of the lease
+	parent      context.Context   // the context given to Acquire, used for its values only
+	hook        session.Hook
+	notice      *notice // what an observer is notified of; nil if there is no observer
 
 	ended    atomic.Pointer[ending]
 	callers  callers                // notifies callers of the end

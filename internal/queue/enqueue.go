@@ -81,7 +81,7 @@ func (a *Acquisition) begins() (err error) {
 	if a.n, a.keys, err = a.s.Begin(specs...); err != nil {
 		return err
 	}
-	if a.named {
+	if a.hasOwnerKey {
 		a.s.Name(a.n)
 	}
 	return nil
@@ -117,7 +117,7 @@ func (a *Acquisition) enqueueTxn(r Request, skipOwn bool) *pb.TxnRequest {
 	if a.permit != nil {
 		t.Success = append(t.Success, a.queue.slotsIfFirst())
 	}
-	if a.named {
+	if a.hasOwnerKey {
 		t.Success = append(t.Success, txn.Put(a.s.OwnerKey(a.n), r.Owner, a.s.ID()))
 	}
 	return t

@@ -63,7 +63,7 @@ func TestEveryRequestIsAsItsGoldenTextSays(t *testing.T) {
 
 // Each operation that the engine's sources name is in one of the texts, and no other is.
 func TestEveryOperationHasAGoldenText(t *testing.T) {
-	named, golden := map[string]bool{}, map[string]bool{}
+	inSources, golden := map[string]bool{}, map[string]bool{}
 	collect := func(pattern, expression string, into map[string]bool) {
 		files, err := filepath.Glob(pattern)
 		require.NoError(t, err)
@@ -80,11 +80,11 @@ func TestEveryOperationHasAGoldenText(t *testing.T) {
 		}
 	}
 	const operation = `\b(?:Op:|kind, op :?= together.\w+,|readOwn\(ctx,) "([^"]+)"`
-	collect("*.go", operation, named)
-	collect("../session/*.go", operation, named)
+	collect("*.go", operation, inSources)
+	collect("../session/*.go", operation, inSources)
 	collect(goldenDir+"/*.txt", `(?m)^([a-z].*)$`, golden)
-	assert.Greater(t, len(named), 15)
-	assert.Equal(t, named, golden)
+	assert.Greater(t, len(inSources), 15)
+	assert.Equal(t, inSources, golden)
 }
 
 // golden records the requests that a cluster receives, each shape once.

@@ -48,7 +48,7 @@ func (a *Acquisition) releaseTxn(handoff, exact bool) *pb.TxnRequest {
 	if a.permit != nil && a.permit.cancels {
 		t.Success = append(t.Success, txn.Delete(a.s.CancelKey(a.n))) // the take put it
 	}
-	if a.named {
+	if a.hasOwnerKey {
 		t.Success = append(t.Success, txn.Delete(a.s.OwnerKey(a.n)))
 	}
 	if !handoff {

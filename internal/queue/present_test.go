@@ -147,7 +147,7 @@ func TestAHandoffBeforeTheWatchesIsFound(t *testing.T) {
 func (w *fixture) crowd(n int) (slow int) {
 	holder, waiter := w.session(), w.session()
 	var held []*Acquisition
-	for _, q := range w.named(names(n)...) {
+	for _, q := range w.queuesOf(names(n)...) {
 		c, err := Acquire(w.Context(), holder, q, Request{})
 		require.NoError(w, err)
 		held = append(held, c)
@@ -155,7 +155,7 @@ func (w *fixture) crowd(n int) (slow int) {
 	watches := w.f.Inject(etcdfake.Rule{Method: "Watch", Delay: 50 * time.Millisecond})
 	took := make(chan time.Duration, n)
 	began := time.Now()
-	for _, q := range w.named(names(n)...) {
+	for _, q := range w.queuesOf(names(n)...) {
 		go func() { // ends with the release
 			c, err := Acquire(w.Context(), waiter, q, Request{})
 			after := time.Since(began)

@@ -33,7 +33,7 @@ func ResumeAll(ctx context.Context, s *session.Session, own []string, t fencing.
 		return nil, fmt.Errorf("%d keys for %d names", len(own), 1+len(more))
 	}
 	a := newAcquisition(ctx, s, q, slices.Clone(more))
-	a.keys, a.named = slices.Clone(own), q.Election // the predecessor may have put an owner key
+	a.keys, a.hasOwnerKey = slices.Clone(own), q.Election // the predecessor may have put an owner key
 	if a.permit != nil {
 		a.permit.cancels = true // the session was taken over, so no copy of the predecessor's enqueue can be applied
 	}
@@ -54,7 +54,7 @@ func ResumeAll(ctx context.Context, s *session.Session, own []string, t fencing.
 	if !s.Adopt(a.n, a.keys...) {
 		return nil, fmt.Errorf("key %q was acquired, or resumed, in this process", a.Key())
 	}
-	if a.named {
+	if a.hasOwnerKey {
 		s.Name(a.n)
 	}
 	if err := s.Hold(&a.hook, a, a.n, false); err != nil {

@@ -193,7 +193,7 @@ func TestAResumedSetHasTheModesOfItsKeys(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		s := w.session()
 		held := w.takes(w.Context(), s, Request{}, "+a", "b", "+c").won()
-		qs := w.named("a", "b", "c") // as a caller names them who does not know the modes
+		qs := w.queuesOf("a", "b", "c") // as a caller names them who does not know the modes
 		r, err := ResumeAll(w.Context(), w.successor(s), held.AllKeys(), held.Token(), Limits{}, qs[0], qs[1:]...)
 		require.NoError(w, err)
 		for i, shared := range []bool{true, false, true} {

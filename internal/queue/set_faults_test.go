@@ -213,7 +213,7 @@ func TestTheRestOfALostSetIsNotHandedOverForEver(t *testing.T) {
 		t.Run(name+" meanwhile", func(t *testing.T) {
 			inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 				s := w.session()
-				qs := w.named("a", "b", "+c")
+				qs := w.queuesOf("a", "b", "+c")
 				held := w.takes(w.Context(), s, Request{}, "a", "b", "+c").won()
 				next := w.successor(s)
 				lose(w, held.AllKeys()[1])

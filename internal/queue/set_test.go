@@ -25,8 +25,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
 )
 
-// named returns the queues of names. A name that begins with "+" is shared.
-func (w *fixture) named(names ...string) (all []Queue) {
+// queuesOf returns the queues of names. A name that begins with "+" is shared.
+func (w *fixture) queuesOf(names ...string) (all []Queue) {
 	for _, name := range names {
 		q, err := New("", "name"+strings.TrimPrefix(name, "+"), false)
 		require.NoError(w, err)
@@ -39,7 +39,7 @@ func (w *fixture) named(names ...string) (all []Queue) {
 // takes starts an acquisition of several names, and returns when it waits for something.
 func (w *fixture) takes(ctx context.Context, s *session.Session, r Request, names ...string) *acquireCall {
 	a := &acquireCall{w: w, done: make(chan struct{})}
-	qs := w.named(names...)
+	qs := w.queuesOf(names...)
 	r = labelled(r, len(qs))
 	go func() {
 		defer close(a.done)
@@ -122,7 +122,7 @@ func (c *crowd) takeSets(s *session.Session, won *int) {
 				names[i] = "+" + names[i]
 			}
 		}
-		qs := c.named(names[:1+c.n(4)]...)
+		qs := c.queuesOf(names[:1+c.n(4)]...)
 		limit := 10 * time.Minute // a circle would last until its end
 		if c.n(4) == 0 {
 			limit = c.ms(800)
