@@ -104,7 +104,7 @@ func (r *runner) fatal(err error) error {
 }
 
 const (
-	askEvery     = time.Second // how often a pause queries at most whether the cluster is back
+	queryEvery   = time.Second // how often a pause queries at most whether the cluster is back
 	returnJitter = time.Second // spreads those who waited for it
 )
 
@@ -129,7 +129,7 @@ func (r *runner) pause(ctx context.Context, err error) {
 			<-ctx.Done() // it was there all the time
 			return
 		}
-		if !backoff.Sleep(ctx, backoff.Spread(askEvery)-time.Since(asked)) {
+		if !backoff.Sleep(ctx, backoff.Spread(queryEvery)-time.Since(asked)) {
 			return
 		}
 	}
@@ -141,7 +141,7 @@ func (r *runner) serves(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
-	_, err = q.host.Cluster.Txn(ctx, cluster.Request{Op: "ask whether the cluster serves", PerTry: askEvery, Total: askEvery},
+	_, err = q.host.Cluster.Txn(ctx, cluster.Request{Op: "ask whether the cluster serves", PerTry: queryEvery, Total: queryEvery},
 		&pb.TxnRequest{Success: []*pb.RequestOp{txn.Stat(q.queue.Prefix)}})
 	return err == nil || cluster.IsFinal(err)
 }

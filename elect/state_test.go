@@ -13,13 +13,13 @@ import (
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
-// crowd is a deliberately dumb model of a prefix: every key, sorted at each read.
-type crowd struct {
+// prefixModel is a deliberately dumb model of a prefix: every key, sorted at each read.
+type prefixModel struct {
 	rev  int64
 	keys map[string]watcher.Event
 }
 
-func (c *crowd) first() candidate {
+func (c *prefixModel) first() candidate {
 	var first candidate
 	for k, ev := range c.keys {
 		if at := (candidate{k, ev.CreateRevision}); first.create == 0 || before(at, first) < 0 {
@@ -30,7 +30,7 @@ func (c *crowd) first() candidate {
 }
 
 // step makes one revision of up to three changes of different keys.
-func (c *crowd) step(rnd *rand.Rand) (events []watcher.Event) {
+func (c *prefixModel) step(rnd *rand.Rand) (events []watcher.Event) {
 	c.rev += 1 + rnd.Int64N(3)
 	for _, i := range rnd.Perm(8)[:1+rnd.IntN(3)] {
 		key := fmt.Sprintf("k%d", i)
@@ -53,7 +53,7 @@ func (c *crowd) step(rnd *rand.Rand) (events []watcher.Event) {
 func TestElectionStateAgreesWithAModelThatSortsEveryTime(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(lane.Seed(t), 1))
 	for range 100 {
-		c := &crowd{rev: 1, keys: map[string]watcher.Event{}}
+		c := &prefixModel{rev: 1, keys: map[string]watcher.Event{}}
 		for range rnd.IntN(10) {
 			c.step(rnd)
 		}

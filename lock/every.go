@@ -208,9 +208,9 @@ func (e *every) pause(ctx context.Context, d time.Duration) {
 // untilTime returns how long it is until t by the machine's clock.
 func untilTime(t time.Time) time.Duration { return t.Round(0).Sub(time.Now().Round(0)) }
 
-// lookAgain is how often a wait reads the clock, because a timer stands still while the machine is
+// readClockEvery is how often a wait reads the clock, because a timer stands still while the machine is
 // suspended.
-const lookAgain = time.Minute
+const readClockEvery = time.Minute
 
 // sleepUntil waits until t by the machine's clock. It returns false if ctx ended before.
 func (e *every) sleepUntil(ctx context.Context, t time.Time) bool {
@@ -219,7 +219,7 @@ func (e *every) sleepUntil(ctx context.Context, t time.Time) bool {
 		if left <= 0 {
 			return ctx.Err() == nil
 		}
-		if !backoff.Sleep(ctx, min(left, lookAgain)) {
+		if !backoff.Sleep(ctx, min(left, readClockEvery)) {
 			return false
 		}
 	}

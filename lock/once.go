@@ -52,7 +52,7 @@ func (m *Mutex) Once(ctx context.Context, at time.Time, fn func(ctx context.Cont
 // of the record, if there is one, before it waits for the lock and again while it holds it.
 func (m *Mutex) once(ctx context.Context, r *record, due func(last time.Time, recorded bool) (at time.Time, ok bool),
 	fn func(ctx context.Context, h *Held, at time.Time) error) (ran bool, err error) {
-	look := func(ctx context.Context) (at time.Time, ok bool, err error) {
+	readDue := func(ctx context.Context) (at time.Time, ok bool, err error) {
 		last, recorded, err := r.read(ctx)
 		if err != nil {
 			return time.Time{}, false, err
@@ -60,7 +60,7 @@ func (m *Mutex) once(ctx context.Context, r *record, due func(last time.Time, re
 		at, ok = due(last, recorded)
 		return at, ok, nil
 	}
-	if _, ok, err := look(ctx); err != nil {
+	if _, ok, err := readDue(ctx); err != nil {
 		return false, m.all().failed("once", err)
 	} else if !ok {
 		return false, nil
@@ -70,7 +70,7 @@ func (m *Mutex) once(ctx context.Context, r *record, due func(last time.Time, re
 		return false, err
 	}
 	err = h.Do(ctx, func(ctx context.Context) error {
-		at, ok, err := look(ctx)
+		at, ok, err := readDue(ctx)
 		if err != nil || !ok {
 			return err
 		}

@@ -61,7 +61,7 @@ func (s slow) Deadline() (time.Time, bool) { return s.end, true }
 // A handoff needs no request, so no request checks the deadline.
 func TestAHandoffAfterTheContextsDeadlineIsNotHeldThoughNoTimerHasRun(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
-		holder, waiting := w.inTurn(1)
+		holder, waiting := w.queueUp(1)
 		s := w.session()
 		late := w.acquiring(slow{w.Context(), time.Now().Add(time.Second)}, s, takingHandoffs(s))
 		time.Sleep(2 * time.Second)

@@ -337,14 +337,14 @@ func testACallEndsWithItsContext(t *testing.T, mode string) {
 		"peek": {isPeek, true}, "try": {isEnqueue, true}, "undo": {isUndo, false},
 	} {
 		for _, applied := range []bool{false, true} {
-			for _, company := range []int{1, 2, 32} {
+			for _, batch := range []int{1, 2, 32} {
 				shares := slices.Contains(sharesRequests, st.at) && mode == exclusive
-				if lane.Of(company > 1 && !shares || company > 2, false) {
+				if lane.Of(batch > 1 && !shares || batch > 2, false) {
 					continue
 				}
-				t.Run(fmt.Sprint(name, map[bool]string{true: ", applied"}[applied], ", of ", company), func(t *testing.T) {
+				t.Run(fmt.Sprint(name, map[bool]string{true: ", applied"}[applied], ", of ", batch), func(t *testing.T) {
 					inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
-						w.others = newOthers(w, company-1, fault{})
+						w.others = newOthers(w, batch-1, fault{})
 						modes[mode](w)
 						s, holder := w.session(), (*Acquisition)(nil)
 						switch {

@@ -28,8 +28,8 @@ func takingHandoffs(s *session.Session) Request {
 	return Request{Value: s.LabelOf("", false, "", nil), Handoffs: true}
 }
 
-// inTurn starts a holder and n waiters behind it, each on a different session, as locks do.
-func (w *fixture) inTurn(n int) (*Acquisition, []*acquireCall) {
+// queueUp starts a holder and n waiters behind it, each on a different session, as locks do.
+func (w *fixture) queueUp(n int) (*Acquisition, []*acquireCall) {
 	w.Helper()
 	s := w.session()
 	holder, err := Acquire(w.Context(), s, w.queue(), takingHandoffs(s))
@@ -62,7 +62,7 @@ func (w *fixture) releaseAndCount(c *Acquisition, next *acquireCall) int {
 // predecessor, without a request.
 func TestAWaiterThatIsHandedTheQueueHoldsWithoutARequest(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
-		holder, waiting := w.inTurn(2 + 2*keys.MaxSuccessors)
+		holder, waiting := w.queueUp(2 + 2*keys.MaxSuccessors)
 		assert.Equal(w, 2, w.releaseAndCount(holder, waiting[0]), "a release and a query")
 		requests := 0
 		for i := range waiting {
@@ -89,7 +89,7 @@ func TestAWaiterThatIsHandedTheQueueHoldsWithoutARequest(t *testing.T) {
 
 func TestAHandoffKeepsTheKeysOwnValueAndItsLease(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
-		holder, waiting := w.inTurn(3)
+		holder, waiting := w.queueUp(3)
 		w.release(holder)
 		first := waiting[0].won()
 		key := w.keyAt(1)
@@ -152,7 +152,7 @@ func (w *fixture) keyAt(i int) string {
 // one holds, once.
 func TestEveryFailureOfAHandoffEndsInOneHolder(t *testing.T) {
 	eachFault(t, isHandoff, func(w *fixture, fa fault) {
-		holder, waiting := w.inTurn(3)
+		holder, waiting := w.queueUp(3)
 		w.release(holder)
 		first := waiting[0].won()
 		hit := w.f.Inject(isHandoff.rule(fa.rule))
@@ -181,7 +181,7 @@ func TestAHandoffToOneThatIsGoneIsAPlainRelease(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
-				holder, waiting := w.inTurn(4)
+				holder, waiting := w.queueUp(4)
 				w.release(holder)
 				first := waiting[0].won()
 				leave(w, w.keyAt(1))
@@ -207,7 +207,7 @@ func TestAHandoffToOneThatIsGoneIsAPlainRelease(t *testing.T) {
 // A handoff compares the create revision that was read, not only the name.
 func TestAKeyMadeAgainByAnotherIsNotHandedOffTo(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
-		holder, waiting := w.inTurn(2)
+		holder, waiting := w.queueUp(2)
 		w.release(holder)
 		first := waiting[0].won()
 		key := w.keyAt(1)
@@ -224,7 +224,7 @@ func TestAKeyMadeAgainByAnotherIsNotHandedOffTo(t *testing.T) {
 // A holder that dies hands nothing on. Its successor queries at once.
 func TestAWaiterKnownAsASuccessorQueriesWhenTheHolderDies(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
-		holder, waiting := w.inTurn(3)
+		holder, waiting := w.queueUp(3)
 		w.release(holder)
 		w.release(waiting[0].won())
 		second := waiting[1].won() // handed the queue, with the third as its successor
@@ -256,7 +256,7 @@ func (w *fixture) swallowing(f func(ev *mvccpb.Event) bool) {
 // for a foreign write to the key.
 func TestAHandoffThatWatchesMissIsFoundByARenewal(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
-		holder, waiting := w.inTurn(2)
+		holder, waiting := w.queueUp(2)
 		w.release(holder)
 		first := waiting[0].won()
 		w.swallowing(func(*mvccpb.Event) bool { return true })
@@ -277,7 +277,7 @@ func TestAHandoffThatWatchesMissIsFoundByARenewal(t *testing.T) {
 func TestAHandoffFoundAfterTheAnswerIsNotAnOverwriting(t *testing.T) {
 	for _, looked := range []bool{false, true} { // by a read, or by Confirm
 		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
-			holder, waiting := w.inTurn(3)
+			holder, waiting := w.queueUp(3)
 			w.release(holder)
 			w.swallowing(func(ev *mvccpb.Event) bool { return ev.Type == mvccpb.Event_PUT })
 			w.release(waiting[0].won())
@@ -312,7 +312,7 @@ func TestAForgedOrForeignWriteToAWaitingKeyIsALoss(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
-				holder, waiting := w.inTurn(1)
+				holder, waiting := w.queueUp(1)
 				write(w, w.f.Get(w.keyAt(1)))
 				w.oneCause(ErrKeyOverwritten, waiting[0].failed())
 				synctest.Wait() // the key is removed in the background
@@ -328,7 +328,7 @@ func TestAForgedOrForeignWriteToAWaitingKeyIsALoss(t *testing.T) {
 // the answer says so.
 func TestAHandoffByAnotherKeyIsAReasonToQueryAndNoMore(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
-		holder, waiting := w.inTurn(1)
+		holder, waiting := w.queueUp(1)
 		kv := w.f.Get(w.keyAt(1))
 		w.f.Put(string(kv.Key), string(kv.Value)+"\ngranted 7f-1 3\n", kv.Lease)
 		synctest.Wait()
@@ -343,7 +343,7 @@ func TestAHandoffByAnotherKeyIsAReasonToQueryAndNoMore(t *testing.T) {
 // A query that hangs does not keep a waiter from learning of the handoff.
 func TestAHandoffEndsAQueryThatHangs(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
-		holder, waiting := w.inTurn(2)
+		holder, waiting := w.queueUp(2)
 		w.release(holder)
 		first := waiting[0].won()
 		w.swallowing(func(ev *mvccpb.Event) bool { return ev.Type == mvccpb.Event_PUT }) // a renewal finds it
@@ -383,7 +383,7 @@ func TestOthersInTheQueueAreNotHandedOffTo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
-				holder, waiting := w.inTurn(1)
+				holder, waiting := w.queueUp(1)
 				candidate := w.acquiring(w.Context(), w.session(), Request{Value: []byte(value)})
 				s := w.session()
 				last := w.acquiring(w.Context(), s, takingHandoffs(s))
@@ -404,7 +404,7 @@ func TestOthersInTheQueueAreNotHandedOffTo(t *testing.T) {
 // T3, N5: a handoff to a session that has ended has no effect.
 func TestAHandoffAfterTheDeadlineIsNotHeld(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
-		holder, waiting := w.inTurn(3)
+		holder, waiting := w.queueUp(3)
 		w.release(holder)
 		first := waiting[0].won()
 		lease := w.f.Get(w.keyAt(1)).Lease
@@ -425,7 +425,7 @@ func TestAHandoffAfterTheDeadlineIsNotHeld(t *testing.T) {
 // R1: a release works on a full disk, handoff or not.
 func TestAReleaseWithASuccessorWorksOnAFullDisk(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
-		holder, waiting := w.inTurn(2)
+		holder, waiting := w.queueUp(2)
 		w.release(holder)
 		first := waiting[0].won()
 		w.f.SetNoSpace(true)
@@ -444,7 +444,7 @@ func TestAReleaseWhoseHandoffIsRefusedIsTriedWithoutIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
-				holder, waiting := w.inTurn(2)
+				holder, waiting := w.queueUp(2)
 				w.release(holder)
 				first := waiting[0].won()
 				w.f.Inject(isHandoff.rule(etcdfake.Rule{Lose: true, Err: refusal}))
@@ -460,7 +460,7 @@ func TestAReleaseWhoseHandoffIsRefusedIsTriedWithoutIt(t *testing.T) {
 func TestGivingUpInTheInstantOfAHandoffLeavesTheQueueFree(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		for range lane.Of(15, 50) {
-			holder, waiting := w.inTurn(1)
+			holder, waiting := w.queueUp(1)
 			ctx, cancel := context.WithCancel(w.Context())
 			s := w.session()
 			quitter := w.acquiring(ctx, s, takingHandoffs(s))

@@ -141,10 +141,10 @@ func TestAHandoffBeforeTheWatchesIsFound(t *testing.T) {
 	})
 }
 
-// crowd starts n waiters of one client, each in a different queue that somebody holds, and lets
+// slowWaiters starts n waiters of one client, each in a different queue that somebody holds, and lets
 // them acquire. It returns how many took longer than two seconds, as those do that only learn from
 // a renewal.
-func (w *fixture) crowd(n int) (slow int) {
+func (w *fixture) slowWaiters(n int) (slow int) {
 	holder, waiter := w.session(), w.session()
 	var held []*Acquisition
 	for _, q := range w.queuesOf(names(n)...) {
@@ -188,7 +188,7 @@ func names(n int) (all []string) {
 func TestManyWaitersShareReads(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		reads := w.f.Inject(etcdfake.Rule{Op: readPositions, HoldAnswer: time.Millisecond})
-		assert.Zero(w, w.crowd(200))
+		assert.Zero(w, w.slowWaiters(200))
 		assert.LessOrEqual(w, reads.Hits(), 8)
 		w.clear()
 	})
@@ -210,7 +210,7 @@ func TestReadsOfPositionsThatFail(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, c.options, func(w *fixture) {
 				rule := w.f.Inject(c.rule)
-				assert.Zero(w, w.crowd(20), "renewals found it")
+				assert.Zero(w, w.slowWaiters(20), "renewals found it")
 				assert.Positive(w, rule.Hits())
 			})
 		})

@@ -27,7 +27,7 @@ func (w *fixture) most() (all []Queue) {
 
 // ML1: a refusal is explained for as many names as a set may have, in any mode.
 func TestTheLargestSetLearnsWhyItIsRefused(t *testing.T) {
-	t.Run("busy since the look", func(t *testing.T) {
+	t.Run("busy since the read", func(t *testing.T) {
 		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 			all := w.most()
 			one := all[31]

@@ -55,7 +55,7 @@ func TestAReleaseKnowsItsOwnWritesAgain(t *testing.T) {
 	})
 	t.Run("a handoff that was missed", func(t *testing.T) {
 		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
-			holder, waiting := w.inTurn(3)
+			holder, waiting := w.queueUp(3)
 			w.release(holder)
 			w.swallowing(isPut)
 			w.release(waiting[0].won())

@@ -150,19 +150,19 @@ func TestAResumptionWhoseContextEndsInTheInstantOfSuccessIsNone(t *testing.T) {
 		c := w.acquire(s)
 		ctx, cancel := context.WithCancel(w.Context())
 		defer cancel()
-		asks := false
+		armed := false
 		late := func(rctx context.Context, method string, req, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 			err := invoke(rctx, method, req, answer, conn, opts...)
-			if asks {
-				asks = false
+			if armed {
+				armed = false
 				cancel() // the answer is here
 			}
 			return err
 		}
 		next := w.successorWith(s, pawl.Config{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(late)}})
-		asks = true
+		armed = true
 		r, err := Resume(ctx, next, w.queue(), c.Key(), c.Token(), Limits{})
-		require.False(w, asks)
+		require.False(w, armed)
 		assert.Nil(w, r)
 		require.ErrorIs(w, err, context.Canceled)
 		r, err = Resume(w.Context(), next, w.queue(), c.Key(), c.Token(), Limits{})

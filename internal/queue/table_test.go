@@ -16,11 +16,11 @@ import (
 
 // A cell is a row of the fault tables: one way in which one request fails.
 type cell struct {
-	at      request
-	mode    string // of modes
-	fault   fault
-	times   int // how often it happens: once, or thrice
-	company int // how many writes are made at the same time: only this one, two, or 32
+	at    request
+	mode  string // of modes
+	fault fault
+	times int // how often it happens: once, or thrice
+	batch int // how many writes are made at the same time: only this one, two, or 32
 }
 
 // modes are an exclusive and a shared acquisition, which the fixture's queue says, one of
@@ -47,7 +47,7 @@ var toldApart = []codes.Code{codes.Unavailable, codes.DeadlineExceeded, codes.Ca
 
 // whole reports whether a cell is in the whole table.
 func (c cell) whole() bool {
-	return c.times == 1 || c.company <= 2 && !c.fault.plain()
+	return c.times == 1 || c.batch <= 2 && !c.fault.plain()
 }
 
 // everyday reports whether a cell is in the table of each day. That is a base, which is each fault
@@ -64,14 +64,14 @@ func (c cell) whole() bool {
 //   - In a request of 32, the one that is to blame is among many.
 func (c cell) everyday() bool {
 	if c.mode != exclusive {
-		return c.times == 1 && c.company == 1 && !c.fault.plain()
+		return c.times == 1 && c.batch == 1 && !c.fault.plain()
 	}
 	switch shares := slices.Contains(sharesRequests, c.at); {
 	case c.fault.plain():
-		return c.company == 1 && !slices.Contains(repeated, c.at) && slices.Contains(toldApart, status.Code(c.fault.rule.Err))
-	case c.company == 1:
+		return c.batch == 1 && !slices.Contains(repeated, c.at) && slices.Contains(toldApart, status.Code(c.fault.rule.Err))
+	case c.batch == 1:
 		return c.times == 1 || !c.fault.final
-	case c.company == 2:
+	case c.batch == 2:
 		return shares && (c.times == 1 || c.fault.final)
 	default:
 		return shares && c.fault.final
@@ -82,23 +82,23 @@ func (c cell) everyday() bool {
 // acquisition, and each fault of a request of two. A race would be in the code that the table runs,
 // and the cells differ in what is answered, not in which goroutines run.
 func (c cell) raced() bool {
-	return c.mode == exclusive && c.times == 1 && c.company <= 2 && !c.fault.plain() && c.everyday()
+	return c.mode == exclusive && c.times == 1 && c.batch <= 2 && !c.fault.plain() && c.everyday()
 }
 
 // plain is a fault with a code that etcd does not send for a particular reason.
 func (fa fault) plain() bool { return status.Convert(fa.rule.Err).Message() == injected }
 
 func (c cell) name() string {
-	return c.fault.name + map[int]string{1: "", 3: ", thrice"}[c.times] + map[int]string{1: "", 2: ", of two", 32: ", of many"}[c.company]
+	return c.fault.name + map[int]string{1: "", 3: ", thrice"}[c.times] + map[int]string{1: "", 2: ", of two", 32: ", of many"}[c.batch]
 }
 
 // cells returns the table of a request in a mode that this lane runs.
 func cells(at request, mode string) (all []cell) {
 	here := racedetector.Of(cell.raced, lane.Of(cell.everyday, func(cell) bool { return true }))
-	for _, company := range []int{1, 2, 32} {
+	for _, batch := range []int{1, 2, 32} {
 		for _, times := range []int{1, 3} {
 			for _, fa := range faults() {
-				c := cell{at, mode, fa, times, company}
+				c := cell{at, mode, fa, times, batch}
 				if c.whole() && here(c) {
 					all = append(all, c)
 				}
@@ -128,11 +128,11 @@ func eachCell(t *testing.T, at request, mode string, f func(w *fixture, fa fault
 			inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 				fa := c.fault
 				fa.rule.Times = c.times
-				w.others = newOthers(w, c.company-1, fa)
+				w.others = newOthers(w, c.batch-1, fa)
 				modes[mode](w)
 				f(w, fa)
 				together := w.others.end()
-				if fa.final || c.company == 1 {
+				if fa.final || c.batch == 1 {
 					return // perhaps nothing was written after it
 				}
 				all++
@@ -162,13 +162,13 @@ func TestTheTableHasABaseAndThePairsThatMeet(t *testing.T) {
 		for mode := range modes {
 			for _, fa := range faults() {
 				for _, times := range []int{1, 3} {
-					for _, company := range []int{1, 2, 32} {
-						c := cell{at, mode, fa, times, company}
+					for _, batch := range []int{1, 2, 32} {
+						c := cell{at, mode, fa, times, batch}
 						if !c.whole() || !in(c) {
 							continue
 						}
 						n++
-						if times == 1 && company == 1 && !fa.plain() {
+						if times == 1 && batch == 1 && !fa.plain() {
 							base[mode+": "+fa.name] = true
 						}
 					}

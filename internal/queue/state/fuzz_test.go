@@ -169,7 +169,7 @@ func broken(was, a Machine, ev Event, fx Effects) string {
 	case a.Phase == Owner && a.Evidence == None, a.Phase < Owner && a.Evidence != None:
 		return "an owner without evidence, or evidence without an owner"
 	case a.Phase == Held && was.Phase != Held && !won:
-		return "held without a look at the clock"
+		return "held without a reading of the clock"
 	case was.End != Alive && was.End != GivenBack && a.End != was.End:
 		return "the first end does not stand"
 	case was.End == GivenBack && a.End != GivenBack && was.Phase != Releasing:

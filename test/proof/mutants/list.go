@@ -730,7 +730,7 @@ var mutants = []mutant{
 	{"a run is recorded before it is over", "contract", []edit{{"lock/once.go",
 		"		if m.opts.RecordFirst {", "		if h != nil {"}}, []string{inLock}},
 	{"a run is not looked for again under the lock", "contract", []edit{{"lock/once.go",
-		"		at, ok, err := look(ctx)\n		if err != nil || !ok {", "		at, ok, err := look(ctx)\n		if ok = true; err != nil || !ok {"}}, []string{inLock}},
+		"		at, ok, err := readDue(ctx)\n		if err != nil || !ok {", "		at, ok, err := readDue(ctx)\n		if ok = true; err != nil || !ok {"}}, []string{inLock}},
 	{"Skip runs what nobody waited for", "contract", []edit{{"lock/every.go",
 		"e.opts.CatchUp == Skip && !times[0].Equal(e.waited)", "e.opts.CatchUp > Skip"}}, []string{inLock}},
 	{"the first of the missed times is run in place of the last", "contract", []edit{{"lock/schedule.go",
