@@ -120,7 +120,7 @@ func (t *Term) proclaim(ctx context.Context, value []byte) error {
 }
 
 // Resign ends the term, so that the next candidate leads. Once it is called, this one does not
-// lead. Resign returns nil if it led until now, and an error that matches ErrLost if it did not. An
+// lead. Resign returns nil if it led until then, and an error that matches ErrLost if it did not. An
 // error that matches kv.ErrUnknown means that the resignation is not confirmed and continues in the
 // background. Another call tries again, and once it is decided every call returns the same. If ctx
 // is done, Resign still sends, and waits for at most 100 ms: `defer t.Resign(ctx)` never leaves an

@@ -208,8 +208,8 @@ func (e *every) pause(ctx context.Context, d time.Duration) {
 // untilTime returns how long it is until t by the machine's clock.
 func untilTime(t time.Time) time.Duration { return t.Round(0).Sub(time.Now().Round(0)) }
 
-// readClockEvery is how often a wait reads the clock, because a timer stands still while the machine is
-// suspended.
+// readClockEvery is how often a wait reads the clock, because a timer stands still while the machine
+// is suspended.
 const readClockEvery = time.Minute
 
 // sleepUntil waits until t by the machine's clock. It returns false if ctx ended before.

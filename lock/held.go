@@ -152,7 +152,7 @@ func (h *Held) Do(ctx context.Context, fn func(ctx context.Context) error) error
 }
 
 // Release releases it, several names in one request. Once it is called, it is not held here.
-// Release returns nil if it was held until now, and an error that matches ErrLost if it was not.
+// Release returns nil if it was held until then, and an error that matches ErrLost if it was not.
 // After the loss of one of several names it releases the others, in the background, and returns
 // what Err does.
 //

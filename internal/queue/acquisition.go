@@ -39,7 +39,7 @@ type Acquisition struct {
 	more        []Queue           // the queues of a set's other names
 	set         *set              // what only a set has; nil if it is not a set
 	permit      *permit           // what only an acquisition of a semaphore has; nil for all others
-	keys        []string          // its keys, in queue and in each of more; of a semaphore, the turnstile key (owned has the slot's)
+	keys        []string          // its keys, in queue and in each of more; of a semaphore only the turnstile key
 	n           int64             // the sequence number
 	hasOwnerKey bool              // an owner key is put with its key, or may have been
 	work        *session.Deferral // what keeps its key after a loss; if nil, whatever defers the revocation of the lease

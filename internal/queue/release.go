@@ -15,8 +15,8 @@ import (
 )
 
 // Release ends the hold at once, so that Err returns as, and then deletes the key. It returns nil
-// if it was held until now and nobody else had written to the key, and an error that matches
-// ErrLost if it was not held. An error that matches kv.ErrUnknown means that the deletion is
+// if it was held until then and nobody else had written to the key, and an error that matches
+// ErrLost if it was not. An error that matches kv.ErrUnknown means that the deletion is
 // unconfirmed and continues in the background. Another call tries again, and once it is decided
 // every call returns the same answer. If ctx is done, Release still sends, and waits no longer than
 // cluster.Grace. If Limits.AtLeast keeps the key for now, Release sends nothing, and the key is

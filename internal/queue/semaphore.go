@@ -23,7 +23,7 @@ import (
 
 // A permit is what only an acquisition of a semaphore has.
 type permit struct {
-	slot atomic.Pointer[[]string] // the key of the slot that it took, then its only key; nil if it waits, or was resumed
+	slot atomic.Pointer[[]string] // the key of the slot that it took, now its only key; nil if it waits, or was resumed
 
 	settled bool // its cancel key was put to settle the enqueue, and stays
 	cancels bool // its takes put the cancel key, which is deleted with the slot's key

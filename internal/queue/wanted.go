@@ -52,8 +52,8 @@ func (a *Acquisition) Wanted() <-chan struct{} {
 	return w.ch
 }
 
-// wantedOpen reports whether Wanted was called and its channel may still be closed. The caller holds the
-// mutex.
+// wantedOpen reports whether Wanted was called and its channel may still be closed. The caller holds
+// the mutex.
 func (a *Acquisition) wantedOpen() bool {
 	return a.wanted != nil && !a.wanted.found && a.state.End == state.Alive
 }

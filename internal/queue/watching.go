@@ -97,8 +97,8 @@ func (w *watches) missed() (gap int64) {
 	return gap
 }
 
-// catchUp finds out what happened up to revision gap, unless gap is 0. If it waits for a slot, a query
-// does that, and otherwise a read.
+// catchUp finds out what happened up to revision gap, unless gap is 0. If it waits for a slot, a
+// query does that, and otherwise a read.
 func (a *Acquisition) catchUp(gap int64) {
 	switch {
 	case gap == 0 || a.now().End != state.Alive:

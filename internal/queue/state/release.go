@@ -86,13 +86,16 @@ func (DeleteSent) apply(a *Machine) Effects {
 // DeleteAnswered is the result of a delete.
 type DeleteAnswered struct {
 	Outcome  Outcome
-	Handoff  bool       // it carried a handoff
-	Exact    bool       // it compared the modification revision
-	Remains  Remains    // what the answer to a refused one showed, if it did
-	Whole    bool       // it was refused because it deletes all keys of a set at once
-	Repeated bool       // its sender repeats it after any failure
-	Ended    bool       // the caller no longer waits
-	Was      OwnChanged // if it was applied and did not compare the modification revision, its key as it was deleted; of a set, the key that was written to last
+	Handoff  bool    // it carried a handoff
+	Exact    bool    // it compared the modification revision
+	Remains  Remains // what the answer to a refused one showed, if it did
+	Whole    bool    // it was refused because it deletes all keys of a set at once
+	Repeated bool    // its sender repeats it after any failure
+	Ended    bool    // the caller no longer waits
+
+	// Was is the key as it was deleted, if the delete was applied and did not compare the modification
+	// revision. Of a set it is the key that was written to last.
+	Was OwnChanged
 }
 
 func (ev DeleteAnswered) apply(a *Machine) Effects {
