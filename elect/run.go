@@ -126,7 +126,7 @@ func (r *runner) pause(ctx context.Context, err error) {
 				backoff.Sleep(ctx, rand.N(returnJitter))
 				return
 			}
-			<-ctx.Done() // it was there all the time
+			<-ctx.Done() // it has served all the time
 			return
 		}
 		if !backoff.Sleep(ctx, backoff.Spread(queryEvery)-time.Since(asked)) {

@@ -11,7 +11,7 @@ import (
 type Queue struct {
 	keys.Queue
 
-	Election bool  // for events: campaigns and terms instead of locks
+	Election bool  // campaigns and terms instead of locks
 	Shared   bool  // held together with other shared keys (rules RW1 to RW5)
 	resumed  int32 // one more than the slot of a resumed permit; 0 if it begins at the turnstile
 	Limit    int   // how many slots its semaphore has; 0 if it is not a semaphore

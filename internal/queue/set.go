@@ -75,8 +75,10 @@ func isRefusedAsAWhole(err error) bool {
 
 // awaitGivenBack waits until a lost set is released, or has been left unclaimed for one TTL. While
 // Do's function runs, the set is not unclaimed. Do releases it when the function has returned, and
-// if another name were handed on earlier, it would have two holders (rule ML6). It also waits for
-// Limits.AtLeast. The session's end stops the waiting. It returns false if ctx has ended.
+// if another name were handed on earlier, it would have two holders (rule ML6). Unless the set is
+// released meanwhile, it then waits for work that defers the revocation, and for promises. Last it
+// waits for Limits.AtLeast. The session's end stops the first and the last of these waits. It
+// returns false if ctx has ended.
 func (a *Acquisition) awaitGivenBack(ctx context.Context) bool {
 	unclaimed, claim := context.WithCancel(ctx)
 	defer claim()
