@@ -12,7 +12,7 @@ type Phase uint8
 const (
 	Enqueuing Phase = iota // its key is not known to exist
 	Settling               // the enqueue's answer was lost
-	Waiting                // its predecessor exists
+	Waiting                // it waits for the end of its predecessor
 	Querying               // the predecessor may be gone: a query decides
 	Full                   // first in a semaphore's turnstile, and no slot is free
 	Taking                 // first in a semaphore's turnstile, and taking a slot that was free
