@@ -86,15 +86,15 @@ func (c *candidate) try(ctx context.Context) (_ error, again bool) {
 		return c.end(ctx, err)
 	}
 	err = c.lead(ctx, t)
-	if lost := c.resign(t); lost && signalIn(ctx) == nil {
+	if lost := c.resign(session, t); lost && signalIn(ctx) == nil {
 		return nil, true
 	}
 	return c.end(ctx, err)
 }
 
 // resign ends a term that try won, and reports whether it was lost before.
-func (c *candidate) resign(t *elect.Term) (lost bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), lateRelease)
+func (c *candidate) resign(session *pawl.Session, t *elect.Term) (lost bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), leaveWithin(c.o.DialTimeout, session.Deadline()))
 	defer cancel()
 	err := t.Resign(ctx)
 	lost = errors.Is(err, elect.ErrLost)
@@ -108,7 +108,7 @@ func (c *candidate) resign(t *elect.Term) (lost bool) {
 
 // leave revokes the lease of try's session. If there is no answer, the lease expires.
 func (c *candidate) leave(session *pawl.Session) {
-	ctx, cancel := context.WithTimeout(context.Background(), lateRelease)
+	ctx, cancel := context.WithTimeout(context.Background(), leaveWithin(c.o.DialTimeout, session.Deadline()))
 	defer cancel()
 	_ = session.Close(ctx)
 }

@@ -168,17 +168,20 @@ func (o *lockOptions) untilSignal(sigs *supervise.Signals, held grip, say report
 	}
 }
 
-// lateRelease is how long the release of a lock that is lost, or about to be, may take.
-const lateRelease = time.Second
+// leastLeave is how long a release and a revocation may take if the session has ended, or is about to.
+const leastLeave = time.Second
+
+// leaveWithin returns how long the release and the revocation of a session with this deadline may
+// take: until then, when what is left expires, but at most --dial-timeout. A lock can end long before
+// its session.
+func leaveWithin(dialTimeout time.Duration, deadline time.Time) time.Duration {
+	return min(dialTimeout, max(leastLeave, time.Until(deadline)))
+}
 
 // release releases the lock and revokes the lease. err is how the work ended, which is returned
 // unless a loss was not noticed before.
 func (o *lockOptions) release(cmd *cobra.Command, held grip, session *pawl.Session, command bool, err error) error {
-	patience := o.DialTimeout
-	if cli.CodeOf(err) == cli.ExitLost {
-		patience = min(patience, lateRelease) // anything left expires soon
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), leaveWithin(o.DialTimeout, session.Deadline()))
 	defer cancel()
 	rerr := held.Release(ctx)
 	if rerr == nil {

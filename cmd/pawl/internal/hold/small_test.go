@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -35,6 +36,21 @@ func TestSecondsAreNumbersOrDurations(t *testing.T) {
 func TestOurVariablesReplaceInheritedOnes(t *testing.T) {
 	got := replace([]string{"A=1", "PAWL_KEY=outer", "PAWL_KEYS=outer", "PAWL_KEYSTONE=other", "B=2"}, []string{"PAWL_KEY=inner"})
 	assert.Equal(t, []string{"A=1", "PAWL_KEYSTONE=other", "B=2", "PAWL_KEY=inner"}, got)
+}
+
+// A lock that --max-hold has ended, or whose key somebody deleted, leaves a session that is valid.
+func TestWhatIsLeftIsRemovedForAsLongAsItWouldStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for left, want := range map[time.Duration]time.Duration{
+			10 * time.Second: 5 * time.Second,
+			3 * time.Second:  3 * time.Second,
+			time.Second / 2:  leastLeave,
+		} {
+			assert.Equal(t, want, leaveWithin(5*time.Second, time.Now().Add(left)), left)
+		}
+		assert.Equal(t, leastLeave, leaveWithin(5*time.Second, time.Time{}), "the session has ended")
+		assert.Equal(t, time.Second/2, leaveWithin(time.Second/2, time.Time{}))
+	})
 }
 
 func TestExitCodes(t *testing.T) {
