@@ -29,7 +29,7 @@ type Outcome int
 
 // The outcomes of an operation.
 const (
-	Unknown    Outcome = iota // it may have been applied, once, at any time from its call on
+	Unknown    Outcome = iota // it may have been applied, once, at any time since its call
 	Applied                   // it returned nil
 	Refused                   // it returned a *fencing.StaleError
 	NotApplied                // it returned an error that says that nothing was done
@@ -48,7 +48,7 @@ type Op struct {
 	Resource string
 	Token    fencing.Token
 	Shared   bool   // the token is that of a shared lock
-	Value    string // written, or read; "": nothing was there
+	Value    string // written, or read; "" if nothing was there
 	Outcome  Outcome
 	Highest  fencing.Token // of a refusal
 	Call     time.Duration
@@ -73,7 +73,7 @@ func (o Op) String() string {
 type Violation struct {
 	Rule    string // the rule that it broke
 	Op      Op
-	Against *Op // the other operation that shows it; nil: none is needed
+	Against *Op // the other operation that shows it; nil if none is needed
 }
 
 // Error names rule and operations.

@@ -11,8 +11,9 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 )
 
-// Verbatim takes the name for the key. It refuses, with an error matching fencing.ErrNoResource, what some clients and proxies change on its way: names that are not UTF-8, that
-// have control characters, and whose parts between slashes are empty, "." or "..".
+// Verbatim uses the name as the key. It refuses, with an error matching fencing.ErrNoResource, names
+// that some clients and proxies would change: names that are not UTF-8, that have control characters, or
+// that have a part between slashes which is empty, "." or "..".
 func Verbatim(name string) (string, error) {
 	bad := !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl)
 	for part := range strings.SplitSeq(name, "/") {

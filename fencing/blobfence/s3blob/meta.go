@@ -14,7 +14,7 @@ import (
 // Names of user metadata. S3 gives them back in lower case.
 const (
 	metaToken   = "pawl-token"
-	metaAhead   = "pawl-ahead" // not there: 0
+	metaAhead   = "pawl-ahead" // absent means 0
 	metaNonce   = "pawl-nonce"
 	metaAbsent  = "pawl-absent"
 	metaTrailer = "pawl-trailer"
@@ -33,7 +33,8 @@ func formatMeta(m blobfence.Meta) map[string]string {
 	return data
 }
 
-// parseMeta returns what formatMeta was given; ours is false for an object that was written past this package.
+// parseMeta returns what formatMeta was given. It returns false for an object that was not written by
+// this package.
 func parseMeta(data map[string]string) (m blobfence.Meta, ours bool, err error) {
 	if data[metaToken] == "" {
 		return blobfence.Meta{}, false, nil

@@ -19,7 +19,7 @@ var (
 // DefaultTable is the table of a fence without a table name.
 const DefaultTable = "pawl_fence"
 
-// A Conn runs statements, in one transaction or each in its own.
+// A Conn runs statements, all in one transaction or each in a separate one.
 type Conn interface {
 	Exec(ctx context.Context, query string, args ...any) error
 	// QueryRow scans the one row of a query into dest. Without a row the error matches sql.ErrNoRows.
@@ -32,7 +32,7 @@ type Table struct {
 	name    string // quoted
 }
 
-// New checks a dialect and the name of a table. "" is the DefaultTable.
+// New checks a dialect and the name of a table. "" means DefaultTable.
 func New(d Dialect, name string) (Table, error) {
 	if err := d.Check(); err != nil {
 		return Table{}, err
