@@ -2,8 +2,8 @@ package pawltest
 
 import "time"
 
-// blocked is after how long a step counts as one that waits for the other holder's. It decides only
-// which orders are tried.
+// blocked is how long a step may take before it counts as waiting for the other holder's. It
+// decides only which orders are tried.
 const blocked = 5 * time.Millisecond
 
 // steps has both holders make their calls, a step at a time, in the order that choose says, which it
