@@ -9,26 +9,26 @@ import (
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
-// A query asks about the session of a queue key at one revision: whether the session's key
-// existed, and its value.
+// A query asks about the session of a queue key at one revision: whether the session's key existed,
+// and its value.
 type query struct {
 	lease, n int64
 	rev      int64
-	ended    bool // the queue key is gone: read the mark of Evict too
+	ended    bool // the queue key is gone, so read the mark of Evict too
 }
 
 // An answer to a query. The zero answer is unknown.
 type answer struct {
 	known  bool
 	there  bool   // the session's key
-	value  []byte // of it
-	owner  []byte // of the candidate's owner key; nil: there is none, and value says it
-	broken []byte // the mark of Evict; nil: there is none
+	value  []byte // of the session's key
+	owner  []byte // of the candidate's owner key; nil if there is none, and then value has the owner
+	broken []byte // the mark of Evict, or nil
 }
 
-// queriesOf returns what apply needs to know about the events of one revision: of a
-// new key whose value does not say whose it is, who that is; of a key deleted without a handoff,
-// whether its session had ended.
+// queriesOf returns what apply needs to know about the events of one revision: for a new key whose
+// value does not name its owner, who that is; for a key deleted without a handoff, whether its
+// session had ended.
 func queriesOf(events []watcher.Event) (queries []query) {
 	handed, taken := handoffsOf(events), takesOf(events)
 	for _, ev := range events {
@@ -68,8 +68,8 @@ func releasedBy(ev watcher.Event) (key string, ok bool) {
 	return prefix + string(h.By), ok
 }
 
-// takesOf returns the turnstile keys in the events of one revision that were exchanged for a
-// slot, with the slot's key: one acquisition has both keys, one after the other.
+// takesOf returns the turnstile keys that were exchanged for a slot in the events of one revision,
+// with the slots' keys. One acquisition has both keys, one after the other.
 func takesOf(events []watcher.Event) map[string]string {
 	taken := map[string]string{}
 	for _, ev := range events {
@@ -120,8 +120,8 @@ func (s *state) apply(r revision) (out []Event) {
 	return t.finish()
 }
 
-// queues reports whether e, which is new, has to wait for others. At a semaphore that is for
-// those ahead of it at the turnstile, and if all slots are held.
+// queues reports whether e, which is new, has to wait for others. At a semaphore it waits for those
+// ahead of it at the turnstile, or if all slots are held.
 func (l *folder) queues(e *entry) bool {
 	switch {
 	case e.HasSlot():

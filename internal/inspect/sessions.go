@@ -10,11 +10,11 @@ import (
 	"github.com/pawl-locks/pawl/internal/keys"
 )
 
-// A SessionKey is a session's own key, or a key below it that belongs to one of the
-// session's queue keys.
+// A SessionKey is a session's key, or a key below it that belongs to one of the session's queue
+// keys.
 type SessionKey struct {
 	Position       // of the key; Owner and so on are the session's
-	Named    int64 // the lease that it names; 0: none, so it is no session's
+	Named    int64 // the lease that it names; 0 if none, so it is no session's
 	Below    bool  // it belongs to a queue key
 }
 

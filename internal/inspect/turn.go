@@ -15,14 +15,14 @@ type turn struct {
 	revision
 	handed  map[string]bool
 	gone    map[int64]int     // deleted keys of clientv3's sessions, by lease
-	waited  map[string]*entry // with which key each slot that was taken in this revision was waited for
+	waited  map[string]*entry // the entry that waited for each slot taken in this revision
 	came    []*entry
 	touched map[string]bool
 	unsure  bool // the events are the differences that a read shows
 	out     []Event
 }
 
-// takes notes that e, which waited, has the slot with this key now: that is not its end.
+// takes notes that e, which waited, now has the slot with this key. That is not its end.
 func (t *turn) takes(e *entry, slot string) {
 	if e == nil {
 		return
@@ -84,7 +84,7 @@ func sequenceOf(key string) (lease, n int64) {
 	return k.Lease, k.N
 }
 
-// leave removes e, and reports its end unless that is reported already.
+// leave removes e, and reports its end unless that was already reported.
 func (t *turn) leave(e *entry, c Cause, by string) {
 	t.touch(e.Key)
 	t.end(e, c, by)
@@ -121,8 +121,7 @@ func (t *turn) end(e *entry, c Cause, by string) {
 	t.out = append(t.out, ev)
 }
 
-// event returns an event of e without its Kind; false: nothing is reported of such
-// keys.
+// event returns an event of e without its Kind, and false if nothing is reported of such keys.
 func (t *turn) event(e *entry) (Event, bool) {
 	l := t.folders[e.home]
 	if e.Form == Foreign || l == nil || !l.named {
@@ -136,8 +135,8 @@ func (t *turn) event(e *entry) (Event, bool) {
 	}, true
 }
 
-// waited is how long e waits: since its key was observed to appear, or since its
-// value says that it was put.
+// waited is how long e waits, since its key was observed to appear, or since its value says that it
+// was put.
 func (e *entry) waited(now time.Time) time.Duration {
 	switch {
 	case !e.Observed.IsZero():
