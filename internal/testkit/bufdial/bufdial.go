@@ -1,10 +1,10 @@
-// Package bufdial has tests make their connections in memory one after the other.
+// Package bufdial makes the in-memory connections of tests one after the other.
 //
-// bufconn makes timers for a connection that fire at once, which the runtime runs
-// in the goroutine that makes them. In a synctest bubble under the race detector
-// all of those share one context of the detector, and two threads that use it at
-// the same time crash (seen with Go 1.26 in runtime.(*timer).unlockAndRun, and again
-// by nothing but time.AfterFunc(0) in several goroutines of a bubble).
+// bufconn makes timers for a connection that fire at once, and the runtime runs them in the
+// goroutine that makes them. In a synctest bubble under the race detector, all of those share one
+// context of the detector, and two threads that use it at the same time crash (seen with Go 1.26 in
+// runtime.(*timer).unlockAndRun, and also with nothing but time.AfterFunc(0) in several goroutines
+// of a bubble).
 package bufdial
 
 import (

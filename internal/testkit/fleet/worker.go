@@ -44,7 +44,8 @@ const orderVariable = "PAWL_FLEET_WORKER"
 // opTime bounds an operation on the store.
 const opTime = 3 * time.Second
 
-// Main does a worker's work and does not return if this process is a worker. TestMain calls it first.
+// Main does a worker's work and does not return, if this process is a worker. TestMain calls it
+// first.
 func Main(openers map[string]Opener) {
 	text := os.Getenv(orderVariable)
 	if text == "" {
@@ -76,7 +77,7 @@ func (o order) work(open Opener) error {
 	}
 	defer store.Close()
 	var stop atomic.Bool
-	go func() { // ends with the process: standard input is closed when the run is over
+	go func() { // ends with the process; the parent closes standard input after the run
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		stop.Store(true)
 	}()
