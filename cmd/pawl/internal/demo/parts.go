@@ -20,8 +20,8 @@ const (
 	demoThink  = 40 * time.Millisecond
 )
 
-// queue runs the first part: all queue after the demo itself, in a known order, and then take
-// turns. It returns what was shown.
+// queue runs the first part. All contenders queue after the demo itself, in a known order, and then
+// take turns. It returns what was shown.
 func (d *demo) queue(ctx context.Context) (shown string, err error) {
 	const name = "counter"
 	d.print("\n1. %d contenders read a counter, think, and write it back plus one, %d times each.", len(contenders), demoRounds)

@@ -142,7 +142,7 @@ func (d *doctor) key(l inspect.NamedQueue, p inspect.Position, home string) {
 	}
 }
 
-// sessions checks the sessions' own keys and their leases.
+// sessions checks the session keys and their leases.
 func (d *doctor) sessions(ctx context.Context, c *pawl.Client) error {
 	keys, err := inspect.Sessions(ctx, c)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/version"
 )
 
-// server is what every answer says of this program: pawl doctor reads it.
+// server is the version of this program in every answer, which pawl doctor reads.
 var server = "pawld " + version.String()
 
 // Named puts the version of this program into every answer.
