@@ -1,4 +1,5 @@
-// Package python holds the source of pawld's client for Python, for Go programs that bring it along: pawl demo does.
+// Package python holds the source of pawld's Python client, for Go programs that ship it, as pawl demo
+// does.
 package python
 
 import "embed"
