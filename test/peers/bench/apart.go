@@ -41,10 +41,9 @@ func apartPoints() (all []point) {
 	return all
 }
 
-// apart lets n waiters queue, in processes of their own, behind holders in this process, and
-// then lets the queues advance by themselves. An operation, and P50 and P99, mean the same as
-// for a chain. CPU and allocations are those of the processes; Wall is from the first release
-// to the last.
+// apart lets n waiters queue, in separate processes, behind holders in this process, and then lets
+// the queues advance by themselves. An operation, and P50 and P99, mean the same as for a chain.
+// CPU and allocations are those of the processes. Wall is from the first release to the last.
 func apart(ctx context.Context, w *worker, n int) (f figures, err error) {
 	names := max(1, w.Scenario.Names)
 	if err := w.grow(ctx, 1); err != nil {
@@ -164,8 +163,8 @@ type waiters struct {
 	out *json.Decoder
 }
 
-// part is the share of the waiters of an order that one process has: those whose numbers
-// are Index, Index + Processes and so on, below Total.
+// part is the share of an order's waiters that one process has, which are those with the numbers
+// Index, Index + Processes and so on, below Total.
 type part struct {
 	Order        order
 	Index, Total int
@@ -268,9 +267,9 @@ func (c crowd) kill() {
 	}
 }
 
-// waitApart is the main of a process of waiters: it reads its part from standard input, makes
-// its sessions, reports that, and then lets as many waiters enqueue as it is told to. It ends
-// with a report when all have had their turn.
+// waitApart is the main of a process of waiters. It reads its part from standard input, makes its
+// sessions, reports that, and then lets as many waiters enqueue as each line of standard input
+// says. It ends with a report when all have had their turn.
 func waitApart() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
@@ -310,7 +309,7 @@ func waitApart() error {
 	return out.Encode(l.report)
 }
 
-// lockers are those of the process's waiters, each in a session of its own.
+// lockers are those of the process's waiters, each in a separate session.
 func (p part) lockers(ctx context.Context) ([]locker, error) {
 	k, err := kitOf(p.Order.Kit)
 	if err != nil {

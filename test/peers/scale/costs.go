@@ -13,7 +13,7 @@ type costs struct {
 	handoff   float64 // an acquisition, waiting and release in a queue of 100
 	long      float64 // the same in a queue of 1,000
 	longest   float64 // and of 5,000
-	session   float64 // one session that has its client to itself, for one TTL
+	session   float64 // one session with a client to itself, for one TTL
 	open      float64 // to make a session
 	turn      float64 // release to acquire, at the median, in a queue of 100
 	lockHeap  float64 // for each lock held, with its watch

@@ -14,7 +14,7 @@ import (
 // mutex is the state of the model: a read-write mutex with fencing tokens, or one slot of
 // a semaphore, and a storage that checks them.
 type mutex struct {
-	holder  int64   // the token of the exclusive holder; 0: nobody
+	holder  int64   // the token of the exclusive holder; 0 if nobody
 	readers readers // the tokens of the shared ones
 	given   highest // the tokens given out
 	stored  highest // the tokens that were issued
@@ -28,7 +28,7 @@ type crowd string
 // crowded is the slot of the steps that concern all of a semaphore's slots.
 const crowded = -1
 
-// admits reports whether one with this limit may join the crowd: a permit if no more hold then
+// admits reports whether one with this limit may join the crowd. A permit may if no more hold then
 // than any of them allows.
 func (c crowd) admits(limit int) bool {
 	all := strings.Fields(string(c))
@@ -75,7 +75,7 @@ func (h highest) admits(st step) bool {
 	return st.token >= h.any
 }
 
-// readers is a set of tokens: their text, in order, so that states can be compared.
+// readers is a set of tokens, as their text in order, so that states can be compared.
 type readers string
 
 func (r readers) tokens() (all []int64) {
@@ -117,7 +117,7 @@ const (
 	goes    stepKind = "holds no more"
 )
 
-// apply returns the states after the step; none: the step cannot be taken in s.
+// apply returns the states after the step, and none if the step cannot be taken in s.
 func (st step) apply(s mutex) []mutex {
 	one := func(ok bool, to mutex) []mutex {
 		if !ok {
@@ -157,7 +157,7 @@ func (st step) apply(s mutex) []mutex {
 		return one(s.stored.admits(st), to)
 	case refusal:
 		return one(!s.stored.admits(st), s)
-	default: // unknown: it may have been stored, now or later
+	default: // unknown, so it may have been stored, now or later
 		to.stored = s.stored.with(st)
 		if !s.stored.admits(st) {
 			return []mutex{s}
@@ -269,7 +269,7 @@ func steps(ops []Op) []porcupine.Operation {
 	return out
 }
 
-// Linearizable searches for an order in which fenced mutexes behave like the history. If it is
+// Linearizable searches for an order in which fenced mutexes behave like the history. If that is
 // not decided within the timeout, ok is true and decided false.
 func Linearizable(ops []Op, timeout time.Duration) (ok, decided bool, info porcupine.LinearizationInfo) {
 	result, info := porcupine.CheckOperationsVerbose(model(), steps(ops), timeout)
