@@ -14,11 +14,12 @@ type call struct {
 	shared bool
 }
 
-// A made is a storage for one resource, made anew for each history, and its admissions, taken step by
+// A made is a storage for one resource, made for each history, and its admissions, taken step by
 // step: each step reads or writes shared memory once, and steps of other calls come between.
 type made func() (admission func(t Token, shared bool) func() (admitted, done bool))
 
-// stepwise are the registers of a Gate: one step reads both, the next decides and writes both.
+// stepwise are the registers of a Gate if one step reads both, and the next decides and writes
+// both.
 func stepwise() func(Token, bool) func() (bool, bool) {
 	r := newRegisters("r", pair{})
 	return func(t Token, shared bool) func() (bool, bool) {

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The clients have tests of their own, with a clock and a daemon that they control.
+// The clients have separate tests, with a clock and a daemon that they control.
 func TestEachClientPassesItsOwnTests(t *testing.T) {
 	t.Parallel()
 	for folder, of := range map[string]struct {

@@ -44,7 +44,7 @@ func (m *memory) join() Store {
 	return m
 }
 
-// apart is an instance with a gate of its own.
+// apart is an instance with a separate gate.
 type apart struct {
 	*memory
 	own *fencing.Gate
@@ -235,7 +235,7 @@ func TestAGateUnderTheMutexOfItsStatePasses(t *testing.T) { suiteOf("").Run(t) }
 
 const faultVariable = "FENCETEST_FAULT"
 
-// TestBrokenGuard is run by TestSuiteFindsBrokenGuards, in a process of its own.
+// TestBrokenGuard is run by TestSuiteFindsBrokenGuards, in a separate process.
 func TestBrokenGuard(t *testing.T) {
 	fault := os.Getenv(faultVariable)
 	if fault == "" {

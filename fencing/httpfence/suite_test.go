@@ -48,7 +48,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, s.values[resource])
 }
 
-// client is the suite's Store: it speaks to the service over HTTP.
+// client is the suite's Store, which speaks to the service over HTTP.
 type client struct {
 	*service
 	*httptest.Server

@@ -142,7 +142,7 @@ func TestAllRangesAreReadAtOneRevision(t *testing.T) {
 	})
 }
 
-// The queue of a name in etcd's layout contains those below it, which are not its own.
+// The queue of a name in etcd's layout contains the keys of names below it.
 func TestAReadOfANameReturnsItsQueueAlone(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		w.Cluster.Put("x/1f-1", inspect.SomeLabel, 0)
@@ -153,7 +153,8 @@ func TestAReadOfANameReturnsItsQueueAlone(t *testing.T) {
 	})
 }
 
-// In that queue the keys of names below are foreign, whatever they are in their own.
+// In that queue the keys of names below are foreign, whatever they are in the queues of those
+// names.
 func TestAKeyOfANameBelowIsForeign(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		w.Cluster.Put("x/y/1f-1", "a candidate's value", 0)

@@ -65,7 +65,7 @@ type Rule struct {
 	HoldAnswer time.Duration                // the answer comes so much later
 	Edit       func(Request, proto.Message) // alters the answer, of which it gets a copy
 	Err        error                        // a gRPC status to send in place of the answer; it ends a stream
-	Hang       bool                         // no answer, until the client gives up; a stream goes on
+	Hang       bool                         // no answer, until the client gives up; a stream continues
 }
 
 // Fault is a rule in force.

@@ -9,8 +9,8 @@
 //	go run ./test/peers/bench -targets              what the targets compare, in about 12 minutes
 //	go run ./test/peers/bench -only chain-100       the scenarios whose names contain the word
 //
-// Each turn has a separate client process. The server is another process, or for a few scenarios three
-// members are. Round trips as on networks are a proxy's, in the process that gives the orders. A round
+// Each turn has a separate client process. The server is another process, or three in a
+// few scenarios. Round trips as on networks are a proxy's, in the process that gives the orders. A round
 // is one turn, or a few, of every scenario for everybody, and the order changes with the round. Five
 // rounds take about 50 minutes, and Linux.
 package main

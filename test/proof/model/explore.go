@@ -157,7 +157,7 @@ func (s *state) broken(was *state, c Config) string {
 
 // begins checks client me, which begins to believe that it holds k, and records its tokens.
 func (s *state) begins(c Config, me *client, k key) string {
-	s.kept[k] = kept{} // a hold that is resumed goes on
+	s.kept[k] = kept{} // a hold that is resumed continues
 	if c.isPermit(k) {
 		if s.slots[me.slot] != (slot{k, me.token}) {
 			return "somebody believes to have a slot that is not its own"

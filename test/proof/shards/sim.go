@@ -142,7 +142,7 @@ func (s *Sim) delay() time.Duration {
 
 func rand0(s *Sim, d time.Duration) time.Duration { return time.Duration(s.Int64N(int64(d) + 1)) }
 
-// Run goes on for d.
+// Run runs for d.
 func (s *Sim) Run(d time.Duration) {
 	end := s.now + d
 	for len(s.agenda) > 0 && s.agenda[0].at <= end && len(s.broken) == 0 {

@@ -136,8 +136,8 @@ func (r *real) compact(rev int64) {
 	require.NoError(r.t, err)
 }
 
-// history returns the first n events of [key, end) from revision from on, as etcd itself delivers them on a
-// connection that is never cut.
+// history returns the first n events of [key, end), starting at revision from, as etcd itself delivers
+// them on a connection that is never cut.
 func (r *real) history(key, end string, from int64, n int) []watcher.Event {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -186,7 +186,7 @@ func (r *real) asRoot() context.Context {
 	return metadata.AppendToOutgoingContext(context.Background(), "token", resp.Token)
 }
 
-// eventOf is what a watch's function is told of e.
+// eventOf is what a watch delivers for e.
 func eventOf(e *mvccpb.Event) watcher.Event {
 	out := watcher.Event{
 		Key: string(e.Kv.Key), Deleted: e.Type == mvccpb.Event_DELETE,

@@ -242,7 +242,7 @@ func TestWatchesOutliveTheirAuthTokens(t *testing.T) { // hazards C5, W3
 		for i := range 20 {
 			time.Sleep(time.Duration(i) * 500 * time.Millisecond)
 			rev := r.putAs(r.asRoot(), "a", "v")
-			synctest.Wait() // l has been told, so that m's watch, which starts below, is created and not shared
+			synctest.Wait() // l has its event, so that m's watch, which starts below, is created and not shared
 			m := &log{t: t}
 			w := h.Watch("a", "", rev, m.note)
 			time.Sleep(200 * time.Millisecond)

@@ -36,7 +36,7 @@ func lockKey(resource string) string { return "locks/" + resource }
 func (k keys) do(op kv.Op) kv.Result {
 	r, err := k.kv.Txn(context.Background(), kv.Txn{Then: []kv.Op{op}})
 	if err != nil {
-		k.t.Error(err) // the run goes on, and shows nothing
+		k.t.Error(err) // the run continues, and shows nothing
 	}
 	return r
 }

@@ -152,7 +152,7 @@ func (d *desk) blocked(t *testing.T, token fencing.Token) {
 	})
 }
 
-// waits says that f waits for a lock, on a connection that is told so and does not.
+// waits says that f waits for a lock, on a connection that says so without waiting.
 func (d *desk) waits(t *testing.T, f func(db *sql.DB) error) {
 	t.Helper()
 	db, err := sql.Open(d.driver, d.impatient(d.path))

@@ -76,7 +76,7 @@ func TestAGuardianStoppedBetweenPageAndClockFindsTheDeadlineExtended(t *testing.
 	var p page
 	p.deadline.Store(int64(10 * time.Second))
 	now := 9 * time.Second
-	stopped := func() time.Duration { // for a minute, in which the holder goes on
+	stopped := func() time.Duration { // for a minute, in which the holder continues
 		if p.deadline.CompareAndSwap(int64(10*time.Second), int64(75*time.Second)) {
 			now += time.Minute
 		}

@@ -91,7 +91,7 @@ func (s *Service) Acquire(ctx context.Context, r Request, id string, ttl time.Du
 		case !known:
 			return Answer{}, fmt.Errorf("%w: the request was forgotten, send it again", ErrUnavailable)
 		case l.State != table.Waiting:
-			if ctx.Err() == nil { // otherwise nobody receives it
+			if ctx.Err() == nil { // otherwise nobody hears it
 				s.table.Answered(r.Arrival, l)
 			}
 			return Answer{Lock: s.lock(l), Position: -1}, nil

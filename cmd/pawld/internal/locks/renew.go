@@ -65,7 +65,7 @@ func (s *Service) renew(ctx context.Context, r Request, settled []string) ([]Loc
 			return nil, err
 		}
 	}
-	if ctx.Err() == nil { // otherwise nobody receives it
+	if ctx.Err() == nil { // otherwise nobody hears it
 		s.table.Answered(r.Arrival, all...)
 		s.comes(r)
 	}

@@ -21,14 +21,14 @@ type sceneOf struct {
 	parts  []*part
 }
 
-// A part is what goes on at one name.
+// A part is what happens at one name.
 type part struct {
 	scene   *sceneOf
 	name    string
 	value   string   // an election's
 	workers []string // who take turns
 	depth   int      // how many are in the queue, the holder included
-	turns   []turn   // one after the other; the last one goes on
+	turns   []turn   // one after the other; the last one does not end
 }
 
 // A turn is one hold: how long it lasts, as a part of the scene, and its end.
