@@ -105,19 +105,19 @@ type revision struct {
 // then the new holders.
 func (s *state) apply(r revision) (out []Event) {
 	s.rev = r.events[0].ModRevision
-	t := &turn{state: s, revision: r, handed: handoffsOf(r.events), gone: map[int64]int{}, waited: map[string]*entry{}, touched: map[string]bool{}}
+	d := &delta{state: s, revision: r, handed: handoffsOf(r.events), gone: map[int64]int{}, waited: map[string]*entry{}, touched: map[string]bool{}}
 	for key, slot := range takesOf(r.events) {
-		t.takes(s.keys[key], slot)
+		d.takes(s.keys[key], slot)
 	}
 	for _, ev := range r.events {
 		if e := s.keys[ev.Key]; ev.Deleted && e != nil && e.Form == Etcd {
-			t.gone[e.Lease]++
+			d.gone[e.Lease]++
 		}
 	}
 	for _, ev := range r.events {
-		t.take(ev)
+		d.take(ev)
 	}
-	return t.finish()
+	return d.finish()
 }
 
 // queues reports whether e, which is new, has to wait for others. At a semaphore it waits for those
@@ -146,26 +146,26 @@ func (l *folder) queues(e *entry) bool {
 // differences.
 func (s *state) replace(found *state, now time.Time) []Event {
 	s.rev, s.ignored = found.rev, found.ignored
-	t := &turn{state: s, revision: revision{now: now}, waited: map[string]*entry{}, touched: map[string]bool{}, unsure: true}
+	d := &delta{state: s, revision: revision{now: now}, waited: map[string]*entry{}, touched: map[string]bool{}, unsure: true}
 	for _, f := range found.keys {
 		if q := turnstileOf(f.Key); f.HasSlot() && found.keys[q] == nil {
-			t.takes(s.keys[q], f.Key)
+			d.takes(s.keys[q], f.Key)
 		}
 	}
 	for _, e := range s.byToken() {
 		if f := found.keys[e.Key]; f == nil || f.Token != e.Token {
-			t.leave(e, Unknown, "")
+			d.leave(e, Unknown, "")
 		}
 	}
 	for _, f := range found.byToken() {
 		e := s.keys[f.Key]
 		if e == nil {
-			t.come(f.Position)
+			d.come(f.Position)
 			continue
 		}
 		e.Modified, e.Lease, e.Value, e.Size = f.Modified, f.Lease, f.Value, f.Size
 	}
-	return t.finish()
+	return d.finish()
 }
 
 // byToken returns all keys in the order of their create revisions.

@@ -63,7 +63,7 @@ const maxValue = 1 << 10
 
 // formOf returns the form of a key, by its last part, and the lease that it names. A
 // key of etcd's form has to be on that lease.
-func formOf(key string) (f Form, named int64) {
+func formOf(key string) (f Form, keyLease int64) {
 	if k, ok := keys.ParseQueueKey(key); ok {
 		return Pawl, k.Lease
 	}
@@ -75,10 +75,10 @@ func formOf(key string) (f Form, named int64) {
 
 // newPosition returns the position of a key as it was read.
 func newPosition(key string, value []byte, create, mod, leaseID int64) Position {
-	f, named := formOf(key)
+	f, keyLease := formOf(key)
 	p := foreign(key, create, mod)
 	p.Lease = leaseID
-	if f == Foreign || f == Etcd && named != leaseID {
+	if f == Foreign || f == Etcd && keyLease != leaseID {
 		return p
 	}
 	p.Form, p.Mode = f, ModeExclusive

@@ -294,7 +294,7 @@ func TestSessionsAreReadWithTheLeaseThatEachNames(t *testing.T) {
 		require.Len(w, got, 3)
 		byName := map[int64]inspect.SessionKey{}
 		for _, k := range got {
-			byName[k.Named] = k
+			byName[k.KeyLease] = k
 		}
 		assert.Equal(w, "ann", byName[ann.ID()].Owner)
 		assert.Equal(w, ann.ID(), byName[ann.ID()].Lease)

@@ -25,7 +25,7 @@ type span struct {
 // and from names in etcd's layout. Semaphores lie apart from the rest.
 func (sc Scope) spans(namespace string) ([]span, error) {
 	if sc.Name != "" {
-		return sc.named(namespace)
+		return sc.nameSpans(namespace)
 	}
 	escaped := keys.EscapePrefix(sc.Prefix)
 	under := func(root string) []span {
@@ -41,8 +41,8 @@ func (sc Scope) spans(namespace string) ([]span, error) {
 	return append(spans, under(keys.SemaphoreRoot(namespace))...), nil
 }
 
-// named returns the ranges of the keys of Name.
-func (sc Scope) named(namespace string) (spans []span, err error) {
+// nameSpans returns the ranges of the keys of Name.
+func (sc Scope) nameSpans(namespace string) (spans []span, err error) {
 	if sc.Only != KindSemaphore {
 		l, err := keys.NewQueue(namespace, sc.Name, sc.EtcdLayout)
 		if err != nil {

@@ -41,7 +41,7 @@ type entry struct {
 // folder is the keys in a folder.
 type folder struct {
 	queueName keys.Queue
-	named     bool // a name has this prefix
+	isName    bool // a name has this prefix
 	own       int  // keys of a known form directly in it
 	queue     []*entry
 }
@@ -113,7 +113,7 @@ func (s *state) add(p Position) *entry {
 		l := s.folders[f]
 		if l == nil {
 			l = &folder{}
-			l.queueName, l.named = keys.ParseQueue(s.namespace, f)
+			l.queueName, l.isName = keys.ParseQueue(s.namespace, f)
 			s.folders[f] = l
 		}
 		at, _ := slices.BinarySearchFunc(l.queue, e, inOrder)
@@ -169,7 +169,7 @@ func (s *state) queues(begin, only string) []NamedQueue {
 	out := make([]NamedQueue, 0, len(s.folders))
 	for _, f := range slices.Sorted(maps.Keys(s.folders)) {
 		l := s.folders[f]
-		if !l.named || !strings.HasPrefix(l.queueName.Name, begin) || l.own == 0 && f != only {
+		if !l.isName || !strings.HasPrefix(l.queueName.Name, begin) || l.own == 0 && f != only {
 			continue
 		}
 		q := NamedQueue{Name: l.queueName.Name, Prefix: f, EtcdLayout: l.queueName.EtcdLayout, Semaphore: l.queueName.Semaphore, Queue: make([]Position, len(l.queue))}
