@@ -9,7 +9,7 @@
 // careful client would, because the workers do not check their lease before they write. Nothing here
 // shows anything about the lock; all of it is about the guard.
 //
-// If readers take part, every other turn is theirs, under a lock that they share. What each has read
+// If readers take part, every other round is theirs, under a lock that they share. What each has read
 // must be what the writers before it had written, and nothing that a writer before it writes later. With
 // one register in place of two, some that hold are refused, or some read what is overwritten later.
 //

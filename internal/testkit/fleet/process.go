@@ -65,7 +65,7 @@ func (p *process) kill() {
 }
 
 // finish waits, within a bound, until the worker, whose standard input is closed, has ended its
-// turn.
+// round.
 func (p *process) finish() {
 	select {
 	case <-p.ended:

@@ -11,7 +11,7 @@ import (
 	"github.com/pawl-locks/pawl/fencing/fencetest"
 )
 
-// Readers says whether every other turn of a worker is a reader's, under a shared lock, and by which
+// Readers says whether every other round of a worker is a reader's, under a shared lock, and by which
 // registers the store judges it.
 type Readers int
 

@@ -88,7 +88,7 @@ func (o order) work(open Opener) error {
 			wait(10 * time.Millisecond) // it is closed, and so is standard input soon
 			continue
 		}
-		for answers := bufio.NewScanner(conn); !stop.Load() && w.turn(conn, answers); {
+		for answers := bufio.NewScanner(conn); !stop.Load() && w.round(conn, answers); {
 		}
 		_ = conn.Close()
 	}
@@ -103,9 +103,9 @@ type worker struct {
 	n     int
 }
 
-// turn acquires, reads, thinks, writes and releases. It returns false when the connection to
+// round acquires, reads, thinks, writes and releases. It returns false when the connection to
 // the authority is gone. It does not check its lease.
-func (w *worker) turn(conn net.Conn, answers *bufio.Scanner) bool {
+func (w *worker) round(conn net.Conn, answers *bufio.Scanner) bool {
 	resource := fmt.Sprint("set", w.rnd.IntN(w.Resources))
 	mode, work := exclusive, w.update
 	if w.Readers != NoReaders && w.rnd.IntN(2) == 0 {

@@ -57,9 +57,9 @@ func (f *Front) Cut() {
 
 // InMemory makes the Front accept connections in memory, and returns how to make them.
 func (f *Front) InMemory() func(ctx context.Context, address string) (net.Conn, error) {
-	l, turn := bufconn.Listen(1<<20), bufdial.New()
+	l, dialer := bufconn.Listen(1<<20), bufdial.New()
 	f.accept(l)
-	return func(ctx context.Context, _ string) (net.Conn, error) { return turn.Dial(ctx, l) }
+	return func(ctx context.Context, _ string) (net.Conn, error) { return dialer.Dial(ctx, l) }
 }
 
 // OnLoopback makes the Front accept connections on loopback, and returns its address.

@@ -39,7 +39,7 @@ type Server struct {
 	etcd   *etcdserver.EtcdServer
 	rpc    *grpc.Server
 	listen *bufconn.Listener
-	turn   bufdial.Turn
+	dialer bufdial.Dialer
 	served chan struct{} // closed when rpc serves no more
 	stop   sync.Once
 }
@@ -69,7 +69,7 @@ func start(dir string, o Options) (*Server, error) {
 		return nil, fmt.Errorf("no leader after a minute")
 	}
 	s := &Server{
-		etcd: etcd, listen: bufconn.Listen(1 << 20), turn: bufdial.New(), served: make(chan struct{}),
+		etcd: etcd, listen: bufconn.Listen(1 << 20), dialer: bufdial.New(), served: make(chan struct{}),
 		rpc: v3rpc.Server(etcd, nil, nil, grpc.WaitForHandlers(true),
 			grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: embed.DefaultGRPCKeepAliveMinTime}),
 			// In memory there is no bandwidth to measure with pings, and large buffers gain nothing.
@@ -139,6 +139,6 @@ func (s *Server) DialOption() grpc.DialOption {
 		if address != endpoint {
 			return nil, fmt.Errorf("embedded: dial %s: not this server", address)
 		}
-		return s.turn.Dial(ctx, s.listen)
+		return s.dialer.Dial(ctx, s.listen)
 	})
 }

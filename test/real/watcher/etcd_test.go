@@ -41,7 +41,7 @@ type real struct {
 	t      testing.TB
 	server *etcdserver.EtcdServer
 	lis    *bufconn.Listener
-	turn   bufdial.Turn
+	dialer bufdial.Dialer
 	conn   *grpc.ClientConn // never cut
 	kv     pb.KVClient
 	auth   pb.AuthClient
@@ -75,13 +75,13 @@ func startEtcd(t testing.TB, ttl uint) *real {
 	t.Cleanup(srv.Stop)
 	<-srv.ReadyNotify()
 
-	r := &real{t: t, server: srv, lis: bufconn.Listen(1 << 20), turn: bufdial.New(), conns: map[net.Conn]bool{}}
+	r := &real{t: t, server: srv, lis: bufconn.Listen(1 << 20), dialer: bufdial.New(), conns: map[net.Conn]bool{}}
 	g := v3rpc.Server(srv, nil, nil)
 	served := make(chan struct{})
 	go func() { defer close(served); _ = g.Serve(r.lis) }()
 	t.Cleanup(func() { g.Stop(); <-served })
 	r.conn, err = grpc.NewClient("passthrough:///etcd", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return r.turn.Dial(ctx, r.lis) }))
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return r.dialer.Dial(ctx, r.lis) }))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = r.conn.Close() })
 	r.kv, r.auth = pb.NewKVClient(r.conn), pb.NewAuthClient(r.conn)
@@ -105,7 +105,7 @@ func (r *real) dial(ctx context.Context, _ string) (net.Conn, error) {
 	if r.down.Load() {
 		return nil, errors.New("down")
 	}
-	conn, err := r.turn.Dial(ctx, r.lis)
+	conn, err := r.dialer.Dial(ctx, r.lis)
 	if err == nil {
 		r.mu.Lock()
 		r.conns[conn] = true
