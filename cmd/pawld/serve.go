@@ -179,7 +179,7 @@ func (d *daemon) serveHealth() error {
 	l = limit.ListenNewest(l, func(err error) { d.refused(at, err) })
 	d.all = append(d.all, listener{Listener: l, limit: limit})
 	server := &http.Server{
-		Handler: handlers.Named(d.healthHandler()), MaxHeaderBytes: 16 << 10,
+		Handler: handlers.WithVersion(d.healthHandler()), MaxHeaderBytes: 16 << 10,
 		ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 	}
 	d.servers = append(d.servers, server)

@@ -82,13 +82,13 @@ type bench struct {
 	Suite
 	ctx       context.Context
 	instances []Store
-	turn      int
+	calls     int
 }
 
 // store alternates between the two instances.
 func (b *bench) store() Store {
-	b.turn++
-	return b.instances[b.turn%len(b.instances)]
+	b.calls++
+	return b.instances[b.calls%len(b.instances)]
 }
 
 func (b *bench) write(resource string, t fencing.Token, value string) {

@@ -23,7 +23,7 @@ import (
 // release hands nothing on. That is not safe, and nothing can cost less.
 type floorKit struct {
 	own     bool // a waiter's key is watched too, which is how a waiter notices its end
-	nested  bool // transactions share requests
+	batched bool // transactions share requests
 	bounded bool // a request ends with its caller's context, or after a while
 }
 
@@ -41,21 +41,21 @@ func (k floorKit) dial(_ context.Context, addrs ...string) (client, error) {
 }
 
 type floorClient struct {
-	kit    floorKit
-	ctx    context.Context
-	kv     pb.KVClient
-	leases pb.LeaseClient
-	conn   pb.WatchClient
-	watch  floorWatch
-	all    floorSessions
-	nested floorBatches
+	kit     floorKit
+	ctx     context.Context
+	kv      pb.KVClient
+	leases  pb.LeaseClient
+	conn    pb.WatchClient
+	watch   floorWatch
+	all     floorSessions
+	batches floorBatches
 }
 
 // txn sends t, either with one context for all requests, or with one that ends with the
 // caller's, and after a while if no answer comes.
 func (c *floorClient) txn(ctx context.Context, t *pb.TxnRequest) (*pb.TxnResponse, error) {
-	if c.kit.nested {
-		return c.nested.send(c, t)
+	if c.kit.batched {
+		return c.batches.send(c, t)
 	}
 	if !c.kit.bounded {
 		return c.kv.Txn(c.ctx, t)

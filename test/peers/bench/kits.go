@@ -49,7 +49,7 @@ const (
 	gatewayed = "v3lock, JSON"      // the server's lock service
 )
 
-var kits = map[string]kit{ours: pawlKit{}, together: pawlKit{}, lone: pawlKit{alone: true}, theirs: peerKit{}, bare: floorKit{}, watchful: floorKit{own: true}, joint: floorKit{nested: true}, dutiful: floorKit{bounded: true},
+var kits = map[string]kit{ours: pawlKit{}, together: pawlKit{}, lone: pawlKit{alone: true}, theirs: peerKit{}, bare: floorKit{}, watchful: floorKit{own: true}, joint: floorKit{batched: true}, dutiful: floorKit{bounded: true},
 	plain: plainKit{}, served: daemonKit{}, gatewayed: gatewayKit{}}
 
 func kitOf(name string) (kit, error) {

@@ -47,7 +47,7 @@ type load struct {
 // on spreads the holders over clusters, according to where, and lets the busiest cluster work
 // for a while.
 func (w deployment) on(c costs, where func(name string) string) load {
-	names, sessions := w.spread(where)
+	names, sessions := w.perCluster(where)
 	var busiest string
 	for label := range names {
 		if busiest == "" || names[label] > names[busiest] || names[label] == names[busiest] && label < busiest {
@@ -68,9 +68,9 @@ func (w deployment) on(c costs, where func(name string) string) load {
 	return l
 }
 
-// spread counts names and sessions on each cluster. A process has a session on every cluster that
+// perCluster counts names and sessions on each cluster. A process has a session on every cluster that
 // one of its names is on.
-func (w deployment) spread(where func(string) string) (names, sessions map[string]int) {
+func (w deployment) perCluster(where func(string) string) (names, sessions map[string]int) {
 	names, sessions = map[string]int{}, map[string]int{}
 	each := max(1, w.holders/w.processes)
 	var used map[string]bool // by the present process

@@ -129,7 +129,7 @@ func Intervals(ops []Op) []Violation {
 	for _, list := range byName {
 		bad = append(bad, overlaps(list)...)
 	}
-	bad = append(bad, crowds(all)...)
+	bad = append(bad, overLimit(all)...)
 	return append(append(bad, writes(ops, all)...), durations(ops)...)
 }
 
@@ -164,9 +164,9 @@ func overlaps(list []*holding) (bad []Violation) {
 	return bad
 }
 
-// crowds checks semaphores, of which no more may hold at once than any of them allows. A lock of
+// overLimit checks semaphores, of which no more may hold at once than any of them allows. A lock of
 // the same name is separate. all is in the order of the acquisitions' returns.
-func crowds(all []*holding) (bad []Violation) {
+func overLimit(all []*holding) (bad []Violation) {
 	inside := map[string][]*holding{}
 	for _, h := range all {
 		if !h.seen() || h.acquire.Slot == 0 {

@@ -31,15 +31,15 @@ func OnFake(_ *testing.T, w *scenario) server {
 		}
 	})
 	f := &fake{c, w}
-	f.crowd()
+	f.writeBetween()
 	return f
 }
 
 // unrelated is a key that has nothing to do with the scenario.
 const unrelated = "unrelated"
 
-// crowd writes between every two requests of a busy scenario.
-func (f *fake) crowd() {
+// writeBetween writes between every two requests of a busy scenario.
+func (f *fake) writeBetween() {
 	if f.w.plan.Busy {
 		f.c.Inject(etcdfake.Rule{Match: func(etcdfake.Request) bool { f.c.Put(unrelated, "", 0); return false }})
 	}
@@ -51,7 +51,7 @@ func (f *fake) close()                        { f.c.Close() }
 
 func (f *fake) calm() {
 	f.c.LiftAll()
-	f.crowd()
+	f.writeBetween()
 	f.c.Heal()
 	f.c.SetNoSpace(false)
 	f.c.SetClockRate(1)

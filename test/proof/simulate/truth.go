@@ -204,9 +204,9 @@ func (t *truth) together() (bad []string) {
 	return bad
 }
 
-// crowded returns which keys were put wrongly: in a slot that was taken, or with more holders
+// wronglyPut returns which keys were put wrongly: in a slot that was taken, or with more holders
 // than one of them allows (rules SM1, SM3).
-func (t *truth) crowded() (bad []string) {
+func (t *truth) wronglyPut() (bad []string) {
 	living := map[string][]*life{}
 	for _, l := range t.lives {
 		list := slices.DeleteFunc(living[l.name], func(other *life) bool { return other.deletion > 0 && other.deletion <= l.created })
@@ -238,7 +238,7 @@ func (t *truth) validate(ops []history.Op, ttl time.Duration) (bad []string, res
 	for _, l := range t.lives {
 		lives[acquired{l.name, l.created}] = l
 	}
-	bad = append(t.together(), t.crowded()...)
+	bad = append(t.together(), t.wronglyPut()...)
 	released := map[acquired]time.Duration{}
 	for _, o := range ops {
 		of := acquiredBy(o)

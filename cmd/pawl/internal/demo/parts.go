@@ -53,7 +53,7 @@ func (d *demo) queue(ctx context.Context) (shown string, err error) {
 	d.line(time.Now(), "demo", held.Token(), "releases")
 	for range demoRounds {
 		for _, w := range workers { // first come, first served: this is the order
-			if err := d.turn(ctx, w); err != nil {
+			if err := d.increment(ctx, w); err != nil {
 				return "", err
 			}
 		}
@@ -74,8 +74,8 @@ func (d *demo) queue(ctx context.Context) (shown string, err error) {
 		len(contenders), strings.Join(contenders, ", "), len(log), value), nil
 }
 
-// turn shows one read-modify-write of w.
-func (d *demo) turn(ctx context.Context, w *worker) error {
+// increment shows one read-modify-write of w.
+func (d *demo) increment(ctx context.Context, w *worker) error {
 	if _, err := w.next(ctx, "holds"); err != nil {
 		return err
 	}

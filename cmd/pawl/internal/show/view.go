@@ -72,8 +72,8 @@ func layout(l inspect.NamedQueue) string {
 	return ""
 }
 
-// named is a position without anything but its queue.
-func (v *view) named(l inspect.NamedQueue) position {
+// queueOnly is a position without anything but its queue.
+func (v *view) queueOnly(l inspect.NamedQueue) position {
 	out := position{Name: l.Name, Kind: l.Kind(), Revision: v.Revision, NameBase64: cli.Base64(l.Name)}
 	if l.EtcdLayout {
 		out.Layout = "etcd"
@@ -83,7 +83,7 @@ func (v *view) named(l inspect.NamedQueue) position {
 
 // position is a queue's i-th position as a line of JSON.
 func (v *view) position(l inspect.NamedQueue, i int) position {
-	p, out := l.Queue[i], v.named(l)
+	p, out := l.Queue[i], v.queueOnly(l)
 	out.Key, out.Form, out.Owner, out.Host, out.PID, out.Value = p.Key, p.Form.String(), p.Owner, p.Host, p.PID, string(p.Value)
 	out.Mode, out.Limit, out.Names = p.Mode, p.Limit, p.Names
 	out.KeyBase64, out.ValueBase64 = cli.Base64(p.Key), cli.Base64(string(p.Value))

@@ -115,7 +115,7 @@ func (s *Server) Handler() http.Handler {
 	reflector := grpcreflect.NewStaticReflector(pawlv1connect.LocksName)
 	mux.Handle(grpcreflect.NewHandlerV1(reflector, connect.WithReadMaxBytes(MaxBody)))
 	mux.Handle(grpcreflect.NewHandlerV1Alpha(reflector, connect.WithReadMaxBytes(MaxBody)))
-	return s.identified(Named(mux))
+	return s.identified(WithVersion(mux))
 }
 
 // An outcome is a call and its result: ok, or the code of its error.

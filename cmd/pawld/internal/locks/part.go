@@ -146,7 +146,7 @@ func (s *Service) won(ref table.Ref, p *part, h *held) bool {
 	}
 	s.unlock()
 	back()
-	s.poke()
+	s.reschedule()
 	return ok
 }
 

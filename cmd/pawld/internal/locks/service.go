@@ -54,19 +54,19 @@ type Service struct {
 	awaited map[string]bool // the sessions that it waits for
 	renewed chan struct{}   // closed when none is left
 
-	poked    chan struct{}
-	serving  context.Context // ends when no new promise is made
-	draining <-chan struct{} // closed then
-	drain    context.CancelFunc
-	drained  sync.Once
-	hurried  context.Context // ends when the shutdown must no longer wait for anything
-	Hurry    context.CancelFunc
-	life     context.Context
-	end      context.CancelFunc
-	work     sync.WaitGroup
-	waits    sync.WaitGroup // acquisitions under way; none begins after draining is closed
-	returns  sync.WaitGroup // background releases; none begins after draining is closed
-	running  sync.WaitGroup // waits for run
+	rescheduled chan struct{}
+	serving     context.Context // ends when no new promise is made
+	draining    <-chan struct{} // closed then
+	drain       context.CancelFunc
+	drained     sync.Once
+	hurried     context.Context // ends when the shutdown must no longer wait for anything
+	Hurry       context.CancelFunc
+	life        context.Context
+	end         context.CancelFunc
+	work        sync.WaitGroup
+	waits       sync.WaitGroup // acquisitions under way; none begins after draining is closed
+	returns     sync.WaitGroup // background releases; none begins after draining is closed
+	running     sync.WaitGroup // waits for run
 
 	// removing is until when a client may believe that it holds a key which is being removed, and
 	// which a successor would delete at once, because somebody overwrote it, or it could not be
@@ -81,7 +81,7 @@ func New(client *pawl.Client, cfg Config) *Service {
 		cfg: cfg, client: client, table: table.New(cfg.Table, clock.Now()),
 		parts: make(map[table.Ref]*part), rests: make(map[table.Ref]rest), news: make(map[string]*news),
 		bindings: make(map[string]*binding),
-		own:      gate.New(1), probing: gate.New(1), renewed: make(chan struct{}), poked: make(chan struct{}, 1),
+		own:      gate.New(1), probing: gate.New(1), renewed: make(chan struct{}), rescheduled: make(chan struct{}, 1),
 	}
 	s.serving, s.drain = context.WithCancel(context.Background())
 	s.draining = s.serving.Done()
@@ -100,7 +100,7 @@ func (s *Service) run() {
 	for {
 		select {
 		case <-timer.C:
-		case <-s.poked:
+		case <-s.rescheduled:
 		case <-s.draining:
 			return
 		}
@@ -112,9 +112,10 @@ func (s *Service) run() {
 	}
 }
 
-func (s *Service) poke() {
+// reschedule makes run call Tick now, because something may have become due earlier.
+func (s *Service) reschedule() {
 	select {
-	case s.poked <- struct{}{}:
+	case s.rescheduled <- struct{}{}:
 	default:
 	}
 }

@@ -52,7 +52,7 @@ func (s *Service) Resume(ctx context.Context, saved Saved) (taken int, err error
 	within, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	var wg sync.WaitGroup
-	turns := make(chan struct{}, resumers)
+	limit := make(chan struct{}, resumers)
 	restored := make([]table.Saved, len(saved.Sessions))
 	for i, from := range saved.Sessions {
 		to := table.Saved{ID: from.ID, Identity: from.Identity, TTL: from.TTL, Provisional: from.Provisional, Ended: from.Ended, Rows: make([]table.SavedRow, len(from.Rows))}
@@ -64,8 +64,8 @@ func (s *Service) Resume(ctx context.Context, saved Saved) (taken int, err error
 			wg.Add(1)
 			go func() { // returns when within or the session ends; waited for below
 				defer wg.Done()
-				turns <- struct{}{}
-				defer func() { <-turns }()
+				limit <- struct{}{}
+				defer func() { <-limit }()
 				s.takeOne(within, own, r, &to.Rows[j], from.TTL, until)
 			}()
 		}
