@@ -10,8 +10,8 @@ type carried struct {
 	shared   bool
 }
 
-// NewContext returns a child of ctx that carries t, an exclusive token, for resource. One token travels in a context: this one hides
-// whatever ctx carried.
+// NewContext returns a child of ctx that carries t, an exclusive token, for resource. One token
+// travels in a context: this one hides whatever ctx carried.
 //
 // A resource or token that Check refuses is not carried, but still hides what ctx carried. FromContext
 // then finds nothing, and code that sends or checks the context's token refuses instead of acting under
@@ -39,7 +39,8 @@ func FromContext(ctx context.Context) (resource string, t Token, ok bool) {
 	return fromContext(ctx, false)
 }
 
-// FromSharedContext is FromContext for the token of a shared lock; ok is false if the innermost is an exclusive one.
+// FromSharedContext is FromContext for the token of a shared lock; ok is false if the innermost is
+// an exclusive one.
 func FromSharedContext(ctx context.Context) (resource string, t Token, ok bool) {
 	return fromContext(ctx, true)
 }

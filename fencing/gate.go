@@ -9,9 +9,10 @@ import (
 // DefaultLimit is how many resources a Gate whose Limit is 0 remembers.
 const DefaultLimit = 1 << 16
 
-// A Gate is a guard in memory, for a service that owns its state: it admits a token unless a greater one was admitted for the same
-// resource. The zero Gate is ready. It is safe for concurrent use, and must not be copied after its first use. A resource that
-// the gate remembers is compared without a lock; only a new resource takes one.
+// A Gate is a guard in memory, for a service that owns its state: it admits a token unless a
+// greater one was admitted for the same resource. The zero Gate is ready. It is safe for concurrent
+// use, and must not be copied after its first use. A resource that the gate remembers is compared
+// without a lock; only a new resource takes one.
 //
 // # Two registers
 //
@@ -24,9 +25,9 @@ const DefaultLimit = 1 << 16
 //
 // # In one step with the write
 //
-// Admit is valid for the instant of the call. Call it under the mutex (or in the same turn of the loop) that guards the
-// state which the caller then reads or writes. If a request is admitted and then waits for that mutex, it may write
-// after a newer holder did.
+// Admit is valid for the instant of the call. Call it under the mutex (or in the same turn of the
+// loop) that guards the state which the caller then reads or writes. If a request is admitted and
+// then waits for that mutex, it may write after a newer holder did.
 //
 // # What is forgotten
 //
@@ -39,8 +40,9 @@ const DefaultLimit = 1 << 16
 // lock again, and its new token is above the floor, provided that the tokens of all resources of one
 // gate come from one counter, as those of one etcd cluster do. Use a gate for each cluster.
 //
-// A huge token is admitted like any other. It excludes all real holders of its resource for good, and those of every
-// unknown resource once the gate forgets it, so authenticate clients before you accept their tokens.
+// A huge token is admitted like any other. It excludes all real holders of its resource for good,
+// and those of every unknown resource once the gate forgets it, so authenticate clients before you
+// accept their tokens.
 //
 // # Restart
 //
@@ -69,7 +71,8 @@ func (g *Gate) Admit(resource string, t Token) error { return g.admit(resource, 
 // t was admitted for resource. From then on, Admit refuses every exclusive token below t.
 func (g *Gate) AdmitShared(resource string, t Token) error { return g.admit(resource, t, true) }
 
-// AdmitContext admits the token that ctx carries, in its mode. Its error matches ErrNoToken if ctx carries none.
+// AdmitContext admits the token that ctx carries, in its mode. Its error matches ErrNoToken if ctx
+// carries none.
 func (g *Gate) AdmitContext(ctx context.Context) error {
 	c, _ := ctx.Value(contextKey{}).(carried)
 	if c.token == 0 {
@@ -145,8 +148,9 @@ func (g *Gate) limit() int {
 	return DefaultLimit
 }
 
-// RefuseBelow makes the gate refuse, for resources that it does not remember, every token below t. It never lowers what was refused before; t ≤ 0
-// changes nothing. It is for a service that starts with nothing kept.
+// RefuseBelow makes the gate refuse, for resources that it does not remember, every token below t.
+// It never lowers what was refused before; t ≤ 0 changes nothing. It is for a service that starts
+// with nothing kept.
 func (g *Gate) RefuseBelow(t Token) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -67,7 +67,8 @@ type event struct {
 	admitted bool
 }
 
-// histories runs each order of the calls' steps, and returns what is impossible for a storage that takes each call in one step.
+// histories runs each order of the calls' steps, and returns what is impossible for a storage that
+// takes each call in one step.
 func histories(m made, calls []call) (all int, impossible []string) {
 	var order []int
 	var extend func()
@@ -113,7 +114,8 @@ func replay(m made, calls []call, order []int) (events []event, pending []int) {
 	return events, pending
 }
 
-// linearizable reports whether some order of the calls, each in one step between its begin and its end, has these results.
+// linearizable reports whether some order of the calls, each in one step between its begin and its
+// end, has these results.
 func linearizable(calls []call, events []event) bool {
 	results := make([]bool, len(calls))
 	before := make([][]int, len(calls)) // who had ended when it began

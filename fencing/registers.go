@@ -43,7 +43,8 @@ func newRegisters(resource string, p pair) *registers {
 	return r
 }
 
-// admit decides on t by both registers, and raises them if it is admitted. It returns the register that t was compared with, or forgotten.
+// admit decides on t by both registers, and raises them if it is admitted. It returns the register
+// that t was compared with, or forgotten.
 func (r *registers) admit(t Token, shared bool) (seen Token) {
 	for {
 		seen, done := r.decide(r.pair.Load(), t, shared)

@@ -169,7 +169,8 @@ func (w *system) operate(s state, i int) state {
 	return s
 }
 
-// Every history of five entries, in all mixtures of modes, with every order of operations, losses and pauses.
+// Every history of five entries, in all mixtures of modes, with every order of operations, losses
+// and pauses.
 func exploreAll(clone func(text string) storage) (states, stale, refused int) {
 	const n = 5
 	for modes := range 1 << n {

@@ -19,9 +19,10 @@ const (
 	oldHead      = "pawl gate 1"
 )
 
-// Snapshot returns what the gate must not forget over a restart: every token admitted before the call, and no token that was not admitted before
-// it returned. Save it in one step with the state that the gate guards; a state that is newer than its gate can be
-// written to by a holder that was refused before.
+// Snapshot returns what the gate must not forget over a restart: every token admitted before the
+// call, and no token that was not admitted before it returned. Save it in one step with the state
+// that the gate guards; a state that is newer than its gate can be written to by a holder that was
+// refused before.
 //
 // It is text that people can read too: a line with the floor, a line for each resource, sorted, and a
 // checksum. Each line has the highest token, then the highest exclusive one. New resources wait while

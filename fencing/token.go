@@ -9,8 +9,9 @@ import (
 // it, so storage that remembers the greatest token it has seen can refuse a writer that comes with a
 // smaller one.
 //
-// Tokens are compared only within one resource and one issuer: those of two locks, or of two clusters, say nothing about
-// each other. 0 is no token, and no token is negative; both are refused everywhere.
+// Tokens are compared only within one resource and one issuer: those of two locks, or of two
+// clusters, say nothing about each other. 0 is no token, and no token is negative; both are refused
+// everywhere.
 type Token int64
 
 // MaxResource is the greatest length of a resource's name, in bytes. The name of every lock fits.

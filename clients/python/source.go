@@ -4,7 +4,8 @@ package python
 
 import "embed"
 
-// Client has the package pawld, which needs nothing but Python's standard library, in a folder of that name.
+// Client has the package pawld, which needs nothing but Python's standard library, in a folder of
+// that name.
 //
 //go:embed pawld/*.py
 var Client embed.FS

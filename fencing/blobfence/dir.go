@@ -18,12 +18,15 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 )
 
-// A Dir is a Store in a directory of a local disk, shared by any number of processes. It is not for network file systems. It exists on systems with flock.
+// A Dir is a Store in a directory of a local disk, shared by any number of processes. It is not for
+// network file systems. It exists on systems with flock.
 //
-// Each object is a file, whose first line has the metadata and whose rest is the body. A file is replaced whole, by rename, under a lock on the directory itself, which the
-// kernel releases when its process dies. File and directory are synced before Put returns, and the directory before Get does, so what was written or refused survives a
-// crash of the machine. The objects of a directory are written one at a time. A process that is stopped in the middle of a Put blocks the writers of the directory
-// for as long, until their contexts end; it does not block readers.
+// Each object is a file, whose first line has the metadata and whose rest is the body. A file is
+// replaced whole, by rename, under a lock on the directory itself, which the kernel releases when
+// its process dies. File and directory are synced before Put returns, and the directory before Get
+// does, so what was written or refused survives a crash of the machine. The objects of a directory
+// are written one at a time. A process that is stopped in the middle of a Put blocks the writers of
+// the directory for as long, until their contexts end; it does not block readers.
 type Dir struct {
 	Path string // of a directory that exists
 }

@@ -80,7 +80,8 @@ func (g gcs) Get(ctx context.Context, name string) ([]byte, blobfence.Meta, blob
 	return g.look(ctx, http.MethodGet, name)
 }
 
-// Put writes the object whole. To change its metadata alone would leave its generation as it was, and let an older holder's write through.
+// Put writes the object whole. To change its metadata alone would leave its generation as it was,
+// and let an older holder's write through.
 func (g gcs) Put(ctx context.Context, name string, body []byte, m blobfence.Meta, at blobfence.Version) error {
 	if at == "" {
 		at = "0" // the generation of what is not there

@@ -15,15 +15,17 @@ type Meta struct {
 	Absent bool          // a placeholder, which Read treats as no object
 }
 
-// exclusive returns the highest exclusive token. A Store that does not keep Ahead makes it too high, which refuses readers that hold, and admits nothing stale.
+// exclusive returns the highest exclusive token. A Store that does not keep Ahead makes it too
+// high, which refuses readers that hold, and admits nothing stale.
 func (m Meta) exclusive() fencing.Token { return m.Token - m.Ahead }
 
-// A Version names a state of an object: an S3 ETag, a GCS generation. Two successful Puts of an object never give it the same one, not even with equal bodies. "" is the version
-// of an object that is not there.
+// A Version names a state of an object: an S3 ETag, a GCS generation. Two successful Puts of an
+// object never give it the same one, not even with equal bodies. "" is the version of an object
+// that is not there.
 type Version string
 
-// A Store has conditional writes. Its methods are safe for concurrent use. Names are any strings of up to fencing.MaxResource bytes, and are kept apart byte
-// for byte.
+// A Store has conditional writes. Its methods are safe for concurrent use. Names are any strings of
+// up to fencing.MaxResource bytes, and are kept apart byte for byte.
 type Store interface {
 	// Stat returns metadata and version as they were at one instant during the call. If there is no
 	// object, the error matches ErrNotFound.

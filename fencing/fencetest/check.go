@@ -123,7 +123,8 @@ func (l *log) needless(o *Op) *Violation {
 	return &Violation{Rule: "refused, and no greater token was there", Op: *o}
 }
 
-// refuses reports whether o is refused after p was admitted. A shared token is refused after an exclusive one that is equal, too.
+// refuses reports whether o is refused after p was admitted. A shared token is refused after an
+// exclusive one that is equal, too.
 func refuses(p, o *Op) bool {
 	if o.Shared {
 		return !p.Shared && p.Token >= o.Token

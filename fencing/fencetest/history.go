@@ -40,8 +40,8 @@ func (o Outcome) String() string {
 	return [...]string{"unknown", "applied", "refused", "not applied"}[o]
 }
 
-// An Op is one operation of a history. Call and Return are read from one clock for the whole history, Call before it was sent and Return
-// after its answer came.
+// An Op is one operation of a history. Call and Return are read from one clock for the whole
+// history, Call before it was sent and Return after its answer came.
 type Op struct {
 	Who      string // for people to read
 	Kind     Kind
@@ -68,8 +68,8 @@ func (o Op) String() string {
 	return s
 }
 
-// A Violation is the first operation of a history, in the order of the answers, that a guard should not have let through or
-// should not have refused.
+// A Violation is the first operation of a history, in the order of the answers, that a guard should
+// not have let through or should not have refused.
 type Violation struct {
 	Rule    string // the rule that it broke
 	Op      Op

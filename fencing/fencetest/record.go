@@ -10,7 +10,8 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 )
 
-// A Recorder is a SharedStore that notes what passes through it to one of the instances of a store. It is safe for concurrent use.
+// A Recorder is a SharedStore that notes what passes through it to one of the instances of a store.
+// It is safe for concurrent use.
 type Recorder struct {
 	store Store
 	who   string

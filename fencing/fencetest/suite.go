@@ -26,7 +26,8 @@ type Suite struct {
 	// Restart stops what keeps the tokens and starts it again on what was saved.
 	Restart func(t *testing.T, s Store) Store
 
-	// Abort has t admitted and value written, and then gives both up, as in a transaction that is rolled back.
+	// Abort has t admitted and value written, and then gives both up, as in a transaction that is
+	// rolled back.
 	Abort func(ctx context.Context, s Store, resource string, t fencing.Token, value string) error
 
 	// LoseAnswer is a Write that is applied but whose first answer is lost. It returns what the

@@ -18,7 +18,8 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 )
 
-// memory is the model of an instance of a guarded store: a Gate and the values, under one mutex. Each fault breaks one thing.
+// memory is the model of an instance of a guarded store: a Gate and the values, under one mutex.
+// Each fault breaks one thing.
 type memory struct {
 	fault string
 	*kept

@@ -1,12 +1,14 @@
 // Package grpcfence carries fencing tokens over gRPC. Client interceptors send the token of a call's
 // context, and server interceptors refuse stale ones before the service sees the call.
 //
-// The metadata key is fencing-token. Its value is the token in decimal, one space, and the resource, percent-encoded as a path segment, as in
-// "57 jobs%2F42", or "57 jobs%2F42 shared" for the token of a shared lock: the header of package httpfence.
+// The metadata key is fencing-token. Its value is the token in decimal, one space, and the
+// resource, percent-encoded as a path segment, as in "57 jobs%2F42", or "57 jobs%2F42 shared" for
+// the token of a shared lock: the header of package httpfence.
 //
 // # Guarantees
 //
-//  1. A client interceptor sends exactly one such value, with the innermost token of the call's context, or does not make the call.
+//  1. A client interceptor sends exactly one such value, with the innermost token of the call's
+//     context, or does not make the call.
 //  2. Behind a server interceptor, every call came with a token that at its admission was not below the
 //     highest the gate had seen for the resource. Each message that a stream receives was admitted
 //     separately when it came. The token is in the call's context.
@@ -20,7 +22,8 @@
 // the write: by the same Gate, under the mutex that guards what it writes, or by the store's guard
 // (sqlfence …). It returns Status of the refusal.
 //
-// A client states its own token, so authenticate clients first: one that sends a high token shuts the others out.
+// A client states its own token, so authenticate clients first: one that sends a high token shuts
+// the others out.
 //
 // # Refusals
 //

@@ -3,7 +3,8 @@
 //
 // # The header
 //
-// The header is Fencing-Token. Its value is the token in decimal, one space, and the resource, percent-encoded as a path segment:
+// The header is Fencing-Token. Its value is the token in decimal, one space, and the resource,
+// percent-encoded as a path segment:
 //
 //	Fencing-Token: 57 jobs%2F42
 //
@@ -11,11 +12,13 @@
 //
 //	Fencing-Token: 57 jobs%2F42 shared
 //
-// Each token has one spelling, and no other is accepted. A version of this package that knows no shared tokens refuses them as garbled.
+// Each token has one spelling, and no other is accepted. A version of this package that knows no
+// shared tokens refuses them as garbled.
 //
 // # Guarantees
 //
-//  1. A Transport sends exactly one such header, with the innermost token of the request's context, or does not send the request.
+//  1. A Transport sends exactly one such header, with the innermost token of the request's context,
+//     or does not send the request.
 //  2. Behind Handler, every request came with a token that at its admission was not below the highest
 //     the gate had seen for the resource. The token is in the request's context.
 //  3. Handler answers all other requests itself: 428 without a token, 400 with a garbled one or several,
@@ -41,5 +44,6 @@
 //	{"type":"urn:pawl:fencing:stale","title":"stale fencing token","status":412,
 //	 "detail":"stale token 41 for \"jobs/42\": 57 was seen","resource":"jobs%2F42","got":41,"highest":57}
 //
-// The resource is percent-encoded here too. Refused turns such an answer into an error, a *fencing.StaleError for the stale token.
+// The resource is percent-encoded here too. Refused turns such an answer into an error, a
+// *fencing.StaleError for the stale token.
 package httpfence

@@ -18,7 +18,8 @@ import (
 	"github.com/pawl-locks/pawl/fencing/httpfence"
 )
 
-// A service keeps values in memory. Its handler admits once more under the mutex of the values, as the package comment says.
+// A service keeps values in memory. Its handler admits once more under the mutex of the values, as
+// the package comment says.
 type service struct {
 	mu     sync.Mutex
 	gate   fencing.Gate

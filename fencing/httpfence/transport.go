@@ -15,7 +15,8 @@ const Header = "Fencing-Token"
 // ErrNoToken is matched by the error of a request whose context carries no token. It is fencing.ErrNoToken.
 var ErrNoToken = fencing.ErrNoToken
 
-// A Transport is an http.RoundTripper that sends the context's token along. It is safe for concurrent use if Base is.
+// A Transport is an http.RoundTripper that sends the context's token along. It is safe for
+// concurrent use if Base is.
 type Transport struct {
 	Base http.RoundTripper // http.DefaultTransport if nil
 }

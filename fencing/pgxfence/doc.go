@@ -11,15 +11,17 @@
 //
 // # Guarantees
 //
-//  1. Once a transaction in which a token was admitted has been committed, Admit refuses every smaller token of that resource, with a
-//     *fencing.StaleError, and writes nothing.
+//  1. Once a transaction in which a token was admitted has been committed, Admit refuses every
+//     smaller token of that resource, with a *fencing.StaleError, and writes nothing.
 //  2. From Admit to the transaction's end, nobody else is admitted for the resource. So admission, reads
 //     and writes of the transaction are one step.
-//  3. Once a shared token was registered, Admit refuses every smaller exclusive one. AdmitShared refuses a token that is not registered, and one below a committed
-//     exclusive token. From AdmitShared to the transaction's end readers are admitted and no writer is.
+//  3. Once a shared token was registered, Admit refuses every smaller exclusive one. AdmitShared
+//     refuses a token that is not registered, and one below a committed exclusive token. From
+//     AdmitShared to the transaction's end readers are admitted and no writer is.
 //  4. A transaction that is rolled back, or that dies with its connection, leaves no trace of its token.
 //
-// They hold at READ COMMITTED, PostgreSQL's default, and at the stricter levels, on one primary. Package sqlfence says what the caller does.
+// They hold at READ COMMITTED, PostgreSQL's default, and at the stricter levels, on one primary.
+// Package sqlfence says what the caller does.
 //
 // # Failures
 //

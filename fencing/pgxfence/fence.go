@@ -22,8 +22,9 @@ var (
 	ErrBadName = sqltable.ErrBadName
 )
 
-// A Fence is a table with the two registers of each resource: the highest token, and the highest exclusive one. It is a plain value; copies are the same fence. Its
-// methods are safe for concurrent use as far as their arguments are.
+// A Fence is a table with the two registers of each resource: the highest token, and the highest
+// exclusive one. It is a plain value; copies are the same fence. Its methods are safe for
+// concurrent use as far as their arguments are.
 type Fence struct {
 	Table string // pawl_fence if ""; may be "schema.table"; quoted, so PostgreSQL uses it exactly as spelled
 }
@@ -58,9 +59,11 @@ func (f Fence) Register(ctx context.Context, db Beginner, resource string, t fen
 	return f.table().Register(ctx, database(db), resource, t)
 }
 
-// AdmitShared returns nil if t, the token of a shared lock, was registered, and no exclusive token as great was committed for resource. No writer is admitted for
-// resource until tx ends; other readers are. It blocks while a writer's transaction is open. A refusal is a *fencing.StaleError, unwrapped; the error for a token that was not
-// registered matches ErrNotRegistered. It writes nothing. After any error roll tx back.
+// AdmitShared returns nil if t, the token of a shared lock, was registered, and no exclusive token
+// as great was committed for resource. No writer is admitted for resource until tx ends; other
+// readers are. It blocks while a writer's transaction is open. A refusal is a *fencing.StaleError,
+// unwrapped; the error for a token that was not registered matches ErrNotRegistered. It writes
+// nothing. After any error roll tx back.
 //
 // Call it before the first read of tx.
 func (f Fence) AdmitShared(ctx context.Context, tx pgx.Tx, resource string, t fencing.Token) error {

@@ -18,7 +18,8 @@ import (
 //	err := accounts.Admit(ctx, db, 42, held.Token())                                                     // once, before the first read
 //	err = accounts.Update(ctx, db, 42, held.Token(), "balance = $1", 100)
 //
-// Where readers hold the lock together, a second column, Exclusive, makes Register and AdmitShared work. Everybody who writes to the table must then name both.
+// Where readers hold the lock together, a second column, Exclusive, makes Register and AdmitShared
+// work. Everybody who writes to the table must then name both.
 type Row struct {
 	Dialect   Dialect
 	Table     string // "schema.table" is allowed
@@ -35,14 +36,15 @@ type Querier interface {
 
 var errOneRegister = errors.New("shared tokens need the column Row.Exclusive")
 
-// Admit registers t, an exclusive token, for the row whose Key is key, and changes nothing else. A new holder calls it before its first read of the row. Errors are
-// those of Update.
+// Admit registers t, an exclusive token, for the row whose Key is key, and changes nothing else. A
+// new holder calls it before its first read of the row. Errors are those of Update.
 func (r Row) Admit(ctx context.Context, q Querier, key any, t fencing.Token) error {
 	return r.Update(ctx, q, key, t, "")
 }
 
-// Update sets columns of the row whose Key is key, if no greater token was admitted for it. set is what stands between SET and
-// WHERE, with its arguments as placeholders of the dialect, numbered from 1; it is the caller's text, and not checked. It must not set Key, Token or Exclusive.
+// Update sets columns of the row whose Key is key, if no greater token was admitted for it. set is
+// what stands between SET and WHERE, with its arguments as placeholders of the dialect, numbered
+// from 1; it is the caller's text, and not checked. It must not set Key, Token or Exclusive.
 //
 // It returns a *fencing.StaleError, whose Resource is key's text, and writes nothing if a greater token
 // is there. It returns an error matching ErrNoRow if there is no such row. Two that race are ordered by
@@ -55,8 +57,9 @@ func (r Row) Update(ctx context.Context, q Querier, key any, t fencing.Token, se
 	})
 }
 
-// Register registers t, the token of a shared lock, for the row whose Key is key, and changes nothing else. A reader calls it with a *sql.DB, before its first read. It returns nil
-// if no exclusive token as great as t was admitted; other errors are those of Update.
+// Register registers t, the token of a shared lock, for the row whose Key is key, and changes
+// nothing else. A reader calls it with a *sql.DB, before its first read. It returns nil if no
+// exclusive token as great as t was admitted; other errors are those of Update.
 func (r Row) Register(ctx context.Context, db *sql.DB, key any, t fencing.Token) error {
 	return r.run(ctx, "register", db, key, t, func(c columns, resource string) error {
 		if r.Exclusive == "" {
@@ -66,7 +69,8 @@ func (r Row) Register(ctx context.Context, db *sql.DB, key any, t fencing.Token)
 	})
 }
 
-// AdmitShared is Fence.AdmitShared for the row whose Key is key. An error matches ErrNoRow if there is no such row.
+// AdmitShared is Fence.AdmitShared for the row whose Key is key. An error matches ErrNoRow if there
+// is no such row.
 func (r Row) AdmitShared(ctx context.Context, tx *sql.Tx, key any, t fencing.Token) error {
 	return r.run(ctx, "admit shared", tx, key, t, func(c columns, resource string) error {
 		if r.Exclusive == "" {

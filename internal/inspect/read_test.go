@@ -120,7 +120,8 @@ func TestAReadWhoseRevisionIsCompactedBeginsAgain(t *testing.T) {
 	})
 }
 
-// A Snapshot shows one moment, though it is read in four ranges, each layout and the semaphores in each: what comes between them is not in it.
+// A Snapshot shows one moment, though it is read in four ranges, each layout and the semaphores in
+// each: what comes between them is not in it.
 func TestAllRangesAreReadAtOneRevision(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		w.Cluster.Put("jobs1/1f-1", inspect.SomeLabel, 0)

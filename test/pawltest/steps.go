@@ -25,8 +25,8 @@ type stepper struct {
 	ended   [2]bool
 }
 
-// await waits until each holder waits for a turn or has ended, or until one waits for a turn, and the other one seems
-// to wait for it.
+// await waits until each holder waits for a turn or has ended, or until one waits for a turn, and
+// the other one seems to wait for it.
 func (s *stepper) await() {
 	var late <-chan time.Time
 	for s.runs(0) || s.runs(1) {

@@ -47,8 +47,8 @@ func files(t *testing.T, text []byte) map[string][]byte {
 	}
 }
 
-// The release of this system: the binaries say their version, commit and date; package and image are what their tools and specification say; sums are right; and
-// a second run makes the same.
+// The release of this system: the binaries say their version, commit and date; package and image
+// are what their tools and specification say; sums are right; and a second run makes the same.
 func TestARelease(t *testing.T) {
 	if os.Getenv("PAWL_RELEASE") == "" {
 		t.Skip("it compiles all of the commands once more, without paths: make release-test")

@@ -14,6 +14,7 @@
 // trailer. Others who read the object see blank space at the end, which JSON, YAML and most text allow;
 // a reader of binary data cuts it off, by the length in the metadata.
 //
-// Every write is conditional. Needed permissions: s3:GetObject, s3:PutObject, and s3:ListBucket, without which S3 answers 403 and not 404 for an object that is not
-// there. An object that is deleted, by hand or by a lifecycle rule, forgets its token: let no such rule reach them.
+// Every write is conditional. Needed permissions: s3:GetObject, s3:PutObject, and s3:ListBucket,
+// without which S3 answers 403 and not 404 for an object that is not there. An object that is
+// deleted, by hand or by a lifecycle rule, forgets its token: let no such rule reach them.
 package s3blob

@@ -28,8 +28,9 @@ func Verbatim(name string) (string, error) {
 // maxFlat leaves room for suffixes in a file name of 255 bytes.
 const maxFlat = 200
 
-// Flat makes a key without slashes of any name: letters, digits, - and _ stay, all else becomes %xx. A long one ends in the name's SHA-256. It is for names that
-// Verbatim refuses, and for servers that keep objects as files.
+// Flat makes a key without slashes of any name: letters, digits, - and _ stay, all else becomes
+// %xx. A long one ends in the name's SHA-256. It is for names that Verbatim refuses, and for
+// servers that keep objects as files.
 func Flat(name string) (string, error) {
 	var b []byte
 	for _, c := range []byte(name) {

@@ -49,7 +49,8 @@ func parseMeta(data map[string]string) (m blobfence.Meta, ours bool, err error) 
 
 const trailerLen = 64
 
-// trailer spells a hash of the nonce in spaces and tabs, so that each write has another body and with it another ETag.
+// trailer spells a hash of the nonce in spaces and tabs, so that each write has another body and
+// with it another ETag.
 func trailer(nonce string) []byte {
 	h := fnv.New64a()
 	h.Write([]byte(nonce))

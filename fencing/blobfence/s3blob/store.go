@@ -32,8 +32,9 @@ type Store struct {
 	// Verbatim is used.
 	Key func(name string) (string, error)
 
-	// Prepare, if not nil, is called with each write before it is sent, to set what else the object needs (ContentType, encryption). It must leave alone the key,
-	// the body, the conditions, and the metadata whose names begin with "pawl-".
+	// Prepare, if not nil, is called with each write before it is sent, to set what else the object
+	// needs (ContentType, encryption). It must leave alone the key, the body, the conditions, and
+	// the metadata whose names begin with "pawl-".
 	Prepare func(*s3.PutObjectInput)
 
 	// VerifyRead is for servers that read an object's metadata and its ETag one after the other while a
@@ -167,8 +168,9 @@ func (s Store) readError(key string, err error) error {
 	return err
 }
 
-// putError separates refusals from what may have been applied. S3 answers 412 where the condition failed, 409 where another write was under way, and 404 for an If-Match on an
-// object that has just been deleted. With any other 4xx it has not taken the request either.
+// putError separates refusals from what may have been applied. S3 answers 412 where the condition
+// failed, 409 where another write was under way, and 404 for an If-Match on an object that has just
+// been deleted. With any other 4xx it has not taken the request either.
 func putError(err error) error {
 	switch status, code := statusAndCode(err); {
 	case status == http.StatusPreconditionFailed, status == http.StatusConflict, status == http.StatusNotFound && code == "NoSuchKey":

@@ -26,7 +26,8 @@ type Conn interface {
 	QueryRow(ctx context.Context, query string, args []any, dest ...any) error
 }
 
-// A Table has a row for each resource: highest is the highest token of either mode, exclusive the highest exclusive one.
+// A Table has a row for each resource: highest is the highest token of either mode, exclusive the
+// highest exclusive one.
 type Table struct {
 	Dialect Dialect
 	name    string // quoted
@@ -68,7 +69,8 @@ func (t Table) Register(ctx context.Context, c Conn, resource string, token fenc
 	return nil
 }
 
-// AdmitShared admits a registered shared token in the transaction c. No exclusive one is admitted for resource until it ends.
+// AdmitShared admits a registered shared token in the transaction c. No exclusive one is admitted
+// for resource until it ends.
 func (t Table) AdmitShared(ctx context.Context, c Conn, resource string, token fencing.Token) error {
 	var highest, exclusive fencing.Token
 	query := "SELECT highest, exclusive FROM " + t.name + " WHERE resource = " + t.Dialect.Placeholder(1) + t.Dialect.ForShare()

@@ -160,7 +160,8 @@ func (r *real) history(key, end string, from int64, n int) []watcher.Event {
 	return out
 }
 
-// enableAuth makes root, and reader, who may read only what begins with "open/"; their passwords are their names.
+// enableAuth makes root, and reader, who may read only what begins with "open/"; their passwords
+// are their names.
 func (r *real) enableAuth() {
 	ctx := context.Background()
 	for _, name := range []string{"root", "reader"} {

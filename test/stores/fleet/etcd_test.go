@@ -18,7 +18,8 @@ import (
 	"github.com/pawl-locks/pawl/kv"
 )
 
-// keys is the Issuer for etcd, where a token is the create revision of the lock's key, and the key goes when the lease ends.
+// keys is the Issuer for etcd, where a token is the create revision of the lock's key, and the key
+// goes when the lease ends.
 type keys struct {
 	t  *testing.T
 	kv *kv.Client
@@ -48,7 +49,8 @@ func (k keys) Issue(resource string) fencing.Token {
 
 func (k keys) End(resource string, _ fencing.Token) { k.do(kv.Delete(lockKey(resource))) }
 
-// An etcdStore keeps each set in a key. With the guard, each transaction compares the lock's key, as Held.Guard does.
+// An etcdStore keeps each set in a key. With the guard, each transaction compares the lock's key,
+// as Held.Guard does.
 type etcdStore struct {
 	*pawl.Client
 	guard bool

@@ -139,7 +139,8 @@ func TestTransactionWhoseContextEndsLeavesNoTrace(t *testing.T) {
 	})
 }
 
-// blocked says that a transaction under token waits while another is open: that it is neither admitted nor refused.
+// blocked says that a transaction under token waits while another is open: that it is neither
+// admitted nor refused.
 func (d *desk) blocked(t *testing.T, token fencing.Token) {
 	t.Helper()
 	d.waits(t, func(db *sql.DB) error {

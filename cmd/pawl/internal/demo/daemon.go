@@ -79,8 +79,8 @@ func findPython(ctx context.Context) (string, error) {
 	return path, nil
 }
 
-// findPawld finds the daemon beside this program or in PATH, or builds it in dir from the checkout that this program
-// was built from.
+// findPawld finds the daemon beside this program or in PATH, or builds it in dir from the checkout
+// that this program was built from.
 func findPawld(ctx context.Context, dir string) (string, error) {
 	if self, err := os.Executable(); err == nil {
 		if path, err := exec.LookPath(filepath.Join(filepath.Dir(self), "pawld")); err == nil {

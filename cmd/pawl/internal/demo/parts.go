@@ -90,7 +90,8 @@ func (d *demo) increment(ctx context.Context, w *worker) error {
 	return nil
 }
 
-// A pausing is a part in which the first holder is stopped, the next one takes over, and the first one wakes.
+// A pausing is a part in which the first holder is stopped, the next one takes over, and the first
+// one wakes.
 type pausing struct {
 	name          string // of the lock
 	first, second string

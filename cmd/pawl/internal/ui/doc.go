@@ -35,9 +35,9 @@
 //
 // # Failures
 //
-// Open fails as inspect.Follow does. If following ends later, as when a
-// permission is revoked, the page shows why, and since when, and tries again until it
-// works. While a browser is connected, it reads from the cluster every 5 s, so that it can show when no answer comes.
+// Open fails as inspect.Follow does. If following ends later, as when a permission is revoked, the
+// page shows why, and since when, and tries again until it works. While a browser is connected, it
+// reads from the cluster every 5 s, so that it can show when no answer comes.
 //
 // A browser opens six connections to a host, so its tabs share one stream (static/shared.js).
 package ui
