@@ -10,11 +10,12 @@ type carried struct {
 	shared   bool
 }
 
-// NewContext returns a child of ctx that carries t, an exclusive token, for resource. One token travels in a context: this one hides
-// whatever ctx carried.
+// NewContext returns a child of ctx that carries t, an exclusive token, for resource. One token
+// travels in a context: this one hides whatever ctx carried.
 //
-// A resource or token that Check refuses is not carried, and hides what ctx carried all the same: FromContext then
-// finds nothing, and whatever sends or checks the context's token refuses, rather than act under the token of an outer lock.
+// A resource or token that Check refuses is not carried, but still hides what ctx carried. FromContext
+// then finds nothing, and code that sends or checks the context's token refuses instead of acting under
+// the token of an outer lock.
 func NewContext(ctx context.Context, resource string, t Token) context.Context {
 	return newContext(ctx, carried{resource, t, false})
 }
@@ -31,13 +32,15 @@ func newContext(ctx context.Context, c carried) context.Context {
 	return context.WithValue(ctx, contextKey{}, c)
 }
 
-// FromContext returns the innermost resource and token of ctx. ok is false, and the others are zero, when there is none,
-// when the innermost cannot be used, or when it is a shared one: code that does not know shared tokens must not take one for exclusive.
+// FromContext returns the innermost resource and token of ctx. It returns false and zero values if there
+// is none, if the innermost cannot be used, or if it is a shared one: code that does not know shared
+// tokens must not take one for exclusive.
 func FromContext(ctx context.Context) (resource string, t Token, ok bool) {
 	return fromContext(ctx, false)
 }
 
-// FromSharedContext is FromContext for the token of a shared lock; ok is false if the innermost is an exclusive one.
+// FromSharedContext is FromContext for the token of a shared lock; ok is false if the innermost is
+// an exclusive one.
 func FromSharedContext(ctx context.Context) (resource string, t Token, ok bool) {
 	return fromContext(ctx, true)
 }

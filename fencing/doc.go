@@ -1,11 +1,10 @@
 // Package fencing carries the token of a lock to the storage that checks it.
 //
-// A lock service cannot stop a holder that was paused between its last check of the lock and
-// its write; only the storage that receives the write can. So every holding of a lock has a
-// Token, greater than the tokens of all earlier exclusive holders of that name, or of that slot
-// of a semaphore. (The tokens of two names
-// may be equal, and are unrelated.) The holder sends it with its writes, and a guard at the
-// storage refuses a token below the highest that it has seen for the resource.
+// A lock service cannot stop a holder that was paused between its last check of the lock and its
+// write; only the storage that receives the write can. So every hold of a lock has a Token, greater
+// than the tokens of all earlier exclusive holders of that name, or of that slot of a semaphore.
+// (The tokens of two names may be equal, and are unrelated.) The holder sends it with its writes,
+// and a guard at the storage refuses a token below the highest that it has seen for the resource.
 //
 // The package has the token itself, functions to carry it in a context, and Gate, a guard in
 // memory for a service that owns its state. Guards for other stores are in the packages below
@@ -29,15 +28,15 @@
 //
 // # What the caller does
 //
-// A new holder has its token admitted before its first read: it registers. Otherwise the
-// previous holder could still write after that read, and the new holder would overwrite that
-// write without having read it.
+// Before its first read, a new holder has its token admitted, which registers it. Otherwise the
+// previous holder could still write after that read, and the new holder would overwrite that write
+// without having read it.
 //
 // A guard is consulted in the same atomic step as the write that it guards. Otherwise a newer
 // holder could come and go between the check and the write.
 //
 // # What it does not do
 //
-// It makes nobody wait: the lock does that. It does not order writes with the same token. It
-// does not protect writes that bypass the guard.
+// It makes nobody wait, because the lock does that. It does not order writes with the same token.
+// It does not protect writes that bypass the guard.
 package fencing

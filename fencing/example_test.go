@@ -11,7 +11,8 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 )
 
-// A service that owns its state asks the gate under the mutex of that state. A new holder reads first, which registers its token.
+// A service that owns its state asks the gate under the mutex of that state. A new holder reads
+// first, which registers its token.
 func ExampleGate() {
 	var (
 		gate    fencing.Gate

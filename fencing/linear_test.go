@@ -14,11 +14,12 @@ type call struct {
 	shared bool
 }
 
-// A made is a storage for one resource, made anew for each history, and its admissions, taken step by
+// A made is a storage for one resource, made for each history, and its admissions, taken step by
 // step: each step reads or writes shared memory once, and steps of other calls come between.
 type made func() (admission func(t Token, shared bool) func() (admitted, done bool))
 
-// stepwise are the registers of a Gate: one step reads both, the next decides and writes both.
+// stepwise are the registers of a Gate if one step reads both, and the next decides and writes
+// both.
 func stepwise() func(Token, bool) func() (bool, bool) {
 	r := newRegisters("r", pair{})
 	return func(t Token, shared bool) func() (bool, bool) {
@@ -66,7 +67,8 @@ type event struct {
 	admitted bool
 }
 
-// histories runs each order of the calls' steps, and returns what is impossible for a storage that takes each call in one step.
+// histories runs each order of the calls' steps, and returns what is impossible for a storage that
+// takes each call in one step.
 func histories(m made, calls []call) (all int, impossible []string) {
 	var order []int
 	var extend func()
@@ -112,7 +114,8 @@ func replay(m made, calls []call, order []int) (events []event, pending []int) {
 	return events, pending
 }
 
-// linearizable reports whether some order of the calls, each in one step between its begin and its end, has these results.
+// linearizable reports whether some order of the calls, each in one step between its begin and its
+// end, has these results.
 func linearizable(calls []call, events []event) bool {
 	results := make([]bool, len(calls))
 	before := make([][]int, len(calls)) // who had ended when it began

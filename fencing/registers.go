@@ -10,8 +10,9 @@ type pair struct {
 
 func (p pair) max(q pair) pair { return pair{max(p.exclusive, q.exclusive), max(p.highest, q.highest)} }
 
-// admit decides on t: an exclusive token must not be below the highest of either mode, and becomes both; a shared one must be above the highest exclusive one,
-// and raises the other register. It returns the register that t was compared with, and the pair from then on.
+// admit decides on t. An exclusive token must not be below the highest of either mode, and becomes both.
+// A shared one must be above the highest exclusive one, and raises the other register. It returns the
+// register that t was compared with, and the pair that results.
 func (p pair) admit(t Token, shared bool) (seen Token, next pair) {
 	if shared {
 		if seen = p.exclusive; seen < t {
@@ -25,12 +26,12 @@ func (p pair) admit(t Token, shared bool) (seen Token, next pair) {
 	return seen, p.max(next)
 }
 
-// registers are the registers of a resource that a gate remembers. Both only rise, until
-// the entry is forgotten, once; from then on it decides nothing. They are read in one step, and
-// changed in one step, so that a token which is refused because of another is refused for good.
+// registers are the registers of a resource that a gate remembers. Both only rise, until the entry
+// is forgotten, once, and decides nothing any more. They are read in one step, and changed in one
+// step, so that a token which is refused because of another is refused for good.
 type registers struct {
 	resource string
-	pair     atomic.Pointer[pair] // nil: forgotten; what it points to does not change
+	pair     atomic.Pointer[pair] // nil once forgotten; what it points to does not change
 	used     atomic.Bool          // since the last sweep
 }
 
@@ -42,7 +43,8 @@ func newRegisters(resource string, p pair) *registers {
 	return r
 }
 
-// admit decides on t by both registers, and raises them if it is admitted. It returns the register that t was compared with, or forgotten.
+// admit decides on t by both registers, and raises them if it is admitted. It returns the register
+// that t was compared with, or forgotten.
 func (r *registers) admit(t Token, shared bool) (seen Token) {
 	for {
 		seen, done := r.decide(r.pair.Load(), t, shared)
@@ -52,7 +54,7 @@ func (r *registers) admit(t Token, shared bool) (seen Token) {
 	}
 }
 
-// decide is admit by what was read before; false: the registers have changed since.
+// decide is admit by what was read before. It returns false if the registers have changed since.
 func (r *registers) decide(was *pair, t Token, shared bool) (seen Token, done bool) {
 	if was == nil {
 		return forgotten, true
@@ -61,7 +63,8 @@ func (r *registers) decide(was *pair, t Token, shared bool) (seen Token, done bo
 	return seen, r.replace(was, next)
 }
 
-// replace changes the registers from what was read before; false: they have changed since.
+// replace changes the registers from what was read before. It returns false if they have changed
+// since.
 func (r *registers) replace(was *pair, next pair) bool {
 	if *was == next {
 		return true
@@ -83,7 +86,8 @@ func (r *registers) raise(p pair) {
 // load returns both, of an entry that is not forgotten.
 func (r *registers) load() pair { return *r.pair.Load() }
 
-// forget ends the entry and returns what its registers were. An admission that has read them before learns that it is forgotten.
+// forget ends the entry and returns what its registers were. A concurrent admission that has read them
+// before learns that the entry is forgotten.
 func (r *registers) forget() pair { return *r.pair.Swap(nil) }
 
 // touch keeps the entry over the next sweep. It reads before it writes, because many readers of

@@ -88,8 +88,9 @@ func (s *single) admit(t Token, shared bool) bool {
 }
 func (s *single) text() string { return fmt.Sprint(s.highest) }
 
-// A system is a queue of entries with tokens from 1 on, of which some are shared, and a storage. Entry i holds the lock from when all before it that conflict
-// are gone. Who held once may operate at any time, whether or not it is gone by then.
+// A system is a storage and a queue of entries with tokens that start at 1, of which some are shared.
+// Entry i holds the lock once all before it that conflict are gone. An entry that held once may operate
+// at any time, whether or not it is gone by then.
 type system struct {
 	n      int
 	shared func(i int) bool
@@ -168,7 +169,8 @@ func (w *system) operate(s state, i int) state {
 	return s
 }
 
-// Every history of five entries, in all mixtures of modes, with every order of operations, losses and pauses.
+// Every history of five entries, in all mixtures of modes, with every order of operations, losses
+// and pauses.
 func exploreAll(clone func(text string) storage) (states, stale, refused int) {
 	const n = 5
 	for modes := range 1 << n {

@@ -19,12 +19,14 @@ const (
 	oldHead      = "pawl gate 1"
 )
 
-// Snapshot returns what the gate must not forget over a restart: every token admitted before the call, and no token that was not admitted before
-// it returned. Save it in one step with the state that the gate guards; a state that is newer than its gate can be
-// written to by a holder that was refused before.
+// Snapshot returns what the gate must not forget over a restart: every token admitted before the
+// call, and no token that was not admitted before it returned. Save it in one step with the state
+// that the gate guards; a state that is newer than its gate can be written to by a holder that was
+// refused before.
 //
-// It is text, for people too: a line with the floor, a line for each resource, sorted, and a checksum; in each the highest token, then the highest exclusive one. New resources wait while it is taken,
-// known ones do not. It does not change the gate.
+// It is text that people can read too: a line with the floor, a line for each resource, sorted, and a
+// checksum. Each line has the highest token, then the highest exclusive one. New resources wait while
+// the snapshot is taken, known ones do not. It does not change the gate.
 func (g *Gate) Snapshot() []byte {
 	var lines []string
 	g.mu.Lock()
@@ -44,10 +46,11 @@ func (g *Gate) Snapshot() []byte {
 	return b.Bytes()
 }
 
-// Restore adds what a snapshot says: afterwards the gate refuses what it refused before, and what the gate of the snapshot refused. It
-// never lowers anything, so it may be called at any time, and with several snapshots. A snapshot of more resources than
-// the Limit is restored by the rule for what is forgotten. An error matches ErrSnapshot: it was cut, changed, or is something else, and nothing
-// was added.
+// Restore adds what a snapshot says. Afterwards the gate refuses what it refused before, and what the
+// gate of the snapshot refused. It never lowers anything, so it may be called at any time, and with
+// several snapshots. A snapshot of more resources than the Limit is restored by the rule for what is
+// forgotten. An error matches ErrSnapshot if the text was cut, was changed, or is something else;
+// nothing was added then.
 func (g *Gate) Restore(snapshot []byte) error {
 	floor, seen, err := parseSnapshot(string(snapshot))
 	if err != nil {

@@ -2,9 +2,9 @@ package fencing
 
 import "fmt"
 
-// A StaleError says that a write was refused, and not applied, because a holder with a greater token was there before.
-// The lock is lost, whatever its handle still says: stop working under it. Guards return it always as *StaleError, to be
-// found with errors.As.
+// A StaleError says that a write was refused, and not applied, because a holder with a greater token was
+// there before. The lock is lost, whatever its handle still says: stop working under it. Guards always
+// return it as *StaleError, so errors.As finds it.
 type StaleError struct {
 	Resource string
 	Got      Token // what the write came with

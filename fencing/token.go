@@ -5,11 +5,13 @@ import (
 	"fmt"
 )
 
-// A Token identifies one holding of a lock. Each holder's token is greater than those of all holders
-// before it, so storage that remembers the greatest token it has seen can refuse a writer that comes with a smaller one.
+// A Token identifies one hold of a lock. Each holder's token is greater than those of all holders before
+// it, so storage that remembers the greatest token it has seen can refuse a writer that comes with a
+// smaller one.
 //
-// Tokens are compared only within one resource and one issuer: those of two locks, or of two clusters, say nothing about
-// each other. 0 is no token, and no token is negative; both are refused everywhere.
+// Tokens are compared only within one resource and one issuer: those of two locks, or of two
+// clusters, say nothing about each other. 0 is no token, and no token is negative; both are refused
+// everywhere.
 type Token int64
 
 // MaxResource is the greatest length of a resource's name, in bytes. The name of every lock fits.
@@ -22,8 +24,9 @@ var (
 	ErrNoResource = errors.New("not a resource name")
 )
 
-// Check returns what a guard must refuse before it looks anything up: an empty or over-long resource (ErrNoResource) and a
-// token that is zero or negative (ErrNoToken). It is for those who write a guard; nil means that both can be used.
+// Check returns what a guard must refuse before it looks anything up: an empty or over-long resource
+// (ErrNoResource) and a token that is zero or negative (ErrNoToken). It is for those who write a guard.
+// It returns nil if both can be used.
 func Check(resource string, t Token) error {
 	switch {
 	case resource == "":

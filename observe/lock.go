@@ -11,11 +11,11 @@ type Acquisition struct {
 	ID    int64         // the same in all events of one acquisition, and unique in this process
 	Name  string        // as given to lock.New or elect.New; of several names at once, the first
 	Names []string      // of several names at once, all of them; otherwise nil
-	Key   string        // in etcd, whole; "": none was written
-	Token fencing.Token // 0: the key is not known to have been written, or, of a semaphore, no slot is held yet
+	Key   string        // in etcd, whole; "" if none was written
+	Token fencing.Token // 0 if no key is known to have been written, or no slot of a semaphore is held yet
 	Lease int64         // of the session
 	Mode  Mode          // the mode; of several names, shared if all are
-	Slot  int           // of a semaphore, once one is held; -1: none
+	Slot  int           // of a semaphore, once one is held; else -1
 }
 
 // A Mode is the mode in which a name is held, or acquired.
@@ -37,46 +37,50 @@ const (
 	Resumed   How = "resumed"   // taken over with its session from another process
 )
 
-// LockEnqueued: the key is in the queue.
+// LockEnqueued reports that the key is in the queue.
 type LockEnqueued struct {
 	Acquisition
-	Ahead int // how many were ahead then, of a shared one without shared ones; 0: it holds, or, of a semaphore, is the only waiter; -1: not known
+	// Ahead is how many were ahead then. A shared one does not count other shared ones. It is 0 if the
+	// lock is held or is a semaphore's only waiter, and -1 if not known.
+	Ahead int
 }
 
-// LockAcquired: it is held.
+// LockAcquired reports that the lock is held.
 type LockAcquired struct {
 	Acquisition
 	How  How
 	Wait time.Duration // since the call
 }
 
-// LockGaveUp: the call returned an error and holds nothing. It may never have been enqueued.
+// LockGaveUp reports that the call returned an error and holds nothing. It may never have been
+// enqueued.
 type LockGaveUp struct {
 	Acquisition
 	Wait time.Duration // since the call
 	Err  error         // matches what the call's error matches
 }
 
-// LockReleased: it was released.
+// LockReleased reports that the lock was released.
 type LockReleased struct {
 	Acquisition
 	Held    time.Duration
-	Pending error // why the release is not confirmed yet: it continues in the background
+	Pending error // why a release that continues in the background is not confirmed yet
 }
 
-// LockLost: it is no longer held, and was not released.
+// LockLost reports that the lock is no longer held, and was not released.
 type LockLost struct {
 	Acquisition
 	Held time.Duration
 	Err  error // matches lock.ErrLost and one cause
 }
 
-// JobRan: lock.Mutex.Every has called its function. LockReleased, or LockLost, comes before it.
+// JobRan reports that lock.Mutex.Every has called its function. LockReleased, or LockLost, comes
+// before it.
 type JobRan struct {
 	Name    string
 	At      time.Time     // the time of the schedule
 	Late    time.Duration // from At to the call
 	Took    time.Duration // the function
 	Skipped int           // how many times before At nobody has run, and nobody will
-	Err     error         // why the run is not recorded; nil: it is
+	Err     error         // why the run is not recorded; nil if it is
 }

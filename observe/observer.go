@@ -5,21 +5,21 @@ import "context"
 // An Observer is called with events. Observe should return quickly; it is called from several
 // goroutines at once.
 //
-// ctx carries the values of the call that caused the event: of Acquire, Campaign and Resume for
-// all events of what they made. It does not end with that call's context, and is
-// context.Background for events that no call caused.
+// ctx carries the values of the call that caused the event. For an acquisition, campaign or
+// takeover, all events carry those of Acquire, Campaign or Resume. It does not end with that call's
+// context, and is context.Background for events that no call caused.
 type Observer interface {
 	Observe(ctx context.Context, ev Event)
 }
 
-// Func is an Observer that is a function.
+// Func is a function as an Observer.
 type Func func(ctx context.Context, ev Event)
 
 // Observe implements Observer.
 func (f Func) Observe(ctx context.Context, ev Event) { f(ctx, ev) }
 
-// All is an Observer that calls each of observers, in their order. nil ones are left out. If
-// one panics, those after it miss that event.
+// All is an Observer that calls each of observers, in their order, except nil ones. If one panics,
+// those after it miss that event.
 func All(observers ...Observer) Observer {
 	var all several
 	for _, o := range observers {
@@ -39,7 +39,7 @@ func (s several) Observe(ctx context.Context, ev Event) {
 }
 
 // An Event is one of the structs of this package, as a value. Later versions may add events and
-// fields: a type switch should ignore those that it does not know.
+// fields, so a type switch should ignore those that it does not know.
 type Event interface{ event() }
 
 func (SessionGranted) event()    {}

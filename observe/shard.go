@@ -6,8 +6,8 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 )
 
-// A Shard identifies the hold of a shard of an event. The shard's lock has events of its own, as
-// every lock, under the name in fencing.FromContext.
+// A Shard identifies the hold of a shard in an event. The shard's lock also has the events of a
+// lock, under the name in fencing.FromContext.
 type Shard struct {
 	Name  string // as given to shard.Run
 	Shard int
@@ -15,7 +15,7 @@ type Shard struct {
 	Lease int64         // of the worker's session
 }
 
-// ShardHeld: a shard is held, and its work begins.
+// ShardHeld reports that a shard is held, and its work begins.
 type ShardHeld struct{ Shard }
 
 // A ShardEnd is why the hold of a shard has ended.
@@ -28,27 +28,27 @@ const (
 	ShardLost   ShardEnd = "lost"   // its lock was lost
 )
 
-// ShardEnded: a shard is no longer held.
+// ShardEnded reports that a shard is no longer held.
 type ShardEnded struct {
 	Shard
 	Why  ShardEnd
-	Took time.Duration // from ErrMoved until work had returned; 0: there was no ErrMoved, or work had not returned
-	Err  error         // of a loss, matches lock.ErrLost and one cause
+	Took time.Duration // from ErrMoved to work's return; 0 if either is missing
+	Err  error         // of a loss; matches lock.ErrLost and one cause
 }
 
-// ShardsCounted: a worker has counted the queues of all shards, as it does once a TTL, or has
-// left.
+// ShardsCounted reports that a worker has counted the queues of all shards, as it does once a TTL,
+// or has left.
 type ShardsCounted struct {
 	Name      string
 	Lease     int64         // of the worker's session
 	Shards    int           // how many the name has
 	Held      int           // how many this worker has
 	Unowned   int           // how many nobody has and nobody waits for, as far as the count shows
-	Unplanned time.Duration // for how long a worker that came has waited for a plan; 0: none waits
-	Left      bool          // it has left: what it counted is not true any more
+	Unplanned time.Duration // for how long a worker that came has waited for a plan; 0 if none waits
+	Left      bool          // it has left, so what it counted is no longer true
 }
 
-// ShardsPlanned: a worker that plans has made a plan.
+// ShardsPlanned reports that a worker that plans has made a plan.
 type ShardsPlanned struct {
 	Name   string
 	Lease  int64         // of the worker's session

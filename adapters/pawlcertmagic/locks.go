@@ -27,8 +27,8 @@ func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
 	return s.locks.lock(ctx, name, false)
 }
 
-// Unlock releases the lock. That the lock was lost is no error: what was stored since was
-// refused.
+// Unlock releases the lock. It returns nil even if the lock was lost, because what was stored since
+// was refused.
 func (s *Storage) Unlock(ctx context.Context, name string) error { return s.locks.unlock(ctx, name) }
 
 // RenewLockLease is called by certmagic before each try of an operation. The lock needs no
@@ -47,12 +47,12 @@ type locks struct {
 	slots map[string]*slot // by certmagic's name of the lock
 }
 
-// A slot is a name that goroutines of this process hold or wait for. One goroutine at a time is
-// in it, from before its Acquire until its Unlock, even if it has lost its lock meanwhile: what
-// it stores without knowing of the loss must be compared with its own guard.
+// A slot is a name that goroutines of this process hold or wait for. One goroutine at a time is in
+// it, from before its Acquire until its Unlock, even if it has lost its lock meanwhile: what it
+// stores without knowing of the loss must be compared with its guard, not with a later one.
 type slot struct {
 	in   chan struct{} // holds one element while a goroutine is in
-	held *lock.Held    // guarded by locks.mu; nil: not yet acquired
+	held *lock.Held    // guarded by locks.mu; nil if not yet acquired
 	wait int           // how many are in or wait; guarded by locks.mu
 }
 
@@ -169,9 +169,9 @@ func (l *locks) guards(key string, deletes bool) (guards []kv.Guard) {
 	return guards
 }
 
-// Guards reports whether the lock of this name, while a Storage holds it, guards what the
-// Storage writes to the key; deletes marks a deletion. certmagic does not say under which lock
-// it stores, but by its names:
+// Guards reports whether the lock of this name, while a Storage holds it, guards what the Storage
+// writes to the key. deletes marks a deletion. certmagic does not say under which lock it stores,
+// but by its names:
 //
 //	issue_cert_DOMAIN          files of that domain
 //	register_acme_account…     accounts

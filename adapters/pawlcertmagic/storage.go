@@ -98,7 +98,7 @@ func (s *Storage) Load(ctx context.Context, key string) ([]byte, error) {
 	return f.contents, err
 }
 
-// Exists reports whether a file or a directory exists; false if etcd does not answer.
+// Exists reports whether a file or a directory exists. It returns false if etcd does not answer.
 func (s *Storage) Exists(ctx context.Context, key string) bool {
 	_, err := s.Stat(ctx, key)
 	return err == nil
@@ -128,8 +128,8 @@ func (s *Storage) Stat(ctx context.Context, key string) (certmagic.KeyInfo, erro
 	return certmagic.KeyInfo{Key: key}, nil
 }
 
-// List returns the names of the files and directories in a directory, and with recursive of
-// everything below it, in order.
+// List returns the names of the files and directories in a directory, in order. With recursive, it
+// includes everything below.
 func (s *Storage) List(ctx context.Context, dir string, recursive bool) ([]string, error) {
 	below, err := s.kv.List(ctx, s.dir(dir), 0)
 	if err != nil {
@@ -155,7 +155,7 @@ func (s *Storage) List(ctx context.Context, dir string, recursive bool) ([]strin
 	return names, nil
 }
 
-// dir is the prefix of the keys of all files below a directory, "" being the root.
+// dir is the prefix of the keys of all files below a directory. The root is "".
 func (s *Storage) dir(key string) string {
 	if key = clean(key); key == "" {
 		return s.prefix

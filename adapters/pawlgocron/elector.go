@@ -11,8 +11,8 @@ import (
 	"github.com/pawl-locks/pawl/elect"
 )
 
-// An Elector is a gocron.Elector: of all schedulers with an Elector of one name, one runs jobs.
-// Its methods are safe for concurrent use.
+// An Elector is a gocron.Elector. Of all schedulers with an Elector of one name, one runs jobs. Its
+// methods are safe for concurrent use.
 type Elector struct {
 	stop context.CancelFunc
 	done chan struct{} // closed when elect.Run has returned
@@ -24,10 +24,10 @@ type Elector struct {
 
 var _ gocron.Elector = (*Elector)(nil)
 
-// NewElector campaigns under the name, in the background and again after each loss, until
-// Close. options are those of elect.Run.
+// NewElector campaigns under the name, in the background and again after each loss, until Close.
+// Options are those of elect.Run.
 //
-// A job that is running when the term is lost continues: it should use Elector.Context.
+// A job that is running when the term is lost continues, so it should use Elector.Context.
 func NewElector(c *pawl.Client, name string, opts elect.RunOptions) *Elector {
 	ctx, stop := context.WithCancel(context.Background())
 	e := &Elector{stop: stop, done: make(chan struct{})}
@@ -52,17 +52,17 @@ func (e *Elector) lead(ctx context.Context, t *elect.Term) error {
 // ErrNotLeader is the error of IsLeader while this scheduler does not lead.
 var ErrNotLeader = errors.New("not the leader")
 
-// IsLeader is called by gocron before a run: it returns nil while this scheduler leads, by the
-// clock at the call. It does no I/O. Otherwise the error matches ErrNotLeader, or is why the
-// campaigns have ended.
+// IsLeader returns nil while this scheduler leads, by the clock at the call. gocron calls it before
+// a run. It does no I/O. Otherwise the error matches ErrNotLeader, or is why the campaigns have
+// ended.
 func (e *Elector) IsLeader(context.Context) error {
 	_, err := e.leading()
 	return err
 }
 
-// Context is for a job that is running: a child of ctx that carries the term's fencing token,
-// and that is cancelled, with the cause, when the term is lost. Call cancel when the work is
-// done. The error is that of IsLeader.
+// Context is for a job that is running. It returns a child of ctx that carries the term's fencing
+// token and is cancelled, with the cause, when the term is lost. Call cancel when the work is done.
+// Errors are those of IsLeader.
 func (e *Elector) Context(ctx context.Context) (_ context.Context, cancel context.CancelFunc, err error) {
 	t, err := e.leading()
 	if err != nil {

@@ -19,11 +19,11 @@ type LockerOptions struct {
 	Prefix string
 	// AtLeast keeps a job's lock taken for at least that long, even if the job ends earlier. It
 	// should be more than the difference between the schedulers' clocks, and less than the time
-	// between two firings, because a firing that comes meanwhile is skipped. 0: no longer than
+	// between two firings, because a firing that comes meanwhile is skipped. 0 means no longer than
 	// the job runs.
 	AtLeast time.Duration
-	// MaxHold ends the lock of a job that runs for longer, so that another scheduler may
-	// run it. 0: never.
+	// MaxHold ends the lock of a job that runs for longer, so that another scheduler may run it. 0
+	// means never.
 	MaxHold time.Duration
 }
 
@@ -34,7 +34,7 @@ type Locker struct {
 	opts     LockerOptions
 
 	mu   sync.Mutex
-	held map[string]*lock.Held // by job, the latest one of this scheduler
+	held map[string]*lock.Held // by job, the latest run of this scheduler
 }
 
 var _ gocron.Locker = (*Locker)(nil)
@@ -48,8 +48,8 @@ func NewLocker(s pawl.Sessions, opts LockerOptions) *Locker {
 	return &Locker{sessions: s, opts: opts, held: map[string]*lock.Held{}}
 }
 
-// Lock is called by gocron before a run. It does not wait: if another scheduler runs the job,
-// the error matches lock.ErrBusy, and gocron skips the run.
+// Lock does not wait. If another scheduler runs the job, the error matches lock.ErrBusy, and
+// gocron, which calls it before a run, skips the run.
 func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	m := lock.New(l.sessions, l.opts.Prefix+job, lock.Options{AtLeast: l.opts.AtLeast, MaxHold: l.opts.MaxHold})
 	h, err := m.TryAcquire(ctx)
@@ -65,9 +65,9 @@ func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 // ErrNotRunning is the error of Context for a job that holds no lock here.
 var ErrNotRunning = errors.New("the job is not running under a lock here")
 
-// Context returns a context for the run of a job that is under way: a child of ctx that carries
-// the fencing token, and that is cancelled, with the cause, when the lock is lost. Call cancel
-// when the work is done. The error matches lock.ErrLost if the lock is lost already.
+// Context is for a run of a job that is under way. It returns a child of ctx that carries the
+// fencing token and is cancelled, with the cause, when the lock is lost. Call cancel when the work
+// is done. The error matches lock.ErrLost if the lock is lost already.
 func (l *Locker) Context(ctx context.Context, job string) (_ context.Context, cancel context.CancelFunc, err error) {
 	l.mu.Lock()
 	h := l.held[job]
@@ -85,7 +85,7 @@ type run struct {
 	held   *lock.Held
 }
 
-// Unlock is called by gocron after a run.
+// Unlock releases the lock. gocron calls it after a run.
 func (r *run) Unlock(ctx context.Context) error {
 	r.locker.mu.Lock()
 	if r.locker.held[r.job] == r.held {

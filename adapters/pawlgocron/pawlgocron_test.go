@@ -129,7 +129,7 @@ func TestAJobLearnsThatItsLockIsLost(t *testing.T) {
 	})
 }
 
-// gocron cancels its own context at a shutdown, before it unlocks.
+// gocron cancels its context at a shutdown, before it unlocks.
 func TestAnUnlockAtShutdownReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		etcd := pawltest.New(t)
@@ -145,7 +145,7 @@ func TestAnUnlockAtShutdownReleases(t *testing.T) {
 	})
 }
 
-// One of three schedulers runs all jobs, and another goes on when that one is cut off or
+// One of three schedulers runs all jobs, and another takes over when that one is cut off or
 // closed.
 func TestTheLeaderRunsTheJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,7 +1,7 @@
-// Package pawlgoose lets one of several processes migrate a database with goose v3 at a time,
-// by a lock on etcd: for databases without locks of their own, such as SQLite and ClickHouse, and
-// for migrations of several databases under one lock. It is a module of its own, so that
-// only its users depend on goose.
+// Package pawlgoose lets one of several processes at a time migrate a database with goose v3, by a
+// lock on etcd. It is for databases that have no locks, such as SQLite and ClickHouse, and for
+// migrations of several databases under one lock. It is a separate module, so that only its users
+// depend on goose.
 //
 //	provider, err := goose.NewProvider(goose.DialectSQLite3, db, migrations,
 //		goose.WithLocker(pawlgoose.NewLocker(client, "migrations/app")))
@@ -10,14 +10,14 @@
 //
 //  1. While one Provider migrates, and the lock is not lost, no other Provider with a Locker of
 //     the same name does. The others wait for it, and then find nothing to do.
-//  2. If the lock was lost, Unlock fails, and so does Provider.Up: migrations may
-//     have run beside another's, and somebody should check.
+//  2. If the lock was lost, Unlock fails, and so does Provider.Up. Migrations may then have run at
+//     the same time as another's, and somebody should check.
 //
 // # What it does not
 //
-// goose does not stop a migration when the lock is lost. Give Provider.Up a context that ends
-// then, with Locker.Do. A database that has locks of its own, such as PostgreSQL, refuses a
-// second migration: use goose's own locker there.
+// goose does not stop a migration when the lock is lost. Give Provider.Up a context that ends then,
+// with Locker.Do. A database that has locks, such as PostgreSQL, refuses a second migration: use
+// goose's locker there.
 package pawlgoose
 
 import (
@@ -32,13 +32,13 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// A Locker is a goose lock.Locker, and lock.SessionLocker, for any number of Providers; each
-// Lock that succeeds is ended by one Unlock.
+// A Locker is a goose lock.Locker, and lock.SessionLocker, for any number of Providers. Each Lock
+// that succeeds is ended by one Unlock.
 type Locker struct {
 	mutex *lock.Mutex
 
 	mu   sync.Mutex
-	held *lock.Held // held through this Locker; nil: not held
+	held *lock.Held // held through this Locker; nil if not held
 }
 
 var (
@@ -51,7 +51,7 @@ func NewLocker(s pawl.Sessions, name string) *Locker {
 	return &Locker{mutex: lock.New(s, name, lock.Options{})}
 }
 
-// Lock waits until the lock is held, or ctx ends. The database is not used.
+// Lock waits until the lock is held, or ctx ends. It does not use the database.
 func (l *Locker) Lock(ctx context.Context, _ *sql.DB) error {
 	h, err := l.mutex.Acquire(ctx)
 	if err != nil {
@@ -59,15 +59,15 @@ func (l *Locker) Lock(ctx context.Context, _ *sql.DB) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.held = h // any earlier one was lost, because h was acquired
+	l.held = h // h was acquired, so any earlier one was lost
 	return nil
 }
 
 // ErrNotLocked is the error of Unlock without a Lock.
 var ErrNotLocked = errors.New("goose: not locked")
 
-// Unlock releases the lock. If it was not held until now, the error matches lock.ErrLost. The
-// database is not used.
+// Unlock releases the lock. If the lock was lost before, the error matches lock.ErrLost. It does
+// not use the database.
 func (l *Locker) Unlock(ctx context.Context, _ *sql.DB) error {
 	l.mu.Lock()
 	h := l.held
@@ -85,8 +85,8 @@ func (l *Locker) SessionLock(ctx context.Context, _ *sql.Conn) error { return l.
 // SessionUnlock is Unlock.
 func (l *Locker) SessionUnlock(ctx context.Context, _ *sql.Conn) error { return l.Unlock(ctx, nil) }
 
-// Do runs migrate under the lock, with a context that ends when the lock is lost. Its
-// Provider is made without a Locker then.
+// Do runs migrate under the lock, with a context that ends when the lock is lost. Make its Provider
+// without a Locker.
 //
 //	err := locker.Do(ctx, func(ctx context.Context) error { _, err := provider.Up(ctx); return err })
 func (l *Locker) Do(ctx context.Context, migrate func(ctx context.Context) error) error {

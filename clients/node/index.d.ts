@@ -2,31 +2,31 @@
 import { EventEmitter } from 'events';
 import { ConnectionOptions, SecureContextOptions } from 'tls';
 
-/** A call that was refused, or that pawld or etcd does not answer: code says which. */
+/** A call was refused, or pawld or etcd does not answer. code says which. */
 export class PawldError extends Error {
   readonly code: string;
 }
 
-/** The lock is not held any more; why says what ended it. */
+/** The lock is no longer held. why says what ended it. */
 export class LockLost extends Error {
   readonly lockName: string;
   readonly why: string;
 }
 
 export interface SessionOptions {
-  /** Path of pawld's Unix socket; default /run/pawl/pawld.sock. */
+  /** Path of pawld's Unix socket. The default is /run/pawl/pawld.sock. */
   socket?: string;
   /** Of pawld's --listen, without a path: https://host:port, or http:// with token. */
   url?: string;
   token?: string;
   /** ca, cert, key, pfx and so on, as https.request takes them. */
   tls?: SecureContextOptions & Pick<ConnectionOptions, 'checkServerIdentity' | 'rejectUnauthorized' | 'servername'>;
-  /** In milliseconds; default 10,000. */
+  /** In milliseconds. The default is 10,000. */
   ttl?: number;
   /** For people. */
   owner?: string;
   /**
-   * The session is bound to this process, on the Unix socket and Linux 6.5 and later: when the
+   * The session is bound to this process, on the Unix socket and Linux 6.5 and later. When the
    * process exits, its locks are given up at once.
    */
   bind?: boolean;
@@ -56,22 +56,22 @@ export interface AcquireAllOptions extends SignalOptions {
 export class Lock {
   readonly name: string;
   readonly names: string[];
-  /** For the storage: greater than that of every holder before, of each of its names. */
+  /** For the storage. It is greater than the token of every holder before, of each of the names. */
   readonly token: bigint;
-  /** The token in decimal, which JSON can have. */
+  /** The token in decimal, as JSON can represent it. */
   readonly tokenString: string;
-  /** Of a semaphore: its number, that no other holder has. */
+  /** The number of a semaphore's slot, which no other holder has. */
   readonly slot: number;
   /** Its keys in etcd, one for each of its names. */
   readonly keys: string[];
   /** Compares the clock, and does no I/O. */
   held(): boolean;
-  /** Throws LockLost unless it is held; does no I/O. */
+  /** Throws LockLost unless it is held. Does no I/O. */
   check(): void;
   /**
-   * Aborted once somebody waits behind it. It is a hint: it ends nothing, and stays aborted if nobody waits any more.
+   * Aborted once somebody waits behind it. It is a hint. It ends nothing, and stays aborted if nobody waits any more.
    * For a lock that is shared it means somebody who waits for it alone; of several names, for any of them. It is never
-   * aborted for a slot or a term. The first call has the session ask pawld with each renewal: that begins within a
+   * aborted for a slot or a term. After the first call, the session asks pawld with each renewal. That begins within a
    * quarter of the TTL, and finds those who waited before, too.
    */
   wanted(): AbortSignal;
@@ -79,7 +79,7 @@ export class Lock {
   confirm(options?: SignalOptions): Promise<void>;
   /** Changes the value of an election's term. */
   proclaim(value: string | Uint8Array, options?: SignalOptions): Promise<void>;
-  /** Gives it back; rejects with LockLost if it was not held until now. */
+  /** Releases the lock. Rejects with LockLost if it was lost before. */
   release(): Promise<void>;
   /** Its names, its token in decimal, its slot and its keys, for logs. */
   toJSON(): { name: string; names: string[]; token: string; slot: number; keys: string[] };
@@ -88,30 +88,30 @@ export class Lock {
 }
 
 export interface Session {
-  /** A call failed that is sent again: pawld or etcd is away, or a limit is reached. */
+  /** A call failed and is sent again, because pawld or etcd is away, or a limit is reached. */
   on(event: 'unavailable', listener: (error: PawldError) => void): this;
   /** A call is answered again. */
   on(event: 'available', listener: () => void): this;
 }
 
-/** What a process's locks hang on: it renews them. */
+/** What a process's locks depend on. It renews them. */
 export class Session extends EventEmitter {
   constructor(options?: SessionOptions);
   /** Rejects with an Error whose name is TimeoutError after timeout. */
   acquire(name: string, options?: AcquireOptions): Promise<Lock>;
-  /** null where another holds the lock, or waits for it. */
+  /** null if another holds the lock, or waits for it. */
   tryAcquire(name: string, options?: SignalOptions & { shared?: boolean; maxHold?: number }): Promise<Lock | null>;
-  /** All names at once, in whatever order: acquisitions of several never wait for one another in a circle. */
+  /** All names at once, in any order. Acquisitions of several names never wait for one another in a circle. */
   acquireAll(names: string[], options?: AcquireAllOptions): Promise<Lock>;
-  /** All of the names or none: null where one of them is not free. */
+  /** All of the names or none. null if one of them is not free. */
   tryAcquireAll(names: string[], options?: SignalOptions & { shared?: string[]; maxHold?: number }): Promise<Lock | null>;
-  /** One of a semaphore's limit slots: lock.slot says which. */
+  /** One of a semaphore's limit slots. lock.slot says which. */
   acquireSlot(name: string, limit: number, options?: SignalOptions & { timeout?: number; maxHold?: number }): Promise<Lock>;
-  /** null where no slot is free, or others wait for one. */
+  /** null if no slot is free, or if others wait for one. */
   tryAcquireSlot(name: string, limit: number, options?: SignalOptions & { maxHold?: number }): Promise<Lock | null>;
   campaign(name: string, value?: string | Uint8Array, options?: SignalOptions & { timeout?: number }): Promise<Lock>;
   withLock<T>(name: string, options: AcquireOptions, f: (lock: Lock) => Promise<T> | T): Promise<T>;
-  /** Gives everything back, and ends what waits: acquire rejects with the code closed, then and after. */
+  /** Releases everything, and ends what waits. acquire rejects with the code closed, then and afterwards. */
   close(): Promise<void>;
   /** await using closes it. */
   [Symbol.asyncDispose](): Promise<void>;

@@ -10,7 +10,7 @@ const fs = require('fs');
 const { EventEmitter } = require('events');
 const { randomBytes } = require('crypto');
 
-/** A call that was refused, or that pawld or etcd does not answer: code says which. */
+/** A call was refused, or pawld or etcd does not answer. code says which. */
 class PawldError extends Error {
   constructor(code, message) {
     super(`${code}: ${message}`);
@@ -19,7 +19,7 @@ class PawldError extends Error {
   }
 }
 
-/** The lock is not held any more; why says what ended it. */
+/** The lock is no longer held. why says what ended it. */
 class LockLost extends Error {
   constructor(lockName, why) {
     super(`lock ${JSON.stringify(lockName)} is not held: ${why}`);
@@ -32,13 +32,13 @@ class LockLost extends Error {
 /** MARGIN is how much longer than its wait a call may take, for the way there and back. */
 const MARGIN = 500;
 
-/** PATIENCE is how long a call without a timeout of its own may take. */
+/** PATIENCE is how long a call without a timeout may take. */
 const PATIENCE = 10000;
 
-/** AGAIN are the codes of refusals that pass: pawld, or etcd, is away, or a limit is reached. */
+/** AGAIN are the codes of refusals that pass, because pawld, or etcd, is away, or a limit is reached. */
 const AGAIN = ['unavailable', 'resource_exhausted'];
 
-/** asyncDispose is what await using calls, where Node has it. */
+/** asyncDispose is what await using calls, if Node has it. */
 const asyncDispose = Symbol.asyncDispose || Symbol.for('Symbol.asyncDispose');
 const inspect = Symbol.for('nodejs.util.inspect.custom');
 
@@ -60,7 +60,7 @@ class Aborted {
   }
 }
 
-/** Wait is what one caller waits for: a pause, or a request. end ends it, and rejects it with e. */
+/** Wait is what one caller waits for, a pause or a request. end ends it, and rejects it with e. */
 class Wait {
   #error = null;
   #stop = null;
@@ -74,7 +74,7 @@ class Wait {
     if (this.#error) throw this.#error;
   }
 
-  /** run gives start's result. start gets resolve and reject, and returns how it is stopped. */
+  /** run resolves with start's result. start gets resolve and reject, and returns a function that stops it. */
   run(start) {
     return new Promise((resolve, reject) => {
       if (this.#error) {
@@ -100,12 +100,12 @@ class Wait {
 /** PROXY are the statuses with which a proxy says that pawld does not answer. */
 const PROXY = [408, 425, 429, 502, 503, 504];
 
-/** PATH is how many bytes the path of a socket can have. Node cuts a longer one, and calls another. */
+/** PATH is how many bytes the path of a socket can have. Node cuts off a longer one, and connects to another socket. */
 const PATH = process.platform === 'linux' ? 107 : 103;
 
 const REFUSED_BY_TLS = /^ERR_(SSL_.*ALERT|TLS_CERT)|CERT|SELF_SIGNED|UNABLE_TO_(GET_ISSUER|VERIFY)|HOSTNAME_MISMATCH/;
 
-/** failure is what a call failed with: unavailable, unless a call again would fail, too. */
+/** failure is the error of a failed call. It is unavailable, unless another call would fail, too. */
 function failure(e, { socket, url }) {
   const code = e.code || '';
   const at = url || socket;
@@ -181,17 +181,17 @@ class Lock {
     return this.#ended === '';
   }
 
-  /** bound says what ended the belief, as far as the client can tell: MAX_HOLD if the hold's limit comes before the end of the TTL. */
+  /** bound says what ended the belief, as far as the client can tell. That is MAX_HOLD if the hold's limit comes before the end of the TTL. */
   #bound() {
     return this.#sent && this.#maxHold && since(this.#sent, this.#known) + this.#session._ttl >= this.#maxHold ? 'MAX_HOLD' : 'EXPIRED';
   }
 
-  /** check throws LockLost unless it is held; it does no I/O. */
+  /** check throws LockLost unless the lock is held. It does no I/O. */
   check() {
     if (!this.held()) throw new LockLost(this.name, this.#ended);
   }
 
-  /** wanted gives a signal that is aborted once somebody waits behind it. It ends nothing. From the first call on the session asks for it. */
+  /** wanted returns a signal that is aborted once somebody waits behind the lock. It ends nothing. After the first call, the session asks for it. */
   wanted() {
     if (!this.#wanted) this.#wanted = new AbortController();
     return this.#wanted.signal;
@@ -217,7 +217,7 @@ class Lock {
     this.check();
   }
 
-  /** release gives it back; it rejects with LockLost if it was not held until now. */
+  /** release releases the lock. It rejects with LockLost if the lock was lost before. */
   async release() {
     const ended = this.held() ? '' : this.#ended;
     this._end('released'); // before anything is sent
@@ -235,7 +235,7 @@ class Lock {
     if (!this._released()) await this.release();
   }
 
-  /** toJSON is for logs: JSON has no bigint. */
+  /** toJSON is for logs, because JSON has no bigint. */
   toJSON() {
     return { name: this.name, names: this.names, token: this.tokenString, slot: this.slot, keys: this.keys };
   }
@@ -264,12 +264,12 @@ class Lock {
     return this.#wanted !== null;
   }
 
-  /** _want takes from an answer whether it is wanted. What a listener throws is its own. */
+  /** _want takes from an answer whether it is wanted. What a listener throws is not handled here. */
   _want(answer) {
     if (this.#wanted && answer.wanted === true) this.#wanted.abort();
   }
 
-  /** _left is for how many milliseconds it is believed in, if nothing extends it. */
+  /** _left is how many milliseconds it is believed in for, if nothing extends it. */
   _left() {
     return this.held() ? this.#valid - since(now(), this.#sent) : 0;
   }
@@ -279,7 +279,7 @@ class Lock {
     return this.#ended === 'released';
   }
 
-  /** _lose takes what release says. pawld does not know it for ever: then it is what ended the belief. */
+  /** _lose takes the reason that release reports. If pawld no longer knows it, it is what ended the belief. */
   _lose(why) {
     if (this.held()) this._end(why || 'NOT_HELD');
     this.#lost = why || this.#lost || this.#ended;
@@ -291,7 +291,7 @@ class Lock {
   }
 }
 
-/** What a process's locks hang on: it renews them. It emits unavailable when pawld is called again, and available when it answers again. */
+/** A Session is what a process's locks depend on, and renews them. It emits unavailable when pawld is called again, and available when it answers again. */
 class Session extends EventEmitter {
   #to; // with the token
 
@@ -318,12 +318,12 @@ class Session extends EventEmitter {
     this._renewing = false;
   }
 
-  /** acquire waits until the lock is held; it rejects with a TimeoutError after timeout ms, and with signal's reason once that is aborted. */
+  /** acquire waits until the lock is held. It rejects with a TimeoutError after timeout ms, and with signal's reason once that is aborted. */
   acquire(name, { timeout = Infinity, signal, shared = false, maxHold = 0 } = {}) {
     return this._acquire([name], timeout, signal, { mode: shared ? 'SHARED' : 'EXCLUSIVE', maxHoldMs: maxHold });
   }
 
-  /** tryAcquire gives null where another holds the lock, or waits for it. */
+  /** tryAcquire resolves with null if another holds the lock, or waits for it. */
   tryAcquire(name, { signal, shared = false, maxHold = 0 } = {}) {
     return this._acquire([name], this._ttl, signal, { mode: shared ? 'SHARED' : 'EXCLUSIVE', maxHoldMs: maxHold, try: true });
   }
@@ -333,22 +333,22 @@ class Session extends EventEmitter {
     return this._acquire([...names, ...shared], timeout, signal, { modes: modesOf(names, shared), maxHoldMs: maxHold });
   }
 
-  /** tryAcquireAll gives null where one of the names is not free: all of them or none. */
+  /** tryAcquireAll acquires all of the names or none. It resolves with null if one of them is not free. */
   tryAcquireAll(names, { shared = [], signal, maxHold = 0 } = {}) {
     return this._acquire([...names, ...shared], this._ttl, signal, { modes: modesOf(names, shared), maxHoldMs: maxHold, try: true });
   }
 
-  /** acquireSlot waits until one of a semaphore's limit slots is held: lock.slot says which. */
+  /** acquireSlot waits until one of a semaphore's limit slots is held. lock.slot says which. */
   acquireSlot(name, limit, { timeout = Infinity, signal, maxHold = 0 } = {}) {
     return this._acquire([name], timeout, signal, { mode: 'SEMAPHORE', limit, maxHoldMs: maxHold });
   }
 
-  /** tryAcquireSlot gives null where no slot is free, or others wait for one. */
+  /** tryAcquireSlot resolves with null if no slot is free, or if others wait for one. */
   tryAcquireSlot(name, limit, { signal, maxHold = 0 } = {}) {
     return this._acquire([name], this._ttl, signal, { mode: 'SEMAPHORE', limit, maxHoldMs: maxHold, try: true });
   }
 
-  /** campaign waits until it leads: the Lock is its term. */
+  /** campaign waits until it leads. The Lock is its term. */
   campaign(name, value = '', { timeout = Infinity, signal } = {}) {
     return this._acquire([name], timeout, signal, { mode: 'ELECTION', value: Buffer.from(value).toString('base64') });
   }
@@ -360,7 +360,7 @@ class Session extends EventEmitter {
     try {
       result = await f(lock);
     } catch (e) {
-      await lock.release().catch(() => {}); // f's own error is the one to report
+      await lock.release().catch(() => {}); // f's error is the one to report
       throw e;
     }
     await lock.release();
@@ -391,7 +391,7 @@ class Session extends EventEmitter {
     }
   }
 
-  /** _waiting gives f a Wait that close ends, and signal. */
+  /** _waiting gives f a Wait that close and signal end. */
   async _waiting(f, signal) {
     const wait = new Wait();
     const abort = () => wait.end(new Aborted(signal));
@@ -408,7 +408,7 @@ class Session extends EventEmitter {
     }
   }
 
-  /** _poll gives the lock when it is held, and null when it is busy. */
+  /** _poll resolves with the lock once it is held, or with null if it is busy. */
   async _poll(lock, body, wait, timeout) {
     const end = now().steady + timeout;
     let passing = ['unavailable'];
@@ -452,7 +452,7 @@ class Session extends EventEmitter {
     });
   }
 
-  /** _rounds never rejects. A round gives whether the next one waits for a moment. done is called in the turn in which there is no more work. */
+  /** _rounds never rejects. A round resolves with whether the next one waits for a moment. done is called in the same turn of the event loop in which no more work is found. */
   _rounds(work, round, done) {
     return this._waiting(async (wait) => {
       let failed = false;
@@ -528,7 +528,7 @@ class Session extends EventEmitter {
     }
   }
 
-  /** _callRelease calls again where pawld is away, or at a limit: until then another waits for what is kept. */
+  /** _callRelease calls again if pawld is away, or at a limit, because others wait for what is kept until then. */
   async _callRelease(body, timeout) {
     const end = now().steady + timeout;
     const wait = new Wait(); // nothing ends it but its time
@@ -542,7 +542,7 @@ class Session extends EventEmitter {
     }
   }
 
-  /** _free releases in the background what nobody believes in. A TTL later pawld has given it up itself. */
+  /** _free releases in the background what nobody believes in. A TTL later pawld has released it itself. */
   _free(id) {
     if (!this._unwanted.has(id)) this._unwanted.set(id, now().steady + this._ttl);
     if (this._freeing || this._closed) return;
@@ -566,14 +566,14 @@ class Session extends EventEmitter {
     for (const id of ids) this._unwanted.delete(id);
   }
 
-  /** _giveUp releases what nobody believes in: where pawld answers, before it resolves. */
+  /** _giveUp releases what nobody believes in. If pawld answers, it does so before it resolves. */
   async _giveUp(id) {
     if (this._closed) return; // close does it
     this._unwanted.set(id, now().steady + this._ttl);
     await this._waiting((wait) => this._freeAll([id], MARGIN / 2, wait)).catch(() => this._free(id));
   }
 
-  /** close gives everything back, and ends what waits. */
+  /** close releases everything, and ends what waits. */
   async close() {
     if (this._closed) return;
     this._closed = true;
@@ -582,7 +582,7 @@ class Session extends EventEmitter {
     for (const lock of [...locks, ...this._asked.values()]) lock._end('the session was closed');
     for (const wait of [...this._waits]) wait.end(closed());
     if (!this._opened) return;
-    // An Acquire that pawld reads later opens no session again: it is refused.
+    // An Acquire that pawld reads later is refused, and opens no session again.
     const wanted = [...new Set([...this._asked.keys(), ...this._unwanted.keys()])];
     const bodies = wanted.length > 0 ? [{ session: this._id, requestIds: wanted }] : [];
     bodies.push({ session: this._id });
@@ -616,7 +616,7 @@ class Session extends EventEmitter {
     }
   }
 
-  /** _hear emits the first of the failures that pass, and their end, which is an answer. What a listener throws is its own: it ends no renewal. */
+  /** _hear emits the first of the failures that pass, and their end, which is an answer. What a listener throws is not handled here, and ends no renewal. */
   _hear(e) {
     const code = e ? e.code : '';
     const before = this._away;
@@ -625,7 +625,7 @@ class Session extends EventEmitter {
     else if (before && !code) queueMicrotask(() => this.emit('available'));
   }
 
-  /** _send sends a request on a connection of its own. */
+  /** _send sends a request on a new connection. */
   async _send(method, body, timeout, wait) {
     let status;
     let text;
@@ -647,7 +647,7 @@ class Session extends EventEmitter {
     throw notPawld(isObject ? `${status}, and no code` : `${status}, and no JSON`);
   }
 
-  /** _exchange resolves with the answer's status and text. It returns how it is stopped. What is thrown in a listener ends the process: they only pass on. */
+  /** _exchange resolves with the answer's status and text. It returns a function that stops it. What is thrown in a listener ends the process, so listeners only pass on. */
   _exchange(method, text, timeout, resolve, reject) {
     const { socket, url, token, tls } = this.#to;
     const headers = { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(text), 'Connect-Timeout-Ms': Math.max(Math.floor(timeout), 1) };
@@ -675,7 +675,7 @@ class Session extends EventEmitter {
       connection.destroy();
       done(resolve)([response.statusCode, '']);
     });
-    late = setTimeout(() => { // of all of it: request's own begins again with each byte
+    late = setTimeout(() => { // of all of it, because request's timeout begins again with each byte
       reject(new Error(`not within ${timeout} ms`));
       request.destroy();
     }, timeout);

@@ -1,4 +1,4 @@
-"""Builds the package with Python's own library (PEP 517): pip needs no network for it."""
+"""Builds the package with Python's standard library (PEP 517), so that pip needs no network for it."""
 
 import base64
 import hashlib
@@ -17,7 +17,7 @@ def _read(name):
 
 
 def _project():
-    """The texts of [project], each of which is on a line of its own. (Python 3.9 and 3.10 cannot read TOML.)"""
+    """The texts of [project], each of which is on a separate line. (Python 3.9 and 3.10 cannot read TOML.)"""
     text = _read("pyproject.toml").decode()
     return dict(re.findall(r'^([\w-]+) = "([^"]*)"$', text.split("[project]\n")[1], re.M))
 

@@ -1,9 +1,11 @@
-// Package python holds the source of pawld's client for Python, for Go programs that bring it along: pawl demo does.
+// Package python holds the source of pawld's Python client, for Go programs that ship it, as pawl demo
+// does.
 package python
 
 import "embed"
 
-// Client has the package pawld, which needs nothing but Python's standard library, in a folder of that name.
+// Client has the package pawld, which needs nothing but Python's standard library, in a folder of
+// that name.
 //
 //go:embed pawld/*.py
 var Client embed.FS

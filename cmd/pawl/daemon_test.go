@@ -25,7 +25,7 @@ import (
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
-// builtIn is the directory of what buildPawld built; "": nothing.
+// builtIn is the directory of what buildPawld built, or "".
 var builtIn string
 
 // buildPawld builds the daemon of this checkout, once.
@@ -42,8 +42,8 @@ var buildPawld = sync.OnceValues(func() (path string, err error) {
 	return path, nil
 })
 
-// sideBySide is how many tests run at a time. Most of them wait for processes and leases, and
-// have a server, a directory and, where they want one, a terminal of their own.
+// sideBySide is how many tests run at a time. Most of them wait for processes and leases, and have
+// a server, a directory and, if they want one, a terminal to themselves.
 const sideBySide = 12
 
 // allTests are the tests, after which what buildPawld built is removed.
@@ -351,7 +351,7 @@ func TestBadArgumentsForADaemonAreNamed(t *testing.T) {
 	}
 }
 
-// What the daemon's clients hold is shown with their own owners.
+// What the daemon's clients hold is shown with the clients' owners.
 func TestCommandsShowTheOwnersOfADaemonsClients(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t)

@@ -180,7 +180,7 @@ func TestTheCommandsTokenIsItsKeysCreateRevision(t *testing.T) {
 	next(t, holder.lines())
 	waiter := begin(t, s.Addr(), "lock", "token", "--", "sh", "-c", `echo "$PAWL_KEY"; echo "$PAWL_TOKEN"; exec sleep 1000`)
 	eventually(t, func() bool { return countKeys(t, s) == 4 }, "it does not queue")
-	_, err := pb.NewKVClient(s.Conn(t)).Put(context.Background(), &pb.PutRequest{Key: []byte("other")}) // the revision goes on
+	_, err := pb.NewKVClient(s.Conn(t)).Put(context.Background(), &pb.PutRequest{Key: []byte("other")}) // the revision increases
 	require.NoError(t, err)
 	require.NoError(t, holder.cmd.Process.Signal(unix.SIGTERM))
 	out := waiter.lines()

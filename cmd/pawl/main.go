@@ -1,4 +1,4 @@
-// Command pawl takes locks and leads elections on etcd from a shell.
+// Command pawl acquires locks and leads elections on etcd from a shell.
 //
 //	pawl demo                              what it does, shown in fifteen seconds; needs nothing but Go
 //	pawl dev                               an etcd server on loopback, to try things on
@@ -16,19 +16,17 @@
 //
 // # What it promises
 //
-//  1. The command runs only while the lock is held: it, and all that it started,
-//     is dead before the lock's deadline, which comes before anybody else can be
-//     granted the lock. That is so whichever process is killed: see
-//     internal/supervise, which also says what it rests on.
+//  1. The command runs only while the lock is held. It, and all that it started, is dead before the
+//     lock's deadline, which comes before anybody else can acquire the lock. That is so whichever
+//     process is killed. See internal/supervise, which also says what this rests on.
 //  2. The command sees the lock's fencing token in PAWL_TOKEN.
 //  3. The lease is revoked on every way out but KILL, after the command has
 //     ended.
-//  4. The exit code distinguishes the command's own end from a lost lock, from one that
-//     was not acquired, from wrong usage and from a cluster that does not answer:
-//     see internal/cli.
+//  4. The exit code distinguishes the command's end from a lost lock, from one that was not
+//     acquired, from wrong usage and from a cluster that does not answer. See internal/cli.
 //
-// What no client can rule out, pawl cannot either: both of its processes can be stopped
-// in the same instant, or the whole machine. Give PAWL_TOKEN to storage that checks it.
+// pawl cannot rule out what no client can: both of its processes can be stopped in the same
+// instant, or the whole machine. Give PAWL_TOKEN to storage that checks it.
 package main
 
 import (

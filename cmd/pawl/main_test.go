@@ -38,8 +38,8 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// TestScripts runs each script of testdata/script against a real etcd server of its own:
-// they run side by side, and use the same names.
+// TestScripts runs each script of testdata/script against a separate real etcd server, because they
+// run side by side, and use the same names.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	kv := func(ts *testscript.TestScript) pb.KVClient {

@@ -46,8 +46,7 @@ func writeMan(cmd *cobra.Command, dir string) error {
 	return os.WriteFile(filepath.Join(dir, name), page, 0o644)
 }
 
-// manPage is the page of one command. It has no date of its own, so that the same
-// source makes the same page.
+// manPage is the page of one command. It has no date, so that the same source makes the same page.
 func manPage(cmd *cobra.Command) ([]byte, error) {
 	long, example := cmd.Long, cmd.Example
 	defer func() { cmd.Long, cmd.Example = long, example }()
@@ -62,7 +61,7 @@ func manPage(cmd *cobra.Command) ([]byte, error) {
 
 var special = strings.NewReplacer(`\`, `\\`, "<", `\<`, ">", `\>`, "*", `\*`, "_", `\_`, "`", "\\`")
 
-// forMan converts a help text to Markdown: indented text stays as it is.
+// forMan converts a help text to Markdown, in which indented text stays as it is.
 func forMan(text string) string {
 	var b strings.Builder
 	indented := false

@@ -27,7 +27,7 @@ import (
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
-// A shell is an interactive bash on a terminal of its own.
+// A shell is an interactive bash on a new terminal.
 type shell struct {
 	t       *testing.T
 	etcd    *etcdtest.Server
@@ -189,7 +189,7 @@ func (s *shell) marked(start string) (pids []int) {
 	return pids
 }
 
-// processState is a process's state as ps shows it; 0: there is none.
+// processState is a process's state as ps shows it, or 0 if there is no process.
 func processState(pid int) byte {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, rest, ok := strings.Cut(string(stat), ") ")
@@ -252,8 +252,8 @@ func busy(t *testing.T, s *etcdtest.Server, name string) bool {
 	return false
 }
 
-// staysBusy waits until the lease of a lock's first key has been renewed twice from now on. The
-// locks that it is asked about have a TTL of 9 s, so that a machine with much to do renews in time.
+// staysBusy waits until the lease of a lock's first key has been renewed twice more. The locks that
+// it is used for have a TTL of 9 s, so that a busy machine renews in time.
 func staysBusy(t *testing.T, s *etcdtest.Server, name string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), lane.Hang)

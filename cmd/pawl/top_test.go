@@ -31,7 +31,7 @@ type console struct {
 	read sync.WaitGroup
 }
 
-// onTerminal starts pawl on a terminal of its own.
+// onTerminal starts pawl on a new terminal.
 func onTerminal(t *testing.T, endpoint string, args ...string) *console {
 	t.Helper()
 	c := &console{t: t, cmd: exec.Command("pawl", args...)}

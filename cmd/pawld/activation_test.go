@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// activated starts one with sockets passed in, as systemd does: from descriptor 3 on. pid is
-// what LISTEN_PID is set to; "": its own.
+// activated starts one with sockets passed in, as systemd does, starting at descriptor 3.
+// LISTEN_PID is set to pid, or to the process's number if that is "".
 func activated(t *testing.T, pid string, sockets []*os.File, args ...string) *pawld {
 	t.Helper()
 	if pid == "" {

@@ -103,7 +103,7 @@ func TestEachBadRequestIsNamed(t *testing.T) {
 	assert.Len(t, queues, 1)
 }
 
-// Hostile requests are refused, and pawld goes on.
+// Hostile requests are refused, and pawld continues.
 func TestHostileRequestsAreRefused(t *testing.T) {
 	t.Parallel()
 	p := start(t, ofShared(t), "")

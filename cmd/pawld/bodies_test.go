@@ -122,7 +122,7 @@ func TestEveryBodyHasOneDeadline(t *testing.T) {
 				assert.Contains(t, first, c.status)
 			})
 		})
-		if c.pause > 0 { // HTTP/2 has it from the end of the header on
+		if c.pause > 0 { // HTTP/2 has it since the end of the header
 			continue
 		}
 		t.Run(name+" over HTTP/2", func(t *testing.T) {

@@ -24,7 +24,8 @@ func behind(t *testing.T, etcd *space) *pki.Front {
 	})
 }
 
-// The files of pawld's connection to etcd are rotated, broken and restored, and its clients keep their locks.
+// The files of pawld's connection to etcd are rotated, broken and restored, and its clients keep
+// their locks.
 func TestLocksOutliveTheRotationOfEtcdsCertificates(t *testing.T) {
 	t.Parallel()
 	old, young := pki.New(t), pki.New(t)

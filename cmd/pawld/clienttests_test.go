@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The clients have tests of their own, with a clock and a daemon that they control.
+// The clients have separate tests, with a clock and a daemon that they control.
 func TestEachClientPassesItsOwnTests(t *testing.T) {
 	t.Parallel()
 	for folder, of := range map[string]struct {
@@ -55,19 +55,19 @@ func TestTheNodePackageIsWhatItsTypesDeclare(t *testing.T) {
 	require.NoError(t, err, "node is needed for this test")
 	text, err := os.ReadFile(filepath.Join(folder, "package.json"))
 	require.NoError(t, err)
-	var named struct {
+	var manifest struct {
 		Name, Main, Types string
 		Files             []string
 		Dependencies      map[string]string
 	}
-	require.NoError(t, json.Unmarshal(text, &named))
-	assert.Contains(t, named.Files, named.Main)
-	assert.Contains(t, named.Files, named.Types)
-	assert.Empty(t, named.Dependencies)
+	require.NoError(t, json.Unmarshal(text, &manifest))
+	assert.Contains(t, manifest.Files, manifest.Main)
+	assert.Contains(t, manifest.Files, manifest.Types)
+	assert.Empty(t, manifest.Dependencies)
 
 	installed := t.TempDir()
-	for _, file := range append(named.Files, "package.json") {
-		copyFile(t, filepath.Join(folder, file), filepath.Join(installed, "node_modules", named.Name, file))
+	for _, file := range append(manifest.Files, "package.json") {
+		copyFile(t, filepath.Join(folder, file), filepath.Join(installed, "node_modules", manifest.Name, file))
 	}
 	run := exec.Command(program, "-e", `const out = {};
 for (const [name, c] of Object.entries(require("pawld")))
@@ -79,7 +79,7 @@ console.log(JSON.stringify(out));`)
 	var exported map[string][]string
 	require.NoError(t, json.Unmarshal(out, &exported), "%s", out)
 
-	types, err := os.ReadFile(filepath.Join(folder, named.Types))
+	types, err := os.ReadFile(filepath.Join(folder, manifest.Types))
 	require.NoError(t, err)
 	declared := map[string][]string{}
 	for _, class := range regexp.MustCompile(`(?ms)^export class (\w+).*?^}`).FindAllStringSubmatch(string(types), -1) {

@@ -20,7 +20,7 @@ const (
 )
 
 // shut ends the servers once no call is under way. It does not wait for connections that have sent
-// nothing, or for streams of gRPC's reflection: meanwhile the clients' beliefs run out.
+// nothing, or for streams of gRPC's reflection, because the clients' beliefs run out meanwhile.
 func (d *daemon) shut(hurry context.Context) {
 	ctx, end := context.WithTimeout(hurry, shutdownWait)
 	defer end()
@@ -42,11 +42,11 @@ func (d *daemon) shut(hurry context.Context) {
 	servers.Wait()
 }
 
-// spaceWait is how long end goes on serving while etcd is out of space: as long as a successor would
-// go on trying.
+// spaceWait is how long end continues to serve while etcd is out of space, which is as long as a
+// successor would continue to try.
 func spaceWait(maxTTL time.Duration) time.Duration { return 2 * maxTTL }
 
-// awaitSpace goes on serving while etcd is out of space, for a while.
+// awaitSpace continues to serve while etcd is out of space, for a while.
 func (d *daemon) awaitSpace(ctx context.Context) {
 	wait := spaceWait(d.maxTTL)
 	ctx, cancel := context.WithTimeout(ctx, wait)
@@ -60,13 +60,14 @@ func (d *daemon) awaitSpace(ctx context.Context) {
 	d.log.Error("etcd is still out of space: all locks are lost unless the alarm is disarmed while the successor tries to take them over", "for", wait)
 }
 
-// hurriedWait is how long what waits for nothing may still take after a second signal.
+// hurriedWait is how long the remaining work may take after a second signal, which ends all
+// waiting.
 const hurriedWait = time.Second
 
 // end stops the daemon. With SIGTERM or SIGHUP and a state directory it leaves what is held to a
-// successor; otherwise it releases it when all promises have passed. A second signal ends all
-// waiting, but not another hangup: a terminal that goes away may send several. How long it may take is
-// stopWait, in the test that holds the units and manifests to it.
+// successor. Otherwise it releases it when all promises have passed. A second signal ends all waiting,
+// unless it is another hangup, because a terminal that goes away may send several. How long it may
+// take is stopWait, in the test that holds the units and manifests to it.
 func (d *daemon) end(sig os.Signal, signals <-chan os.Signal) error {
 	d.log.Info("stopping", "signal", sig.String())
 	second, end := context.WithCancel(context.Background())
@@ -102,7 +103,7 @@ func (d *daemon) end(sig os.Signal, signals <-chan os.Signal) error {
 	}
 }
 
-// stop is end, with detach where a successor is to take over, until hurry ends.
+// stop is end, with detach if a successor is to take over, until hurry ends.
 func (d *daemon) stop(detach bool, hurry context.Context) error {
 	if detach {
 		d.awaitSpace(hurry)
@@ -116,7 +117,7 @@ func (d *daemon) stop(detach bool, hurry context.Context) error {
 	if !detach {
 		return errors.Join(d.service.Close(ctx), d.client.Close())
 	}
-	if err := d.service.Detach(bounded(d.dir.Write)); err != nil { // where nothing is left to take over, it is given back
+	if err := d.service.Detach(bounded(d.dir.Write)); err != nil { // nothing to take over, so release it
 		return errors.Join(err, d.service.Close(ctx), d.client.Close())
 	}
 	if left := d.client.Close(); left != nil { // the successor removes it, or the lease does
@@ -128,9 +129,9 @@ func (d *daemon) stop(detach bool, hurry context.Context) error {
 // stateWait is how long the state directory may take to write a file.
 const stateWait = 5 * time.Second
 
-// bounded is write, with an error where that takes too long: the locks of a pawld that waits for its disk
-// would be blocked for everybody. What is written later is of no use, and does no harm: without a Handle
-// nothing can be taken over, and with it only what etcd still has.
+// bounded is write, with an error if that takes too long, because the locks of a pawld that waits for
+// its disk would be blocked for everybody. What is written later is of no use, and does no harm: without
+// a Handle nothing can be taken over, and with it only what etcd still has.
 func bounded(write func(locks.Saved) error) func(locks.Saved) error {
 	return func(s locks.Saved) error {
 		written := make(chan error, 1)

@@ -11,9 +11,9 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
 )
 
-// healthHandler serves /livez, which reports that this process serves; /readyz, which reports
-// that a lock can be acquired; and /metrics. The first two are separate, because a supervisor
-// that restarts a daemon that is not ready would restart it during each outage of etcd.
+// healthHandler serves /livez, which reports that this process serves; /readyz, which reports that
+// a lock can be acquired; and /metrics. The first two are separate, because a supervisor that
+// restarted a daemon that is not ready would restart it during each outage of etcd.
 func (d *daemon) healthHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })

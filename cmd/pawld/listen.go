@@ -26,7 +26,7 @@ type listener struct {
 	limit *peer.Limit // on its connections
 }
 
-// limited bounds the connections of each listener, of each by itself: those of one keep nobody out
+// limited bounds the connections of each listener separately, so that those of one keep nobody out
 // of another.
 func limited(all []listener, most int, refused func(at net.Addr, err error)) {
 	for i, l := range all {
@@ -74,7 +74,8 @@ func (o options) listeners(log *slog.Logger) (all []listener, err error) {
 	return all, nil
 }
 
-// inherited are the sockets that systemd passes: LISTEN_FDS, from 3 on.
+// inherited are the sockets that systemd passes, which are LISTEN_FDS of them, starting at
+// descriptor 3.
 func inherited() (all []net.Listener, err error) {
 	pid, n := os.Getenv("LISTEN_PID"), os.Getenv("LISTEN_FDS")
 	if pid != strconv.Itoa(os.Getpid()) || n == "" {
@@ -99,10 +100,10 @@ func inherited() (all []net.Listener, err error) {
 	return all, nil
 }
 
-// mostPath is how many bytes the path of a Unix socket may have: its address has one more, for the end.
+// mostPath is how many bytes the path of a Unix socket may have. Its address has one more, for the end.
 const mostPath = len(syscall.RawSockaddrUnix{}.Path) - 1
 
-// listenUnix makes a socket that only its owner and group can use, from the first moment on.
+// listenUnix makes a socket that at no moment anyone but its owner and group can use.
 func listenUnix(path, group string) (net.Listener, error) {
 	if strings.HasPrefix(path, "@") || path[0] == 0 {
 		return nil, fmt.Errorf("--socket %q is an abstract socket, which everybody may use: want a path", path)
@@ -122,7 +123,7 @@ func listenUnix(path, group string) (net.Listener, error) {
 	case missing != nil:
 	case info.Mode()&os.ModeSocket == 0:
 		return nil, fmt.Errorf("--socket %s is there, and is no socket", path)
-	case !errors.Is(err, syscall.ECONNREFUSED): // a process may listen there, of another user
+	case !errors.Is(err, syscall.ECONNREFUSED): // another user's process may listen there
 		return nil, fmt.Errorf("--socket %s is there, and may be in use: %w", path, err)
 	default:
 		_ = os.Remove(path) // no process listens there

@@ -1,5 +1,5 @@
-// Pawld acquires locks and elections on etcd for programs in any language, over a Unix
-// socket and mutual TLS: see docs/how-to/pawld.md.
+// Pawld acquires locks and elections on etcd for programs in any language, over a Unix socket and
+// mutual TLS. See docs/how-to/pawld.md.
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/version"
 )
 
-// The exit codes.
+// These are the exit codes.
 const (
 	exitFailed = 1
 	exitUsage  = 2
@@ -26,8 +26,8 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr, signalled()))
 }
 
-// signalled receives the signals that stop pawld. A hangup is one, unless pawld was started without
-// (nohup); a reader of its output that goes away is none.
+// signalled receives the signals that stop pawld. A hangup is one, unless pawld was started to
+// ignore it (nohup). A closed reader of its output is none.
 func signalled() <-chan os.Signal {
 	signal.Ignore(syscall.SIGPIPE)
 	signals := make(chan os.Signal, 2)

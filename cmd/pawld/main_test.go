@@ -65,7 +65,7 @@ type pawld struct {
 	stderr bytes.Buffer
 }
 
-// Write implements io.Writer: its standard error.
+// Write implements io.Writer, as its standard error.
 func (p *pawld) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,7 +87,7 @@ func socketPath(t *testing.T) string {
 	return filepath.Join(dir, "s")
 }
 
-// start starts one on a socket of its own, or the one given, and returns when it serves.
+// start starts one on a new socket, or the one given, and returns once it serves.
 func start(t *testing.T, etcd *space, socket string, args ...string) *pawld {
 	t.Helper()
 	if socket == "" {
@@ -119,9 +119,9 @@ func begin(t *testing.T, args ...string) *pawld {
 	return beginCmd(t, exec.Command(os.Args[0], args...))
 }
 
-// ownGroup has a process that is to be stopped run in a process group of its own, so that no other
-// process wakes it: the kernel does so, in a group that is orphaned, when one of the group ends whose
-// parent is in another.
+// ownGroup makes a process that is to be stopped run in a separate process group, so that no other
+// process wakes it. In an orphaned group, the kernel does so when one of the group ends whose parent
+// is in another.
 func ownGroup(cmd *exec.Cmd) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = new(syscall.SysProcAttr)

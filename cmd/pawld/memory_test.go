@@ -15,9 +15,9 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
 )
 
-// What a parked call over HTTP/1.1 costs: the page on pawld says it, with how much net/http has of it. Here the
-// etcd in memory and the client's end of the connection count, too. Another
-// goroutine for each call is more than the limit of Renew allows.
+// What a parked call over HTTP/1.1 costs: the page on pawld says it, with how much net/http has of
+// it. Here the etcd in memory and the client's end of the connection count, too. Another goroutine
+// for each call is more than the limit of Renew allows.
 func TestAParkedCallCostsLittleMemory(t *testing.T) {
 	if racedetector.On {
 		t.Skip("the race detector has memory of its own for each goroutine")

@@ -46,7 +46,8 @@ With --state-dir, SIGTERM and SIGHUP leave all locks to the next pawld. SIGINT r
 
 `
 
-// parse reads the flags; for flags not given, the file of --config, and then the environment.
+// parse reads the flags, then the file of --config and the environment for flags that were not
+// given.
 func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
 	fs := pflag.NewFlagSet("pawld", pflag.ContinueOnError)
@@ -158,8 +159,8 @@ func readConfig(fs *pflag.FlagSet, path string) error {
 	return errors.Join(errs...)
 }
 
-// ofTheCluster are the flags for a cluster that is there, as etcdctl has them. With --embed they
-// are refused, and their variables, which may be set for etcdctl, are ignored.
+// ofTheCluster are the flags for an existing cluster, as etcdctl has them. With --embed they are
+// refused, and their variables, which may be set for etcdctl, are ignored.
 var ofTheCluster = []string{"endpoints", "user", "password", "cacert", "cert", "key"}
 
 // fromEnvironment sets, from the same variables as etcdctl, what neither flags nor file gave.
@@ -180,13 +181,13 @@ func fromEnvironment(fs *pflag.FlagSet, embed bool) error {
 	return nil
 }
 
-// The bounds of --max-ttl: twice it is the TTL of a session at etcd.
+// These bound --max-ttl. Twice it is the TTL of a session at etcd.
 const (
 	minTTL     = 3 * time.Second
 	mostMaxTTL = 150 * time.Second
 )
 
-// session are the options of pawld's own session.
+// session returns the options of pawld's session.
 func (o options) session() lease.Options {
 	return lease.Options{TTL: 2 * o.maxTTL, LockDelay: o.lockDelay}
 }

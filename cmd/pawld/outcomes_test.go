@@ -258,14 +258,14 @@ func TestASilentEtcdEndsEveryBeliefFirst(t *testing.T) {
 	proxy.BlackHole()
 	n.wins(token) // after etcd's TTL
 	assert.False(t, believes(t, c), "before the next one holds it")
-	eventually(t, func() bool { // pawld goes on
+	eventually(t, func() bool { // pawld continues
 		out, err := c.call("Renew", object{"session": c.session})
 		all, _ := out["locks"].([]any)
 		return err == nil && len(all) == 1 && all[0].(object)["state"] == "LOST"
 	})
 }
 
-// Its client is told, the next one holds it, and its token is the greater.
+// Its client learns of it, and the next one holds it, with a greater token.
 func TestADeletedKeyIsLostAtOnce(t *testing.T) {
 	t.Parallel()
 	etcd := ofShared(t)

@@ -127,10 +127,10 @@ func (l *load) add(t *testing.T, c *thin, ttl time.Duration) {
 // rounds is how often pawld is replaced, or killed.
 func rounds() int { return lane.Of(1, 20) }
 
-// clients are those that go on meanwhile.
+// clients are those that continue meanwhile.
 func clients() int { return lane.Of(10, 50) }
 
-// Clients go on while pawld is replaced again and again. No lock is lost, and no
+// Clients continue while pawld is replaced again and again. No lock is lost, and no
 // update.
 func TestAnUpgradeUnderLoadLosesNoLock(t *testing.T) {
 	t.Parallel()
@@ -395,7 +395,7 @@ func TestEachCallCanBeRepeated(t *testing.T) {
 // Leader is a blocking query.
 func TestLeaderReturnsWhenThereIsAnother(t *testing.T) {
 	t.Parallel()
-	p := start(t, ofOwn(t), "") // of its own, for its revisions
+	p := start(t, ofOwn(t), "") // a separate one, for its revisions
 	none := p.call("Leader", object{"name": "n"})
 	assert.Equal(t, object{"revision": "1"}, none)
 	assert.Equal(t, none, p.call("Leader", object{"name": "n", "afterRevision": none["revision"], "waitMs": 200}))
@@ -420,7 +420,7 @@ func TestSIGINTGivesBackWhenTheLastBeliefHasEnded(t *testing.T) {
 	defer c.close()
 	token := acquired(t, c, nil)
 	n := await(t, etcd, "n")
-	c.stop() // or its belief goes on
+	c.stop() // or its belief lasts
 	p.signal(syscall.SIGINT)
 	n.wins(token)
 	assert.False(t, believes(t, c), "before the next one holds it")

@@ -47,7 +47,7 @@ type driver interface {
 // script is what every client is tried with.
 const script = "../../clients/scenario.jsonl"
 
-// Each client, in its own language, does what the scenario says.
+// Each client, in its language, does what the scenario says.
 func TestEveryClientPlaysTheScenario(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(t *testing.T, socket string, ttl time.Duration) driver{
@@ -154,7 +154,7 @@ func play(t *testing.T, begin func(t *testing.T, socket string, ttl time.Duratio
 	}
 }
 
-// driveEnv is set where the test binary is a client over gRPC, in a process of its own.
+// driveEnv is set if the test binary is a client over gRPC, in a separate process.
 const driveEnv = "PAWLD_TEST_DRIVE"
 
 // drive plays what comes on stdin.
@@ -177,7 +177,7 @@ func drive(socket, seconds string) {
 	}
 }
 
-// A program is a client in a process of its own.
+// A program is a client in a separate process.
 type program struct {
 	t   *testing.T
 	cmd *exec.Cmd
@@ -325,7 +325,8 @@ type thin struct {
 	asked map[string]bool // being acquired, by request
 	still bool            // stopped: it renews nothing
 
-	// for how long a Renew is parked, of what is left of the shortest belief; nil: it is not
+	// parks is how long a Renew is parked, of what is left of the shortest belief. It is nil if a
+	// Renew is not parked.
 	parks func(left time.Duration, answered bool) time.Duration
 }
 

@@ -310,7 +310,7 @@ func TestTheSocketIsItsGroups(t *testing.T) {
 	}
 }
 
-// otherGroup is a group that this process may give a file to, and is not its own.
+// otherGroup is a group that this process may give a file to, other than the process's.
 func otherGroup(t *testing.T) *user.Group {
 	t.Helper()
 	all, err := os.Getgroups()

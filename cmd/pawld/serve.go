@@ -25,7 +25,7 @@ import (
 type daemon struct {
 	options
 	log     *slog.Logger
-	dir     *state.Dir // nil: no state directory
+	dir     *state.Dir // nil without a state directory
 	client  *pawl.Client
 	service *locks.Service
 	api     *handlers.Server
@@ -34,7 +34,7 @@ type daemon struct {
 	all     []listener // for clients, then for health
 
 	reported atomic.Int64  // when a refused connection was last reported
-	serves   chan struct{} // closed when the locks are taken over, and the fields above do not change any more
+	serves   chan struct{} // closed once the locks are taken over; the fields above do not change afterwards
 }
 
 // serve runs until a signal comes, or something fails.
@@ -113,7 +113,7 @@ func (o options) loadPolicy() (*policy.Policy, error) {
 	return rules, rules.Fits(o.sessions, o.locks)
 }
 
-// upkeepOf bounds renewals and releases: to twice as many as an identity can have a use for, with one
+// upkeepOf bounds renewals and releases to twice as many as an identity can have a use for, with one
 // Renew for each session and one Release for each lock.
 func upkeepOf(rules *policy.Policy) *peer.Limit {
 	return peer.NewLimitOfEach("renewals and releases under way", func(identity string) int {
@@ -179,7 +179,7 @@ func (d *daemon) serveHealth() error {
 	l = limit.ListenNewest(l, func(err error) { d.refused(at, err) })
 	d.all = append(d.all, listener{Listener: l, limit: limit})
 	server := &http.Server{
-		Handler: handlers.Named(d.healthHandler()), MaxHeaderBytes: 16 << 10,
+		Handler: handlers.WithVersion(d.healthHandler()), MaxHeaderBytes: 16 << 10,
 		ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 	}
 	d.servers = append(d.servers, server)

@@ -29,8 +29,8 @@ var (
 
 var spaces atomic.Int64
 
-// A space is a part of an etcd server that a test has for itself: a namespace of the shared one,
-// or all of a server of its own.
+// A space is a part of an etcd server that a test has for itself, which is a namespace of the
+// shared one, or a whole separate server.
 type space struct {
 	*etcdtest.Server
 	namespace string

@@ -45,7 +45,7 @@ func TestEachSignalEndsPawldInOrder(t *testing.T) {
 	}
 }
 
-// Nobody reads what pawld logs: it goes on serving, and leaves its locks to the next one.
+// Nobody reads what pawld logs. It continues to serve, and leaves its locks to the next one.
 func TestAClosedStandardErrorEndsNothing(t *testing.T) {
 	t.Parallel()
 	etcd, dir, socket := ofOwn(t), filepath.Join(t.TempDir(), "state"), socketPath(t)

@@ -77,7 +77,8 @@ func stateIn(t *testing.T, dir string) locks.Saved {
 	return left
 }
 
-// A pawld that cannot remove what it has taken over serves nobody: its successor would know nothing of what it holds.
+// A pawld that cannot remove what it has taken over serves nobody: its successor would know nothing
+// of what it holds.
 func TestAPawldWhoseStateStaysServesNobody(t *testing.T) {
 	t.Parallel()
 	etcd := ofOwn(t)
@@ -109,8 +110,8 @@ func TestAPawldWhoseStateStaysServesNobody(t *testing.T) {
 	assert.Equal(t, "HELD", last.locks(1)[0]["state"])
 }
 
-// A second signal ends the waiting. A successor that is ended while it tries to take over leaves everything to
-// the next one, which is alive meanwhile, and ready when it has.
+// A second signal ends the waiting. A successor that is ended while it tries to take over leaves
+// everything to the next one, which is alive meanwhile, and ready when it has.
 func TestASuccessorIsAliveAndNotReadyWhileItTakesOver(t *testing.T) {
 	t.Parallel()
 	etcd := ofOwn(t)

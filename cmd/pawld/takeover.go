@@ -18,8 +18,9 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// start is connect, which a signal interrupts: then what the predecessor left stays in the state directory. If
-// connect was faster, start returns the signal. A second one ends the waiting, as in end.
+// start is connect, but a signal interrupts it, and what the predecessor left then stays in the state
+// directory. If connect was faster, start returns the signal. A second signal ends the waiting, as in
+// end.
 func (d *daemon) start(ctx context.Context, rules *policy.Policy, signals <-chan os.Signal) (early os.Signal, err error) {
 	ctx, interrupt := context.WithCancel(ctx)
 	defer interrupt()
@@ -42,8 +43,8 @@ func (d *daemon) start(ctx context.Context, rules *policy.Policy, signals <-chan
 	}
 }
 
-// connect makes the client, which connects to etcd when it is needed, and takes over what a
-// predecessor left. What that is stays in the state directory until it is taken over, whatever ends the process.
+// connect makes the client, which connects to etcd when it is needed, and takes over what a predecessor
+// left. That stays in the state directory until it is taken over, whatever ends the process.
 func (d *daemon) connect(ctx context.Context, rules *policy.Policy) (err error) {
 	cfg := pawl.Config{
 		Endpoints: d.endpoints, Username: d.user, Password: d.password, Namespace: d.namespace, Lazy: true, SyncEvery: d.syncEvery, Logger: d.log,
@@ -79,27 +80,27 @@ func (d *daemon) connect(ctx context.Context, rules *policy.Policy) (err error) 
 		return nil
 	}
 	left = left.Claimed()
-	if err := bounded(d.dir.Write)(left); err != nil { // without it, nobody could go on where this process ends
+	if err := bounded(d.dir.Write)(left); err != nil { // without it, nobody could continue if this process ends
 		return errors.Join(err, d.client.Close())
 	}
 	taken, err := d.service.Resume(ctx, left)
 	switch {
 	case errors.Is(err, locks.ErrInterrupted):
 		d.log.Info("what the predecessor left is left to the next pawld")
-		return err // nothing is closed: it would be what is left
+		return err // nothing is closed, because that would remove what is left
 	case err != nil:
 		d.log.Warn("the predecessor's locks are lost", "cause", err)
 	default:
 		d.log.Info("took over", "locks", taken, "sessions", len(left.Sessions))
 	}
-	if err := d.dir.Discard(); err != nil { // who takes it over again would know nothing of what is held from now on
+	if err := d.dir.Discard(); err != nil { // who takes it over again would not know what is held later
 		return fmt.Errorf("what is taken over is left to the next pawld, because its state cannot be removed: %w", err)
 	}
 	return nil
 }
 
-// left is what the state directory has of a predecessor, which is refused where the file cannot be used, unless
-// --discard-state says otherwise.
+// left is what the state directory has of a predecessor. If the file cannot be used, it returns an
+// error, unless --discard-state says otherwise.
 func (d *daemon) left() (left locks.Saved, ok bool, err error) {
 	left, ok, err = d.dir.Read()
 	switch {

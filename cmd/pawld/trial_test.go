@@ -79,7 +79,7 @@ type trial struct {
 	said bytes.Buffer // by the workers
 }
 
-// Write implements io.Writer: the workers' standard error.
+// Write implements io.Writer, as the workers' standard error.
 func (tr *trial) Write(b []byte) (int, error) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -145,7 +145,7 @@ func (tr *trial) some(least, most time.Duration) time.Duration {
 	return least + time.Duration(tr.rnd.Int64N(int64(most-least)))
 }
 
-// strike has one thing happen, and goes on when it has passed.
+// strike makes one thing happen, and continues when it has passed.
 func (tr *trial) strike(kind string) {
 	some := tr.some
 	w := tr.rnd.IntN(workers)

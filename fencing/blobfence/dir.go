@@ -18,12 +18,15 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 )
 
-// A Dir is a Store in a directory of a local disk, shared by any number of processes. It is not for network file systems. It exists on systems with flock.
+// A Dir is a Store in a directory of a local disk, shared by any number of processes. It is not for
+// network file systems. It exists on systems with flock.
 //
-// Each object is a file, whose first line has the metadata and whose rest is the body. A file is replaced whole, by rename, under a lock on the directory itself, which the
-// kernel releases when its process dies. File and directory are synced before Put returns, and the directory before Get does, so what was written or refused survives a
-// crash of the machine. The objects of a directory are written one at a time. A process that is stopped in the middle of a Put blocks the writers of the directory
-// for as long, until their contexts end; it does not block readers.
+// Each object is a file, whose first line has the metadata and whose rest is the body. A file is
+// replaced whole, by rename, under a lock on the directory itself, which the kernel releases when
+// its process dies. File and directory are synced before Put returns, and the directory before Get
+// does, so what was written or refused survives a crash of the machine. The objects of a directory
+// are written one at a time. A process that is stopped in the middle of a Put blocks the writers of
+// the directory for as long, until their contexts end; it does not block readers.
 type Dir struct {
 	Path string // of a directory that exists
 }
@@ -42,7 +45,8 @@ func (d Dir) Get(ctx context.Context, name string) ([]byte, Meta, Version, error
 	data, err := os.ReadFile(d.file(name))
 	body, m, err := d.parse(name, data, err)
 	if err == nil {
-		// What is acted on must last: its writer may have died before it synced.
+		// What a caller acts on must last, and the writer of what is read here may have died before
+		// it synced.
 		err = syncDir(d.Path)
 	}
 	if err != nil {
@@ -96,7 +100,8 @@ func syncDir(path string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// The first word of a file, without and with Meta.Ahead. What knows no shared tokens refuses the second.
+// The first word of a file, without and with Meta.Ahead. A version that knows no shared tokens refuses
+// the second.
 const (
 	headMark       = "pawl-blob-1"
 	sharedHeadMark = "pawl-blob-2"
@@ -136,8 +141,8 @@ const maxEncoded = 200
 
 func (d Dir) file(name string) string { return filepath.Join(d.Path, fileName(name)) }
 
-// fileName encodes a name so that it is one element of a path, not hidden, without a point, and
-// different for each name even where case does not count. A long one ends in its hash.
+// fileName encodes a name as one path element that is not hidden, has no dot, and differs from
+// every other name's even where case does not count. A long one ends in its hash.
 func fileName(name string) string {
 	var b []byte
 	for _, c := range []byte(name) {

@@ -169,7 +169,7 @@ func TestDirPutThatDiedHalfWayIsNoObjectAndDoesNotDisturb(t *testing.T) {
 
 const lockerVariable = "BLOBFENCE_LOCKER"
 
-// TestLocker is run by the test below, in a process of its own: it writes until it is killed.
+// TestLocker is run by the test below, in a separate process, and writes until it is killed.
 func TestLocker(t *testing.T) {
 	path := os.Getenv(lockerVariable)
 	if path == "" {

@@ -20,21 +20,21 @@ var (
 // A Fence guards the objects of a store. It is a plain value; its methods are safe for concurrent use.
 type Fence struct {
 	Store    Store
-	Attempts int // 0 or less: DefaultAttempts. Between them it waits, at first some 5 ms, at most a second.
+	Attempts int // tries, DefaultAttempts if 0 or less; the pauses between them rise from some 5 ms to at most 1 s
 }
 
-// Read registers t for the object and returns the body as it is from then on: nobody with a
-// smaller token changes it any more. If there is no object the error matches ErrNotFound, and t
-// is registered all the same. A refusal is a *fencing.StaleError. Any other error leaves open
-// whether t is registered.
+// Read registers t for the object and returns the body. Once it has returned, nobody with a smaller
+// token can change the object. If there is no object, the error matches ErrNotFound and t is still
+// registered. A refusal is a *fencing.StaleError. Any other error leaves open whether t is
+// registered.
 func (f Fence) Read(ctx context.Context, name string, t fencing.Token) ([]byte, error) {
 	return f.read(ctx, reading{store: f.Store, name: name, token: t, nonce: newNonce()})
 }
 
-// ReadShared is Read for t, the token of a shared lock: nobody with a smaller exclusive token
-// changes the object any more. It is refused if an exclusive token at least as great was
-// registered. It writes only if no token as great was registered, so of several readers only
-// those with the greatest tokens write.
+// ReadShared is Read for t, the token of a shared lock. Once it has returned, nobody with a smaller
+// exclusive token can change the object. It is refused if an exclusive token at least as great was
+// registered. It writes only if no token as great was registered, so of several readers only those
+// with the greatest tokens write.
 func (f Fence) ReadShared(ctx context.Context, name string, t fencing.Token) ([]byte, error) {
 	return f.read(ctx, reading{store: f.Store, name: name, token: t, shared: true, nonce: newNonce()})
 }
@@ -46,14 +46,17 @@ func (f Fence) read(ctx context.Context, r reading) ([]byte, error) {
 	return r.body, nil
 }
 
-// Write stores body under t. A refusal is a *fencing.StaleError, and says that nothing was written. An error that matches ErrUnknown leaves the outcome open: the
-// write may still be applied, until somebody else writes or registers a greater token; the same holder can write again. All other errors: not written.
+// Write stores body under t. A refusal is a *fencing.StaleError, and says that nothing was written. An
+// error that matches ErrUnknown leaves the outcome open: the write may still be applied, until somebody
+// else writes or registers a greater token; the same holder can write again. After any other error,
+// nothing was written.
 func (f Fence) Write(ctx context.Context, name string, t fencing.Token, body []byte) error {
 	w := writing{store: f.Store, name: name, body: body, meta: Meta{Token: t, Nonce: newNonce()}}
 	return wrap("write", name, w.settle(f.repeat(ctx, name, t, w.try)))
 }
 
-// Delete removes the object's body under t, and leaves a placeholder that keeps the token. It is nil too where there is none. Errors are those of Write.
+// Delete removes the object's body under t, and leaves a placeholder that keeps the token. It returns
+// nil if there is no object. Errors are those of Write.
 func (f Fence) Delete(ctx context.Context, name string, t fencing.Token) error {
 	w := writing{store: f.Store, name: name, meta: Meta{Token: t, Nonce: newNonce(), Absent: true}}
 	return wrap("delete", name, w.settle(f.repeat(ctx, name, t, w.try)))
@@ -108,7 +111,7 @@ func (r *reading) try(ctx context.Context) (done bool, err error) {
 		return true, err
 	}
 	if next.Token != m.Token || next.Ahead != m.Ahead {
-		// The next read shows whether an unclear Put was applied: then the token is in the
+		// The next read shows whether an unclear Put was applied. If it was, the token is in the
 		// object.
 		next.Nonce = r.nonce
 		if err := r.store.Put(ctx, r.name, body, next, at); err != nil {

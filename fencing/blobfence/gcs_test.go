@@ -23,7 +23,8 @@ import (
 	"github.com/pawl-locks/pawl/fencing/blobfence"
 )
 
-// A gcs is a Store on generation matches, as Google Cloud Storage has them in its XML API: what somebody who needs it would write.
+// A gcs is a Store on generation matches, as Google Cloud Storage has them in its XML API. A user who
+// needs it would write this.
 type gcs struct {
 	client *http.Client
 	bucket string // URL, with a slash at its end
@@ -79,7 +80,8 @@ func (g gcs) Get(ctx context.Context, name string) ([]byte, blobfence.Meta, blob
 	return g.look(ctx, http.MethodGet, name)
 }
 
-// Put writes the object whole. To change its metadata alone would leave its generation as it was, and let an older holder's write through.
+// Put writes the object whole. To change its metadata alone would leave its generation as it was,
+// and let an older holder's write through.
 func (g gcs) Put(ctx context.Context, name string, body []byte, m blobfence.Meta, at blobfence.Version) error {
 	if at == "" {
 		at = "0" // the generation of what is not there
@@ -107,7 +109,8 @@ func (g gcs) Put(ctx context.Context, name string, body []byte, m blobfence.Meta
 	return nil
 }
 
-// A cloud is the other side, as it is documented: every upload has a generation of its own, and they need not rise.
+// A cloud is the other side, as it is documented. Every upload has a new generation, and generations
+// need not rise.
 type cloud struct {
 	mu      sync.Mutex
 	objects map[string]upload

@@ -13,8 +13,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/backoff"
 )
 
-// lockRetry is how often a lock that another process holds is tried. flock cannot wait under a
-// context.
+// lockRetry is the pause between tries for a lock that another process holds. flock cannot wait
+// under a context.
 const lockRetry = 2 * time.Millisecond
 
 // A locked is the directory, with its write lock. The lock is on the directory itself and not
@@ -25,7 +25,7 @@ type locked struct {
 	dir  *os.File // has the lock; the kernel takes it from a process that dies
 }
 
-// lock takes the write lock, which all objects of the directory have in common. It waits for it until ctx ends.
+// lock takes the write lock, which all objects of the directory have in common. It waits until ctx ends.
 func (d Dir) lock(ctx context.Context) (l locked, err error) {
 	if l.root, err = os.OpenRoot(d.Path); err != nil {
 		return locked{}, err
@@ -63,8 +63,9 @@ func (l locked) unlock() error {
 	return err
 }
 
-// replace writes a file beside and renames it. The lock is held, so that the file beside is nobody else's; one that was left by a process that died is overwritten.
-// What fails before the rename matches ErrNotApplied.
+// replace writes a temporary file and renames it. The caller holds the lock, so nobody else uses the
+// temporary file; one that a dead process left is overwritten. What fails before the rename matches
+// ErrNotApplied.
 func (l locked) replace(file string, data []byte) error {
 	beside := file + ".new"
 	if err := l.write(beside, data); err != nil {

@@ -24,7 +24,7 @@ type memory struct {
 	n       int
 	late    []func() // Puts that are still on their way
 
-	fault func() fault // nil: none
+	fault func() fault // nil for none
 	puts  int
 }
 

@@ -25,7 +25,7 @@ func staleTokens(b *bench) {
 func equalTokens(b *bench) {
 	b.write("jobs/42", 57, "a")
 	b.write("jobs/42", 57, "b")
-	b.write("jobs/42", 57, "b") // the same again: some stores report rows changed, not rows found
+	b.write("jobs/42", 57, "b") // again, because some stores report rows changed, not rows found
 	b.reads("jobs/42", 57, "b")
 	b.reads("jobs/42", 57, "b")
 	b.write("jobs/42", 57, "c")
@@ -72,7 +72,8 @@ func sharedTokens(b *bench) {
 	}
 }
 
-// manyResources come with rising tokens, as from one cluster's counter, so that a guard that forgets some may refuse by a floor.
+// manyResources uses many resources with rising tokens, as from one cluster's counter, so that a guard
+// that forgets some may refuse by a floor.
 func manyResources(b *bench) {
 	n := cmp.Or(b.Resources, 300)
 	name := func(i int) string { return fmt.Sprint("jobs/", i) }

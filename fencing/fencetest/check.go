@@ -8,15 +8,17 @@ import (
 	"time"
 )
 
-// Check replays a history and returns nil, or a *Violation for the first operation that breaks a rule; another error if it is not a
-// history: a return before its call, or two writes of one value to one resource. Written values must differ for each resource and not be
-// empty. The order of the slice does not matter.
+// Check replays a history. It returns nil, a *Violation for the first operation that breaks a rule, or
+// another error if it is not a history: a return before its call, or two writes of one value to one
+// resource. Written values must differ for each resource and not be empty. The order of the slice does
+// not matter.
 //
-// Two operations conflict if their tokens differ and one of them at least is exclusive. Of two that conflict and were applied, the one with the smaller token
-// took effect first, whatever their times: that is what a guard is for. All rules follow from that order and the order of time.
+// Two operations conflict if their tokens differ and at least one of them is exclusive. Of two that
+// conflict and were applied, the one with the smaller token took effect first, whatever their times,
+// because that is what a guard ensures. All rules follow from that order and the order of time.
 //
-// It compares every operation with every other of its resource, on purpose: the rules are read off the code. Ten thousand operations on one
-// resource take about a second.
+// It deliberately compares every operation with every other of its resource, so that the rules can be
+// read off the code. Ten thousand operations on one resource take about a second.
 func Check(history []Op) error {
 	byResource := map[string]*log{}
 	for i := range history {
@@ -95,7 +97,8 @@ func before(a, b *Op) bool {
 	return a.end() < b.Call || conflict(a, b) && a.Token < b.Token
 }
 
-// stale: o was admitted although a later holder that it conflicts with had been admitted before o was called.
+// stale returns a violation if o was admitted although a later holder that it conflicts with had been
+// admitted before o was called.
 func (l *log) stale(o *Op) *Violation {
 	for _, p := range l.ops {
 		if p.Outcome == Applied && p.Return < o.Call && p.Token > o.Token && conflict(p, o) {
@@ -105,8 +108,9 @@ func (l *log) stale(o *Op) *Violation {
 	return nil
 }
 
-// needless: o was refused although nobody that it conflicts with, and with a greater token, had come before. One that was refused itself counts: it may have
-// been admitted at one place on its way, and have met a still greater token at the next.
+// needless returns a violation if o was refused although nobody that it conflicts with, and with a
+// greater token, had come before. One that was refused itself counts, because it may have been admitted
+// at one place on its way, and have met a still greater token at the next.
 func (l *log) needless(o *Op) *Violation {
 	if o.Highest < o.Token || o.Highest == o.Token && !o.Shared {
 		return &Violation{Rule: "refused, and the refusal names no greater token", Op: *o}
@@ -119,7 +123,8 @@ func (l *log) needless(o *Op) *Violation {
 	return &Violation{Rule: "refused, and no greater token was there", Op: *o}
 }
 
-// refuses reports whether o is refused after p was admitted. A shared token is refused after an exclusive one that is equal, too.
+// refuses reports whether o is refused after p was admitted. A shared token is refused after an
+// exclusive one that is equal, too.
 func refuses(p, o *Op) bool {
 	if o.Shared {
 		return !p.Shared && p.Token >= o.Token
@@ -127,7 +132,7 @@ func refuses(p, o *Op) bool {
 	return p.Token > o.Token
 }
 
-// wrongValue: the read r returned a value that it cannot have found.
+// wrongValue returns a violation if the read r returned a value that it cannot have found.
 func (l *log) wrongValue(r *Op) *Violation {
 	w := l.wrote[r.Value]
 	switch {
@@ -154,8 +159,8 @@ func (l *log) wrongValue(r *Op) *Violation {
 	return nil
 }
 
-// between reports whether p belongs between w, the write that r read, and r itself. One that is stale
-// is blamed itself.
+// between reports whether p belongs between w, the write that r read, and r itself. A stale p does
+// not count, because it is reported itself.
 func (l *log) between(w, p, r *Op) bool {
 	switch {
 	case p.Outcome != Applied || p == r || p == w || p.Value == r.Value:

@@ -29,7 +29,7 @@ type Outcome int
 
 // The outcomes of an operation.
 const (
-	Unknown    Outcome = iota // it may have been applied, once, at any time from its call on
+	Unknown    Outcome = iota // it may have been applied, once, at any time since its call
 	Applied                   // it returned nil
 	Refused                   // it returned a *fencing.StaleError
 	NotApplied                // it returned an error that says that nothing was done
@@ -40,15 +40,15 @@ func (o Outcome) String() string {
 	return [...]string{"unknown", "applied", "refused", "not applied"}[o]
 }
 
-// An Op is one operation of a history. Call and Return are read from one clock for the whole history, Call before it was sent and Return
-// after its answer came.
+// An Op is one operation of a history. Call and Return are read from one clock for the whole
+// history, Call before it was sent and Return after its answer came.
 type Op struct {
 	Who      string // for people to read
 	Kind     Kind
 	Resource string
 	Token    fencing.Token
 	Shared   bool   // the token is that of a shared lock
-	Value    string // written, or read; "": nothing was there
+	Value    string // written, or read; "" if nothing was there
 	Outcome  Outcome
 	Highest  fencing.Token // of a refusal
 	Call     time.Duration
@@ -68,12 +68,12 @@ func (o Op) String() string {
 	return s
 }
 
-// A Violation is the first operation of a history, in the order of the answers, that a guard should not have let through or
-// should not have refused.
+// A Violation is the first operation of a history, in the order of the answers, that a guard should
+// not have let through or should not have refused.
 type Violation struct {
 	Rule    string // the rule that it broke
 	Op      Op
-	Against *Op // the other operation that shows it; nil: none is needed
+	Against *Op // the other operation that shows it; nil if none is needed
 }
 
 // Error names rule and operations.

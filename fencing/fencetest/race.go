@@ -14,10 +14,11 @@ import (
 // RaceResources are what the writers of Race write to.
 var RaceResources = []string{"one", "two"}
 
-// Race has writers take turns as holders, without a lock: each turn has the next token, reads, writes one to three values, and reads again, while others have begun
-// theirs. Where the store admits shared tokens, every other turn has one, and only reads. It returns the last token when all have done their rounds. A turn ends at
-// its first error; what rec noted is to be judged by Check. The writers are spread over the instances of rec. The seed fixes what each writer does, not how they
-// interleave.
+// Race has writers take turns as holders, without a lock. Each turn has the next token, reads, writes
+// one to three values, and reads again, while others have begun their turns. If the store admits shared
+// tokens, every other turn has one, and only reads. Race returns the last token when all have done their
+// rounds. A turn ends at its first error. Pass what rec noted to Check. The writers are spread over the
+// instances of rec. The seed fixes what each writer does, not how they interleave.
 func Race(ctx context.Context, rec *Recorder, writers, rounds int, seed uint64) fencing.Token {
 	var token atomic.Int64
 	var wg sync.WaitGroup

@@ -10,7 +10,8 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 )
 
-// A Recorder is a SharedStore that notes what passes through it to one of the instances of a store. It is safe for concurrent use.
+// A Recorder is a SharedStore that notes what passes through it to one of the instances of a store.
+// It is safe for concurrent use.
 type Recorder struct {
 	store Store
 	who   string
@@ -51,7 +52,8 @@ func (r *Recorder) Read(ctx context.Context, resource string, t fencing.Token) (
 	return r.read(ctx, resource, t, false, r.store.Read)
 }
 
-// ReadShared is the store's. Its error matches errors.ErrUnsupported, and nothing is noted, if that is no SharedStore.
+// ReadShared is the store's. If the store is no SharedStore, its error matches errors.ErrUnsupported,
+// and nothing is noted.
 func (r *Recorder) ReadShared(ctx context.Context, resource string, t fencing.Token) (string, error) {
 	s, ok := r.store.(SharedStore)
 	if !ok {
@@ -83,7 +85,8 @@ func (r *Recorder) note(o Op, err error) {
 	r.to.ops = append(r.to.ops, o)
 }
 
-// OutcomeOf returns what an error of a Store says, and the highest token of a refusal. What it does not know is Unknown.
+// OutcomeOf returns what an error of a Store says, and the highest token of a refusal. It returns
+// Unknown for an error that it does not know.
 func OutcomeOf(err error) (Outcome, fencing.Token) {
 	var stale *fencing.StaleError
 	switch {

@@ -9,34 +9,35 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 )
 
-// A Suite is what the tests need to know of a guard. Open, Join and Peek are required. If a
-// store does not support what another function needs, leave that nil: its test is then skipped,
-// and says so.
+// A Suite is what the tests need to know of a guard. Open, Join and Peek are required. If a store
+// does not support what another function needs, leave that function nil, and its test is skipped
+// with a message.
 type Suite struct {
 	// Open returns a store with nothing in it. It is called for each test, and cleans up with t.Cleanup.
 	Open func(t *testing.T) Store
 
-	// Join returns a second instance of a store, with nothing in common with s but what both keep their values in: what another process would have. It
-	// cleans up with t.Cleanup.
+	// Join returns a second instance of a store, as another process would have it. It shares nothing
+	// with s but the place where both keep their values. It cleans up with t.Cleanup.
 	Join func(t *testing.T, s Store) Store
 
-	// Peek reads a value past the guard, and registers nothing. "": none was written.
+	// Peek reads a value past the guard, and registers nothing. It returns "" if none was written.
 	Peek func(ctx context.Context, s Store, resource string) (string, error)
 
 	// Restart stops what keeps the tokens and starts it again on what was saved.
 	Restart func(t *testing.T, s Store) Store
 
-	// Abort has t admitted and value written, and then gives both up, as in a transaction that is rolled back.
+	// Abort has t admitted and value written, and then gives both up, as in a transaction that is
+	// rolled back.
 	Abort func(ctx context.Context, s Store, resource string, t fencing.Token, value string) error
 
 	// LoseAnswer is a Write that is applied but whose first answer is lost. It returns what the
-	// caller gets: an error, or nil if the guard settles the lost answer itself.
+	// caller gets, which is nil if the guard settles the lost answer itself.
 	LoseAnswer func(ctx context.Context, s Store, resource string, t fencing.Token, value string) error
 
-	// Writers and Rounds size the races. 0: 8 and 25.
+	// Writers and Rounds size the races. 0 means 8 and 25.
 	Writers, Rounds int
 
-	// Resources is how many resources the guard must remember. 0: 300.
+	// Resources is how many resources the guard must remember. 0 means 300.
 	Resources int
 }
 
@@ -76,19 +77,19 @@ func (s Suite) Run(t *testing.T) {
 	}
 }
 
-// A bench is one test: two instances of a store of its own, and its failures.
+// A bench is one test, with two instances of a store that no other test uses.
 type bench struct {
 	*testing.T
 	Suite
 	ctx       context.Context
 	instances []Store
-	turn      int
+	calls     int
 }
 
-// store is one instance and the other in turn.
+// store alternates between the two instances.
 func (b *bench) store() Store {
-	b.turn++
-	return b.instances[b.turn%len(b.instances)]
+	b.calls++
+	return b.instances[b.calls%len(b.instances)]
 }
 
 func (b *bench) write(resource string, t fencing.Token, value string) {
@@ -120,7 +121,7 @@ func (b *bench) got(kind, resource string, t fencing.Token, got, want string, er
 	}
 }
 
-// stale requires that each instance refuses a write and a read.
+// stale requires that each instance refuse a write and a read.
 func (b *bench) stale(resource string, t, highest fencing.Token) {
 	b.Helper()
 	before := b.peek(resource)

@@ -18,7 +18,8 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 )
 
-// memory is the model of an instance of a guarded store: a Gate and the values, under one mutex. Each fault breaks one thing.
+// memory is the model of an instance of a guarded store: a Gate and the values, under one mutex.
+// Each fault breaks one thing.
 type memory struct {
 	fault string
 	*kept
@@ -44,7 +45,7 @@ func (m *memory) join() Store {
 	return m
 }
 
-// apart is an instance with a gate of its own.
+// apart is an instance with a separate gate.
 type apart struct {
 	*memory
 	own *fencing.Gate
@@ -235,7 +236,7 @@ func TestAGateUnderTheMutexOfItsStatePasses(t *testing.T) { suiteOf("").Run(t) }
 
 const faultVariable = "FENCETEST_FAULT"
 
-// TestBrokenGuard is run by TestSuiteFindsBrokenGuards, in a process of its own.
+// TestBrokenGuard is run by TestSuiteFindsBrokenGuards, in a separate process.
 func TestBrokenGuard(t *testing.T) {
 	fault := os.Getenv(faultVariable)
 	if fault == "" {

@@ -15,8 +15,9 @@ import (
 // Key is the metadata key that carries resource and token.
 const Key = "fencing-token"
 
-// UnaryClientInterceptor sends the token of the call's context, in place of whatever its outgoing metadata has under Key. Without a token the call is not made: the
-// error is a FailedPrecondition that matches fencing.ErrNoToken. An error of a stale token matches *fencing.StaleError.
+// UnaryClientInterceptor sends the token of the call's context, in place of any value that the outgoing
+// metadata has under Key. Without a token the call is not made, and the error is a FailedPrecondition
+// that matches fencing.ErrNoToken. The error for a stale token matches *fencing.StaleError.
 func UnaryClientInterceptor() grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		ctx, err := outgoing(ctx)
@@ -27,7 +28,8 @@ func UnaryClientInterceptor() grpc.UnaryClientInterceptor {
 	}
 }
 
-// StreamClientInterceptor is the same for streams. The token is sent once, when the stream is opened; RecvMsg returns the error of a stale one.
+// StreamClientInterceptor does the same for streams. The token is sent once, when the stream is opened.
+// RecvMsg returns the error for a stale one.
 func StreamClientInterceptor() grpc.StreamClientInterceptor {
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 		ctx, err := outgoing(ctx)

@@ -26,8 +26,9 @@ func garbled(why string) error {
 	return refuse(codes.InvalidArgument, "grpcfence: "+why, ReasonGarbled, nil)
 }
 
-// Status returns the error with which a call is refused because of e: FailedPrecondition, with both tokens in its details. It is for handlers that learn of a
-// stale token from their storage; the client's interceptor makes a *fencing.StaleError of it again.
+// Status returns the error with which a call is refused because of e: FailedPrecondition, with both
+// tokens in its details. It is for handlers that learn of a stale token from their storage; the
+// client's interceptor makes a *fencing.StaleError of it again.
 func Status(e *fencing.StaleError) error {
 	return refuse(codes.FailedPrecondition, e.Error(), ReasonStale, map[string]string{
 		"resource": url.PathEscape(e.Resource), // metadata is UTF-8, a resource need not be

@@ -11,9 +11,10 @@ import (
 	"github.com/pawl-locks/pawl/fencing/internal/wire"
 )
 
-// UnaryServerInterceptor has each call's token admitted by g and puts it in the call's context. With a nil g it refuses no token as stale, only calls
-// without one or with a garbled one, for services whose storage refuses; so do services of several replicas, since each gate knows only
-// what came by it.
+// UnaryServerInterceptor has each call's token admitted by g and puts it in the call's context. If g is
+// nil, it refuses only calls without a token or with a garbled one, and no token as stale. A nil g is
+// for services whose storage refuses stale tokens, and for services of several replicas, since each gate
+// knows only the calls that it has seen.
 func UnaryServerInterceptor(g *fencing.Gate) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 		t, err := incoming(ctx)
@@ -27,8 +28,9 @@ func UnaryServerInterceptor(g *fencing.Gate) grpc.UnaryServerInterceptor {
 	}
 }
 
-// StreamServerInterceptor is the same for streams: the token of the call is admitted when the stream is opened, and again after each message that is received, so that
-// the messages of a holder that has become stale are refused. RecvMsg returns the refusal; the handler returns it in turn.
+// StreamServerInterceptor does the same for streams. The token of the call is admitted when the stream
+// is opened, and again after each message that is received, so that the messages of a holder that has
+// become stale are refused. RecvMsg returns the refusal, which the handler has to return.
 func StreamServerInterceptor(g *fencing.Gate) grpc.StreamServerInterceptor {
 	return func(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 		t, err := incoming(s.Context())

@@ -23,7 +23,8 @@ import (
 
 type text = wrapperspb.StringValue
 
-// A service keeps values in memory. Its handlers admit once more under the mutex of the values, as the package comment says.
+// A service keeps values in memory. Its handlers admit once more under the mutex of the values, as
+// the package comment says.
 type service struct {
 	mu     sync.Mutex
 	gate   fencing.Gate

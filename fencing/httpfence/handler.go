@@ -12,11 +12,13 @@ import (
 	"github.com/pawl-locks/pawl/fencing/internal/wire"
 )
 
-// Handler returns a handler that has each request's token admitted by g, puts it in the request's context and calls next. It answers by itself:
-// 428 without a token, 400 with a garbled one or more than one, 412 with one that g refuses as stale. With a nil g it refuses no token as stale, for
+// Handler returns a handler that has each request's token admitted by g, puts it in the request's
+// context and calls next. It answers by itself: 428 without a token, 400 with a garbled one or more than
+// one, 412 with one that g refuses as stale. If g is nil, it refuses no token as stale, which is for
 // services whose storage does. It panics if next is nil.
 //
-// A service of several replicas needs a guard that they share, since each gate knows only what came by it: pass nil, and let the storage refuse.
+// A service of several replicas needs a guard that they share, since each gate knows only the requests
+// that it has seen. Pass nil, and let the storage refuse.
 func Handler(g *fencing.Gate, next http.Handler) http.Handler {
 	if next == nil {
 		panic("httpfence: nil next handler")
@@ -34,9 +36,11 @@ func Handler(g *fencing.Gate, next http.Handler) http.Handler {
 	})
 }
 
-// Admit reports whether the request has a token for resource that g admits, in the mode that the token states. It is for a handler that serves several resources, or
-// that needs no Handler around it; it is called under the mutex that guards what the handler writes. Where it returns false it has answered: 428 without a token, or with
-// one for another resource, 400 with a garbled one or more than one, 412 with one that g refuses as stale. With a nil g no token is stale.
+// Admit reports whether the request has a token for resource that g admits, in the mode that the token
+// states. It is for a handler that serves several resources, or that has no Handler around it. Call it
+// under the mutex that guards what the handler writes. If it returns false, it has answered: 428 without
+// a token, or with one for another resource, 400 with a garbled one or more than one, 412 with one that
+// g refuses as stale. If g is nil, no token is stale.
 func Admit(w http.ResponseWriter, r *http.Request, g *fencing.Gate, resource string) bool {
 	token, refusal := parse(r)
 	switch {
@@ -103,7 +107,8 @@ func staleProblem(e *fencing.StaleError) *problem {
 		Resource: url.PathEscape(e.Resource), Got: e.Got, Highest: e.Highest}
 }
 
-// WriteStale answers a request with 412 and the body that Handler writes, for handlers that learn of a stale token only from their storage.
+// WriteStale answers a request with 412 and the body that Handler writes. It is for handlers that learn
+// of a stale token from their storage.
 func WriteStale(w http.ResponseWriter, e *fencing.StaleError) { staleProblem(e).write(w) }
 
 const problemType = "application/problem+json"

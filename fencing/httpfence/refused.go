@@ -14,9 +14,10 @@ import (
 // maxProblem is more than any refusal of ours has.
 const maxProblem = 16 << 10
 
-// Refused returns nil if resp is anything but a refusal by Handler or WriteStale; the resp is then untouched. It returns a *fencing.StaleError for a stale
-// token; an error matching ErrNoToken for a request that came without a token, or with one that was garbled. It has then read and closed
-// the body. A 412 that is not ours, as for an If-Match, is no refusal; nor is one to a HEAD request, which has no body.
+// Refused returns nil, and leaves resp untouched, if resp is not a refusal by Handler or WriteStale.
+// Otherwise it has read and closed the body. It returns a *fencing.StaleError for a stale token, and an
+// error matching ErrNoToken for a request that came without a token or with a garbled one. A 412 that is
+// not ours, as for an If-Match, is no refusal; nor is one to a HEAD request, which has no body.
 func Refused(resp *http.Response) error {
 	switch resp.StatusCode {
 	case http.StatusPreconditionFailed, http.StatusPreconditionRequired, http.StatusBadRequest:

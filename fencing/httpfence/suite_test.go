@@ -18,7 +18,8 @@ import (
 	"github.com/pawl-locks/pawl/fencing/httpfence"
 )
 
-// A service keeps values in memory. Its handler admits once more under the mutex of the values, as the package comment says.
+// A service keeps values in memory. Its handler admits once more under the mutex of the values, as
+// the package comment says.
 type service struct {
 	mu     sync.Mutex
 	gate   fencing.Gate
@@ -48,7 +49,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, s.values[resource])
 }
 
-// client is the suite's Store: it speaks to the service over HTTP.
+// client is the suite's Store, which speaks to the service over HTTP.
 type client struct {
 	*service
 	*httptest.Server

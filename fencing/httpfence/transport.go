@@ -15,13 +15,15 @@ const Header = "Fencing-Token"
 // ErrNoToken is matched by the error of a request whose context carries no token. It is fencing.ErrNoToken.
 var ErrNoToken = fencing.ErrNoToken
 
-// A Transport is an http.RoundTripper that sends the context's token along. It is safe for concurrent use if Base is.
+// A Transport is an http.RoundTripper that sends the context's token along. It is safe for
+// concurrent use if Base is.
 type Transport struct {
-	Base http.RoundTripper // nil: http.DefaultTransport
+	Base http.RoundTripper // http.DefaultTransport if nil
 }
 
-// RoundTrip sends r with the token of its context in place of whatever r has under Header. Without a token it sends nothing, closes the body and
-// returns an error that matches ErrNoToken. It does not judge the answer: see Refused.
+// RoundTrip sends r with the token of its context in place of any value that r has under Header. Without
+// a token it sends nothing, closes the body and returns an error that matches ErrNoToken. It does not
+// judge the answer: see Refused.
 func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	token, ok := wire.FromContext(r.Context())
 	if !ok {

@@ -44,7 +44,7 @@ func database(db Beginner) sqltable.DB {
 	return pool{db}
 }
 
-// A pool is a sqltable.DB that runs each statement in a transaction of its own.
+// A pool is a sqltable.DB that runs each statement in a separate transaction.
 type pool struct{ Beginner }
 
 func (p pool) Exec(ctx context.Context, query string, args ...any) error {

@@ -1,6 +1,7 @@
-// Package pgxfence guards rows of a PostgreSQL database with fencing tokens, inside the caller's own pgx transaction. It is package sqlfence for those who use pgx without
-// database/sql: the same table, the same guarantees, and the same errors. Both can guard one resource together. It is a module of its own, so that nobody who
-// does not need it has pgx among the dependencies.
+// Package pgxfence guards rows of a PostgreSQL database with fencing tokens, inside the caller's pgx
+// transaction. It is package sqlfence for those who use pgx without database/sql: the same table, the
+// same guarantees, and the same errors. Both can guard one resource together. It is a separate module,
+// so that only its users depend on pgx.
 //
 //	tx, err := pool.Begin(ctx)
 //	…
@@ -10,14 +11,17 @@
 //
 // # Guarantees
 //
-//  1. Once a transaction in which a token was admitted has been committed, Admit refuses every smaller token of that resource, with a
-//     *fencing.StaleError, and writes nothing.
-//  2. From Admit to the transaction's end nobody else is admitted for the resource. So admission, reads and writes of the transaction are one step.
-//  3. Once a shared token was registered, Admit refuses every smaller exclusive one. AdmitShared refuses a token that is not registered, and one below a committed
-//     exclusive token. From AdmitShared to the transaction's end readers are admitted and no writer is.
+//  1. Once a transaction in which a token was admitted has been committed, Admit refuses every
+//     smaller token of that resource, with a *fencing.StaleError, and writes nothing.
+//  2. From Admit to the transaction's end, nobody else is admitted for the resource. So admission, reads
+//     and writes of the transaction are one step.
+//  3. Once a shared token was registered, Admit refuses every smaller exclusive one. AdmitShared
+//     refuses a token that is not registered, and one below a committed exclusive token. From
+//     AdmitShared to the transaction's end readers are admitted and no writer is.
 //  4. A transaction that is rolled back, or that dies with its connection, leaves no trace of its token.
 //
-// They hold at READ COMMITTED, PostgreSQL's default, and at the stricter levels, on one primary. Package sqlfence says what the caller does.
+// They hold at READ COMMITTED, PostgreSQL's default, and at the stricter levels, on one primary.
+// Package sqlfence says what the caller does.
 //
 // # Failures
 //

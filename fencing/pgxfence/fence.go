@@ -22,10 +22,11 @@ var (
 	ErrBadName = sqltable.ErrBadName
 )
 
-// A Fence is a table with the two registers of each resource: the highest token, and the highest exclusive one. It is a plain value; copies are the same fence. Its
-// methods are safe for concurrent use as far as their arguments are.
+// A Fence is a table with the two registers of each resource: the highest token, and the highest
+// exclusive one. It is a plain value; copies are the same fence. Its methods are safe for
+// concurrent use as far as their arguments are.
 type Fence struct {
-	Table string // "": pawl_fence; "schema.table" is allowed. It is quoted, so PostgreSQL uses it exactly as spelled.
+	Table string // pawl_fence if ""; may be "schema.table"; quoted, so PostgreSQL uses it exactly as spelled
 }
 
 // A Beginner is a *pgxpool.Pool or a *pgx.Conn.
@@ -40,25 +41,29 @@ func (f Fence) Create(ctx context.Context, db Beginner) error {
 	return f.table().Create(ctx, database(db))
 }
 
-// Admit returns nil if no greater token was committed for resource: then t, an exclusive token, is its highest if tx is committed, and nobody else is admitted for
-// resource until tx ends. It blocks while another transaction that was admitted for resource is open, until ctx ends or the database's own limit. A refusal is a
-// *fencing.StaleError, unwrapped. After any error roll tx back.
+// Admit returns nil if no greater token was committed for resource. If tx is then committed, t, an
+// exclusive token, is its highest. Nobody else is admitted for resource until tx ends. It blocks while
+// another transaction that was admitted for resource is open, until ctx ends or the database's limit is
+// reached. A refusal is a *fencing.StaleError, unwrapped. After any error roll tx back.
 //
 // Call it before the first read of tx.
 func (f Fence) Admit(ctx context.Context, tx pgx.Tx, resource string, t fencing.Token) error {
 	return f.table().Admit(ctx, transaction(tx), resource, t)
 }
 
-// Register registers t, the token of a shared lock, in a short transaction of its own. A reader calls it once, before its first read; from then on Admit refuses every smaller
-// token. It returns nil if no exclusive token as great as t was committed, and a *fencing.StaleError if one was. It blocks while a transaction that was
-// admitted for resource is open, a reader's too.
+// Register registers t, the token of a shared lock, in a short separate transaction. A reader calls it
+// once, before its first read. It returns nil if no exclusive token as great as t was committed, and
+// Admit then refuses every smaller token. It returns a *fencing.StaleError if one was committed. It
+// blocks while a transaction that was admitted for resource is open, a reader's too.
 func (f Fence) Register(ctx context.Context, db Beginner, resource string, t fencing.Token) error {
 	return f.table().Register(ctx, database(db), resource, t)
 }
 
-// AdmitShared returns nil if t, the token of a shared lock, was registered, and no exclusive token as great was committed for resource. No writer is admitted for
-// resource until tx ends; other readers are. It blocks while a writer's transaction is open. A refusal is a *fencing.StaleError, unwrapped; the error for a token that was not
-// registered matches ErrNotRegistered. It writes nothing. After any error roll tx back.
+// AdmitShared returns nil if t, the token of a shared lock, was registered, and no exclusive token
+// as great was committed for resource. No writer is admitted for resource until tx ends; other
+// readers are. It blocks while a writer's transaction is open. A refusal is a *fencing.StaleError,
+// unwrapped; the error for a token that was not registered matches ErrNotRegistered. It writes
+// nothing. After any error roll tx back.
 //
 // Call it before the first read of tx.
 func (f Fence) AdmitShared(ctx context.Context, tx pgx.Tx, resource string, t fencing.Token) error {

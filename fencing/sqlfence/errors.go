@@ -8,7 +8,8 @@ import (
 
 // The errors for what is missing.
 var (
-	// ErrNoTable is matched by the error of a call whose table is missing, where the driver's error can be understood. Fence.Create makes the table.
+	// ErrNoTable is matched by the error of a call whose table is missing, where the driver's error
+	// can be understood. Fence.Create makes the table.
 	ErrNoTable = sqltable.ErrNoTable
 	// ErrNoRow is matched by the error of a Row whose row is missing.
 	ErrNoRow = errors.New("no such row")

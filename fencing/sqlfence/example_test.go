@@ -9,7 +9,8 @@ import (
 	"github.com/pawl-locks/pawl/fencing/sqlfence"
 )
 
-// The work under the lock: admitted first, then read, then written, in one transaction. The database is opened with any driver, such as github.com/jackc/pgx/v5/stdlib.
+// The work under the lock: admitted first, then read, then written, in one transaction. The
+// database is opened with any driver, such as github.com/jackc/pgx/v5/stdlib.
 func ExampleFence() {
 	ctx := context.Background()
 	db, err := sql.Open("pgx", "postgres://app@db.example/app")

@@ -10,21 +10,22 @@ import (
 	"github.com/pawl-locks/pawl/fencing/internal/sqltable"
 )
 
-// A Row guards tables that keep the registers in columns of their own: each call is one statement, which finds the row only while its token is not
-// greater, and sets it. It needs no transaction, and works in one. The row must be there: insert it beforehand with token 0, or guard its
-// creation by a Fence.
+// A Row guards tables that keep the registers in their columns. Each call is one statement, which finds
+// the row only while its token is not greater, and sets it. It needs no transaction, and works in one.
+// The row must exist: insert it beforehand with token 0, or guard its creation by a Fence.
 //
 //	accounts := sqlfence.Row{Dialect: sqlfence.Postgres, Table: "accounts", Key: "id", Token: "fence"}   // fence BIGINT NOT NULL DEFAULT 0
 //	err := accounts.Admit(ctx, db, 42, held.Token())                                                     // once, before the first read
 //	err = accounts.Update(ctx, db, 42, held.Token(), "balance = $1", 100)
 //
-// Where readers hold the lock together, a second column, Exclusive, makes Register and AdmitShared work. Everybody who writes to the table must then name both.
+// Where readers hold the lock together, a second column, Exclusive, makes Register and AdmitShared
+// work. Everybody who writes to the table must then name both.
 type Row struct {
 	Dialect   Dialect
 	Table     string // "schema.table" is allowed
 	Key       string // column whose value names the row; it must be unique
 	Token     string // column for the highest token: BIGINT NOT NULL
-	Exclusive string // column for the highest exclusive token: BIGINT NOT NULL; "": all tokens are exclusive, and shared ones are refused
+	Exclusive string // column for the highest exclusive token, BIGINT NOT NULL; if "", shared tokens are refused
 }
 
 // A Querier is a *sql.DB, a *sql.Conn or a *sql.Tx.
@@ -35,26 +36,30 @@ type Querier interface {
 
 var errOneRegister = errors.New("shared tokens need the column Row.Exclusive")
 
-// Admit registers t, an exclusive token, for the row whose Key is key, and changes nothing else. A new holder calls it before its first read of the row. Errors are
-// those of Update.
+// Admit registers t, an exclusive token, for the row whose Key is key, and changes nothing else. A
+// new holder calls it before its first read of the row. Errors are those of Update.
 func (r Row) Admit(ctx context.Context, q Querier, key any, t fencing.Token) error {
 	return r.Update(ctx, q, key, t, "")
 }
 
-// Update sets columns of the row whose Key is key, if no greater token was admitted for it. set is what stands between SET and
-// WHERE, with its arguments as placeholders of the dialect, numbered from 1; it is the caller's text, and not checked. It must not set Key, Token or Exclusive.
+// Update sets columns of the row whose Key is key, if no greater token was admitted for it. set is
+// what stands between SET and WHERE, with its arguments as placeholders of the dialect, numbered
+// from 1; it is the caller's text, and not checked. It must not set Key, Token or Exclusive.
 //
-// It returns a *fencing.StaleError, whose Resource is key's text, and writes nothing if a greater token is there; an error matching ErrNoRow if
-// there is no such row. Two that race are ordered by the database's lock on the row. Where an answer is lost, the same call can be made again with
-// a set that does not build on what it replaces, as "n = n + 1" does. In MySQL it sets the connection's LAST_INSERT_ID(). Of several rows with this key all are written, and the error says so.
+// It returns a *fencing.StaleError, whose Resource is key's text, and writes nothing if a greater token
+// is there. It returns an error matching ErrNoRow if there is no such row. Two that race are ordered by
+// the database's lock on the row. If an answer is lost, the same call can be made again with a set that
+// does not build on what it replaces, as "n = n + 1" does. In MySQL it sets the connection's
+// LAST_INSERT_ID(). If several rows have this key, all are written, and the error says so.
 func (r Row) Update(ctx context.Context, q Querier, key any, t fencing.Token, set string, args ...any) error {
 	return r.run(ctx, "update", q, key, t, func(c columns, resource string) error {
 		return r.update(ctx, q, c.update(set, args, key, t), key, resource, t)
 	})
 }
 
-// Register registers t, the token of a shared lock, for the row whose Key is key, and changes nothing else. A reader calls it with a *sql.DB, before its first read. It returns nil
-// if no exclusive token as great as t was admitted; other errors are those of Update.
+// Register registers t, the token of a shared lock, for the row whose Key is key, and changes
+// nothing else. A reader calls it with a *sql.DB, before its first read. It returns nil if no
+// exclusive token as great as t was admitted; other errors are those of Update.
 func (r Row) Register(ctx context.Context, db *sql.DB, key any, t fencing.Token) error {
 	return r.run(ctx, "register", db, key, t, func(c columns, resource string) error {
 		if r.Exclusive == "" {
@@ -64,7 +69,8 @@ func (r Row) Register(ctx context.Context, db *sql.DB, key any, t fencing.Token)
 	})
 }
 
-// AdmitShared is Fence.AdmitShared for the row whose Key is key. An error matches ErrNoRow if there is no such row.
+// AdmitShared is Fence.AdmitShared for the row whose Key is key. An error matches ErrNoRow if there
+// is no such row.
 func (r Row) AdmitShared(ctx context.Context, tx *sql.Tx, key any, t fencing.Token) error {
 	return r.run(ctx, "admit shared", tx, key, t, func(c columns, resource string) error {
 		if r.Exclusive == "" {
@@ -136,8 +142,9 @@ func (r Row) update(ctx context.Context, q Querier, st statement, key any, resou
 	return fmt.Errorf("%w: it was inserted after the update", ErrNoRow)
 }
 
-// found returns how many rows an update found. MySQL counts only the rows that it changed, unless the driver asks otherwise; one that was already as it
-// was to become shows in the insert ID, which the statement sets for each row that it finds.
+// found returns how many rows an update found. MySQL counts only the rows that it changed, unless the
+// driver asks otherwise. A row that already had the new values shows in the insert ID, which the
+// statement sets for each row that it finds.
 func (r Row) found(res sql.Result, t fencing.Token) (int64, error) {
 	n, err := res.RowsAffected()
 	if err != nil || n > 0 || r.Dialect != MySQL {

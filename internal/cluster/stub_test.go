@@ -121,7 +121,7 @@ type stubs struct {
 	hole map[string]bool // connections to these are taken, and never answered
 	dead map[string]bool // connections to these are refused
 	made int             // connections
-	turn bufdial.Turn
+	turn bufdial.Dialer
 }
 
 func newStubs(t testing.TB, n int) *stubs {

@@ -14,7 +14,7 @@ import (
 func (r *reader) answer(ctx context.Context, queries []query) (map[query]answer, error) {
 	answers := make(map[query]answer, len(queries))
 	for len(queries) > 0 {
-		n := min(batchSize/2, len(queries)) // of up to three operations each: a server may allow no more than 64
+		n := min(batchSize/2, len(queries)) // up to three operations each; a server may allow only 64
 		err := r.answerBatch(ctx, queries[:n], true, answers)
 		if cluster.IsCompacted(err) {
 			err = r.answerBatch(ctx, queries[:n], false, answers)
@@ -27,9 +27,9 @@ func (r *reader) answer(ctx context.Context, queries []query) (map[query]answer,
 	return answers, nil
 }
 
-// answerBatch reads the state at the queries' revisions. With then false, because those are
-// compacted, it reads the current state: a session that exists now existed then, and a session
-// that does not exist now stays unknown.
+// answerBatch reads the state at the queries' revisions. If then is false, because those are
+// compacted, it reads the current state: a session that exists now existed then, and a session that
+// does not exist now stays unknown.
 func (r *reader) answerBatch(ctx context.Context, queries []query, then bool, answers map[query]answer) error {
 	var ops []*pb.RequestOp
 	for _, q := range queries {

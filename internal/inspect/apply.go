@@ -9,26 +9,26 @@ import (
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
-// A query asks about the session of a queue key at one revision: whether the session's key
-// existed, and its value.
+// A query asks about the session of a queue key at one revision: whether the session's key existed,
+// and its value.
 type query struct {
 	lease, n int64
 	rev      int64
-	ended    bool // the queue key is gone: read the mark of Evict too
+	ended    bool // the queue key is gone, so read the mark of Evict too
 }
 
 // An answer to a query. The zero answer is unknown.
 type answer struct {
 	known  bool
 	there  bool   // the session's key
-	value  []byte // of it
-	owner  []byte // of the candidate's owner key; nil: there is none, and value says it
-	broken []byte // the mark of Evict; nil: there is none
+	value  []byte // of the session's key
+	owner  []byte // of the candidate's owner key; nil if there is none, and then value has the owner
+	broken []byte // the mark of Evict, or nil
 }
 
-// queriesOf returns what apply needs to know about the events of one revision: of a
-// new key whose value does not say whose it is, who that is; of a key deleted without a handoff,
-// whether its session had ended.
+// queriesOf returns what apply needs to know about the events of one revision: for a new key whose
+// value does not name its owner, who that is; for a key deleted without a handoff, whether its
+// session had ended.
 func queriesOf(events []watcher.Event) (queries []query) {
 	handed, taken := handoffsOf(events), takesOf(events)
 	for _, ev := range events {
@@ -68,8 +68,8 @@ func releasedBy(ev watcher.Event) (key string, ok bool) {
 	return prefix + string(h.By), ok
 }
 
-// takesOf returns the turnstile keys in the events of one revision that were exchanged for a
-// slot, with the slot's key: one acquisition has both keys, one after the other.
+// takesOf returns the turnstile keys that were exchanged for a slot in the events of one revision,
+// with the slots' keys. One acquisition has both keys, one after the other.
 func takesOf(events []watcher.Event) map[string]string {
 	taken := map[string]string{}
 	for _, ev := range events {
@@ -105,23 +105,23 @@ type revision struct {
 // then the new holders.
 func (s *state) apply(r revision) (out []Event) {
 	s.rev = r.events[0].ModRevision
-	t := &turn{state: s, revision: r, handed: handoffsOf(r.events), gone: map[int64]int{}, waited: map[string]*entry{}, touched: map[string]bool{}}
+	d := &delta{state: s, revision: r, handed: handoffsOf(r.events), gone: map[int64]int{}, waited: map[string]*entry{}, touched: map[string]bool{}}
 	for key, slot := range takesOf(r.events) {
-		t.takes(s.keys[key], slot)
+		d.takes(s.keys[key], slot)
 	}
 	for _, ev := range r.events {
 		if e := s.keys[ev.Key]; ev.Deleted && e != nil && e.Form == Etcd {
-			t.gone[e.Lease]++
+			d.gone[e.Lease]++
 		}
 	}
 	for _, ev := range r.events {
-		t.take(ev)
+		d.take(ev)
 	}
-	return t.finish()
+	return d.finish()
 }
 
-// queues reports whether e, which is new, has to wait for others. At a semaphore that is for
-// those ahead of it at the turnstile, and if all slots are held.
+// queues reports whether e, which is new, has to wait for others. At a semaphore it waits for those
+// ahead of it at the turnstile, or if all slots are held.
 func (l *folder) queues(e *entry) bool {
 	switch {
 	case e.HasSlot():
@@ -146,26 +146,26 @@ func (l *folder) queues(e *entry) bool {
 // differences.
 func (s *state) replace(found *state, now time.Time) []Event {
 	s.rev, s.ignored = found.rev, found.ignored
-	t := &turn{state: s, revision: revision{now: now}, waited: map[string]*entry{}, touched: map[string]bool{}, unsure: true}
+	d := &delta{state: s, revision: revision{now: now}, waited: map[string]*entry{}, touched: map[string]bool{}, unsure: true}
 	for _, f := range found.keys {
 		if q := turnstileOf(f.Key); f.HasSlot() && found.keys[q] == nil {
-			t.takes(s.keys[q], f.Key)
+			d.takes(s.keys[q], f.Key)
 		}
 	}
 	for _, e := range s.byToken() {
 		if f := found.keys[e.Key]; f == nil || f.Token != e.Token {
-			t.leave(e, Unknown, "")
+			d.leave(e, Unknown, "")
 		}
 	}
 	for _, f := range found.byToken() {
 		e := s.keys[f.Key]
 		if e == nil {
-			t.come(f.Position)
+			d.come(f.Position)
 			continue
 		}
 		e.Modified, e.Lease, e.Value, e.Size = f.Modified, f.Lease, f.Value, f.Size
 	}
-	return t.finish()
+	return d.finish()
 }
 
 // byToken returns all keys in the order of their create revisions.

@@ -29,8 +29,8 @@ type history struct {
 	s     *state
 	rev   int64
 	known map[string]int64 // create revisions
-	// living are sessions whose key is there, by lease in hex; of the others it is not.
-	// broken are keys with a mark of Evict; unknown: no question is answered.
+	// living are the sessions whose key exists, by lease in hex. broken are the keys with a mark of
+	// Evict. If unknown is set, no query is answered.
 	living  map[string]string
 	broken  map[string]string
 	unknown bool

@@ -1,6 +1,5 @@
-// Package inspect reads who holds and who waits: the locks and elections of a
-// namespace, their queues, and the changes in them. It holds nothing, needs no
-// session, and only Evict writes.
+// Package inspect reads the locks and elections of a namespace: who holds, who waits, their queues,
+// and the changes in them. It holds nothing, needs no session, and only Evict writes.
 //
 // [Read] reads a [Scope] once. [Follow] reads it, and then reports each change as an
 // [Event]: enqueued, acquired, proclaimed, released, lost, gave up, ended.
@@ -43,11 +42,9 @@
 //
 // # What it does not
 //
-// Times are by this process's clock, of when it learned of a change. The waits and
-// holds computed from them are off by the watch's delay. A holder that has
-// yet to confirm is reported as acquired as soon
-// as it is first. The keys alone say what is a lock and what an election: see
-// [Position].
+// Times are when this process learned of a change, by its clock. The waits and holds computed from
+// them are off by the watch's delay. A holder that has yet to confirm is reported as acquired as
+// soon as it is first. The keys alone say what is a lock and what an election: see [Position].
 //
 // # Failures
 //

@@ -12,7 +12,7 @@ const (
 	Enqueued   Kind = iota // others are ahead of it
 	Acquired               // it is first now
 	Proclaimed             // a candidate that leads has put a new value
-	Released               // by its process: released, or taken from a holder that held for too long or, of pawld's, was silent
+	Released               // by its process: released, held for too long or, in pawld, silent
 	Lost                   // taken from its holder
 	GaveUp                 // it waited, and its key is gone
 	Ended                  // released or lost: etcd does not record which
@@ -25,7 +25,7 @@ func (k Kind) String() string { return kinds[k] }
 // MarshalText makes a Kind its name in JSON.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// A Cause is why a position ended, as far as etcd's data show: see the package's comment.
+// A Cause is why a position ended, as far as etcd's data show. The package's comment lists them.
 type Cause int
 
 const (
@@ -51,7 +51,7 @@ func (c Cause) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 type Event struct {
 	Kind     Kind
 	Cause    Cause
-	By       string // Broken: by whom
+	By       string // who broke it, if Broken
 	Name     string
 	Prefix   string   // of the queue's keys
 	Election bool     // a candidate's, not a lock's
@@ -59,11 +59,12 @@ type Event struct {
 	Revision int64
 	Time     time.Time // when this process learned of it
 
-	// Waited counts from the enqueueing, Held from the acquisition. Below 0: it is not
-	// known, or does not apply to this Kind.
+	// Waited counts from the enqueueing, Held from the acquisition. Below 0 if not known, or if it
+	// does not apply to this Kind.
 	Waited, Held time.Duration
 
-	// Unsure: a read after a gap shows it. It happened at Revision or before.
+	// Unsure is set if a read after a gap showed the change. It then happened at Revision or
+	// before.
 	Unsure bool
 }
 

@@ -15,22 +15,21 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// ErrGone: the key no longer exists, so nothing was done.
+// ErrGone is matched by errors that report that the key no longer exists, so nothing was done.
 var ErrGone = errors.New("it is not there any more")
 
-// Evict removes the position p from its queue: it deletes p's key if the key still
-// has p's create revision. It never deletes somebody else's key, however late the
-// request arrives. A holder that uses pawl learns of it by the watch of its own key or
-// by the read with its next renewal, and not at once; until then only the token,
-// checked by the storage, keeps its writes out. The next in the queue succeeds it,
-// with a greater token, because every other key in the queue was created later.
+// Evict removes the position p from its queue by deleting p's key if the key still has p's create
+// revision. It never deletes somebody else's key, however late the request arrives. A holder that
+// uses pawl does not learn of it at once, but by the watch of its key or by the read with its next
+// renewal. Until then only the token, checked by the storage, keeps its writes out. The next in the
+// queue succeeds it, with a greater token, because every other key in the queue was created later.
 //
-// Where p is pawl's, Evict also writes a mark on p's lease that names the caller; the
-// mark goes with the lease. Where the mark cannot be written, for lack of space or
-// permission, Evict deletes the key without it.
+// If p is pawl's, Evict also writes a mark on p's lease that names the caller. The mark goes with
+// the lease. If the mark cannot be written, for lack of space or permission, Evict deletes the key
+// without it.
 //
-// The error matches ErrGone where the key does not exist, and kv.ErrUnknown where no
-// answer resolved the request's outcome.
+// The error matches ErrGone if the key does not exist, and kv.ErrUnknown if no answer resolved the
+// request's outcome.
 func Evict(ctx context.Context, c *pawl.Client, p Position, by string) error {
 	_, err := using(ctx, c, fmt.Sprintf("inspect: evict %q", p.Key), func(r *reader) (none struct{}, err error) {
 		if p.Token == 0 {
@@ -76,7 +75,7 @@ func forbidsMark(err error) bool {
 	return cluster.IsNoSpace(err) || cluster.IsPermissionDenied(err) || cluster.IsLeaseNotFound(err)
 }
 
-// mark returns the write of an eviction's mark, and nil where p is not pawl's.
+// mark returns the write of an eviction's mark, or nil if p is not pawl's.
 func (r *reader) mark(p Position, by string) *pb.RequestOp {
 	id, n := sequenceOf(p.Key)
 	if id == 0 || id != p.Lease { // a foreign key may be pawl's under another name

@@ -15,7 +15,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
-// ErrClosed: the Follower was closed.
+// ErrClosed is returned by the methods of a Follower that was closed.
 var ErrClosed = errors.New("inspect: follower is closed")
 
 // A Follower keeps the state of a scope up to date. Next is for one goroutine; the
@@ -38,7 +38,7 @@ type track struct {
 	tail  *listwatch.Tail
 }
 
-// Follow reads the scope, and follows it from that revision on. The caller closes it.
+// Follow reads the scope, and follows it starting at that revision. The caller closes it.
 func Follow(ctx context.Context, c *pawl.Client, scope Scope) (*Follower, error) {
 	return using(ctx, c, "inspect", func(r *reader) (*Follower, error) {
 		spans, err := scope.spans(r.host.Namespace)
@@ -59,8 +59,8 @@ func Follow(ctx context.Context, c *pawl.Client, scope Scope) (*Follower, error)
 	})
 }
 
-// watch begins to follow t from its state's revision on. The caller holds mu, or is
-// the only one to have f yet.
+// watch begins to follow t, starting at its state's revision. The caller holds mu, or is the only
+// one to have f yet.
 func (f *Follower) watch(t *track) {
 	from, end := t.keys()
 	keys := listwatch.Keys{Key: string(from), End: string(end)}
@@ -166,7 +166,7 @@ func (f *Follower) answers(ctx context.Context, events []watcher.Event) (answers
 	return answers, err
 }
 
-// reread reads t again after a gap, and watches from that revision on.
+// reread reads t again after a gap, and watches it starting at that revision.
 func (f *Follower) reread(ctx context.Context, t *track) ([]Event, error) {
 	t.tail.Close()
 	var found []*state

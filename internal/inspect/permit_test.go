@@ -10,7 +10,7 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// What its own process takes from a holder looks like a release, as a lock does.
+// What a holder's process takes from it looks like a release, as with a lock.
 func TestAPermitThatWasTakenFromItsHolderIsReleased(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		f := w.follow(inspect.Scope{})

@@ -8,12 +8,12 @@ import (
 	"github.com/pawl-locks/pawl/internal/keys"
 )
 
-// A Form is the layout of a key, which says who made it.
+// A Form is the layout of a key, which shows what made it.
 type Form int
 
 const (
-	Foreign Form = iota // an unknown layout: the key blocks the queue until somebody deletes it
-	Pawl                // <lease>-<n>, with what shows its mode before it, whose session has a key of its own
+	Foreign Form = iota // an unknown layout; the key blocks the queue until somebody deletes it
+	Pawl                // <lease>-<n>, with what shows its mode before it; its session has a session key
 	Etcd                // <lease>, as clientv3's concurrency and etcdctl make them
 )
 
@@ -23,37 +23,37 @@ func (f Form) String() string { return forms[f] }
 
 // A Position is one key in a queue.
 //
-// Its value says whether it is a lock's or a candidate's. A lock's key of pawl, in
-// either layout, says so; a key of clientv3's with an empty value is a lock's; every
-// other key is a candidate's in an election.
+// Its value shows whether it is a lock's or a candidate's. The value of a pawl lock's key says so,
+// in either layout. A key of clientv3's with an empty value is a lock's. Every other key is a
+// candidate's in an election.
 type Position struct {
 	Key      string
 	Token    fencing.Token // the create revision
 	Modified int64         // the revision of the last change
-	Lease    int64         // 0: none, so the key stays until somebody deletes it
+	Lease    int64         // 0 if none, so the key stays until somebody deletes it
 	Form     Form
 	Election bool
 	Mode     Mode
-	Slot     int // of a semaphore, that it holds, if HasSlot
-	Limit    int // how many slots its holder's semaphore has; 0: it holds none
-	// Holds: it does not wait, in the queue that it was returned with.
+	Slot     int // the slot of a semaphore that it holds, if HasSlot
+	Limit    int // how many slots its holder's semaphore has; 0 if it holds none
+	// Holds is set if it does not wait, in the queue that it was returned with.
 	Holds bool
 
-	// From a lock's key, a candidate's owner key, or else from the session's. Empty if none of
-	// them contains it.
+	// These are from a lock's key, a candidate's owner key, or else the session's key. They are
+	// empty if none of them contains them.
 	Owner string
 	Host  string
 	PID   int
-	// Since is when the key was put, by its owner's clock; for a candidate without an owner key
-	// it is when the session began, which was earlier. Zero: unknown.
+	// Since is when the key was put, by its owner's clock. For a candidate without an owner key it
+	// is when the session began, which was earlier. It is zero if unknown.
 	Since time.Time
 
-	Names []string // of a set of names that is locked at once, as its key lists them; nil: a single name
+	Names []string // of a set of names that is locked at once, as its key lists them; nil for a single name
 	Value []byte   // a candidate's, its first KiB
 	Size  int      // of the whole value
 
-	// Observed and HeldSince are when this process observed the key to appear, and to
-	// become first. Zero: it was so before this process began to read.
+	// Observed and HeldSince are when this process observed the key to appear, and to become first.
+	// They are zero if that was before this process began to read.
 	Observed  time.Time
 	HeldSince time.Time
 }
@@ -63,7 +63,7 @@ const maxValue = 1 << 10
 
 // formOf returns the form of a key, by its last part, and the lease that it names. A
 // key of etcd's form has to be on that lease.
-func formOf(key string) (f Form, named int64) {
+func formOf(key string) (f Form, keyLease int64) {
 	if k, ok := keys.ParseQueueKey(key); ok {
 		return Pawl, k.Lease
 	}
@@ -75,10 +75,10 @@ func formOf(key string) (f Form, named int64) {
 
 // newPosition returns the position of a key as it was read.
 func newPosition(key string, value []byte, create, mod, leaseID int64) Position {
-	f, named := formOf(key)
+	f, keyLease := formOf(key)
 	p := foreign(key, create, mod)
 	p.Lease = leaseID
-	if f == Foreign || f == Etcd && named != leaseID {
+	if f == Foreign || f == Etcd && keyLease != leaseID {
 		return p
 	}
 	p.Form, p.Mode = f, ModeExclusive
@@ -123,7 +123,7 @@ func (p *Position) identify(value []byte) {
 	}
 }
 
-// isNamed reports whether the key's own value says whose it is.
+// isNamed reports whether the key's value names its owner.
 func (p *Position) isNamed() bool {
 	return !p.Election && (p.Owner != "" || p.Host != "" || p.PID != 0)
 }
@@ -134,8 +134,8 @@ func (p *Position) query(rev int64) query {
 	return query{lease: id, n: n, rev: rev}
 }
 
-// belongs sets the owner of a key whose value does not say it: a candidate's own, or else that of
-// the session.
+// belongs sets the owner of a key whose value does not name it, from the candidate's owner key, or
+// else from the session's key.
 func (p *Position) belongs(a answer) {
 	if p.isNamed() {
 		return
@@ -152,14 +152,14 @@ func (p *Position) belongs(a answer) {
 type NamedQueue struct {
 	Name   string
 	Prefix string // of its keys, namespace included
-	// EtcdLayout: the name contains a slash and is written verbatim. A name without a
+	// EtcdLayout is set if the name contains a slash and is written verbatim. A name without a
 	// slash has the same keys in both layouts.
 	EtcdLayout bool
-	Semaphore  bool // a semaphore's; a lock or an election of the same name has a queue of its own
+	Semaphore  bool // a semaphore's; a lock or an election of the same name has a separate queue
 	Election   bool // the first key of a known form is a candidate's
-	// Queue is who holds the name, and then who waits for it, in order. Holders of a
-	// semaphore are in the order of their slots. A semaphore may have waiters and no
-	// holder, for a moment, or where the first waiter is dead.
+	// Queue lists who holds the name, and then who waits for it, in order. Holders of a semaphore
+	// are in the order of their slots. A semaphore may have waiters and no holder, for a moment, or
+	// if the first waiter is dead.
 	Queue []Position
 }
 
@@ -170,7 +170,7 @@ const (
 	KindSemaphore = "semaphore"
 )
 
-// Kind returns what the position's key is of. A foreign key counts as a lock's.
+// Kind returns what the position's key belongs to. A foreign key counts as a lock's.
 func (p Position) Kind() string {
 	switch {
 	case p.Election:
@@ -184,8 +184,8 @@ func (p Position) Kind() string {
 // HasSlot reports whether the position holds Slot of a semaphore.
 func (p Position) HasSlot() bool { return p.Limit > 0 }
 
-// Kinds returns what the name is used as, each kind once, in the order of the queue. There
-// should be one: a lock and an election of one name wait for each other.
+// Kinds returns what the name is used as, each kind once, in the order of the queue. There should
+// be only one, because a lock and an election of one name wait for each other.
 func (q NamedQueue) Kinds() (kinds []string) {
 	for _, p := range q.Queue {
 		if k := p.Kind(); p.Form != Foreign && !slices.Contains(kinds, k) {
@@ -206,7 +206,7 @@ func (q NamedQueue) Kind() string {
 	return KindLock
 }
 
-// Holder returns the first of Holders; false: there is none.
+// Holder returns the first of Holders, and false if there is none.
 func (q NamedQueue) Holder() (p Position, ok bool) {
 	if q.holders() == 0 {
 		return Position{}, false
@@ -214,7 +214,7 @@ func (q NamedQueue) Holder() (p Position, ok bool) {
 	return q.Queue[0], true
 }
 
-// Holders returns those that hold the name, and Waiters those that wait for it.
+// Holders returns those that hold the name.
 func (q NamedQueue) Holders() []Position { return q.Queue[:q.holders()] }
 
 // Waiters returns those that wait, in the order in which they are served.
@@ -228,8 +228,8 @@ func (q NamedQueue) holders() int {
 	return n
 }
 
-// Limit returns how many slots of a semaphore can be held: the least limit among its holders.
-// 0: it is not known.
+// Limit returns how many slots of a semaphore can be held, which is the least limit among its
+// holders. It returns 0 if that is not known.
 func (q NamedQueue) Limit() (limit int) {
 	for _, p := range q.Holders() {
 		if p.Limit > 0 && (limit == 0 || p.Limit < limit) {

@@ -9,39 +9,38 @@ import (
 	"github.com/pawl-locks/pawl/internal/inside"
 )
 
-// A Queue lists who holds one name and who waits for it at one moment: first those that hold
-// it, or are about to, and then those that wait, in order. It is empty if nobody holds or
-// waits.
+// A Queue lists who holds one name and who waits for it at one moment. First come those that hold
+// it, or are about to, and then those that wait, in order. It is empty if nobody holds or waits.
 type Queue []Queued
 
-// A Queued is one position in a Queue. Unknown fields are empty: a key that etcd's own
+// A Queued is one position in a Queue. Unknown fields are empty, because a key that etcd's own
 // clients made does not name its owner.
 type Queued struct {
 	Key   string        // whole, namespace included
-	Token fencing.Token // the token with which it holds, or will hold: the create revision of Key. One that waits for a slot gets another
-	Holds bool          // it holds, or is about to; false: it waits
+	Token fencing.Token // the create revision of Key; a slot's holder has another one
+	Holds bool          // it holds, or is about to; otherwise it waits
 	Owner string        // of the Options with which it was acquired, or of its session's lease.Options
 	Host  string        // of its process, as the process reports it
 	PID   int           // of its process
 	// Since is when Key was put, by that process's clock. For a candidate whose Options name no
 	// Owner it is when the candidate's session began, which was earlier.
 	Since time.Time
-	Lease int64 // the lease that Key is on, its session's ID; 0: none known
+	Lease int64 // the lease that Key is on, its session's ID; 0 if not known
 	Mode  Mode
-	Slot  int // the slot of a semaphore that it holds; -1: none
+	Slot  int // the slot of a semaphore that it holds, or -1
 }
 
 // A Mode is how a position in a queue holds or will hold the name.
 type Mode string
 
 const (
-	// ModeExclusive: exclusively.
+	// ModeExclusive is held by one holder alone.
 	ModeExclusive Mode = "exclusive"
-	// ModeShared: together with other shared holders.
+	// ModeShared is held together with other shared holders.
 	ModeShared Mode = "shared"
-	// ModeSemaphore: a slot of a semaphore.
+	// ModeSemaphore is a slot of a semaphore.
 	ModeSemaphore Mode = "semaphore"
-	// ModeForeign: neither pawl nor etcd's clients make keys of this form. It blocks the name
+	// ModeForeign is a key of a form that neither pawl nor etcd's clients make. It blocks the name
 	// until somebody deletes it.
 	ModeForeign Mode = "foreign"
 )
@@ -49,8 +48,8 @@ const (
 // String is the mode's name.
 func (m Mode) String() string { return string(m) }
 
-// QueueOf reads the queue of one name, linearizably, through s; scope.Only says of which. With a
-// *pawl.Client it needs no session.
+// QueueOf reads the queue of one name, linearizably, through s. If a lock and a semaphore have that
+// name, scope.Only says which of them. With a *pawl.Client it needs no session.
 func QueueOf(ctx context.Context, s pawl.Sessions, scope Scope) (Queue, error) {
 	host, err := inside.HostFor(ctx, s)
 	if err != nil {

@@ -113,7 +113,7 @@ func reread(read func() error) (err error) {
 }
 
 func (r *reader) readOnce(ctx context.Context, spans []span) (states []*state, err error) {
-	var rev int64 // 0: the present
+	var rev int64 // 0 means the present
 	for _, sp := range spans {
 		s := newState(r.host.Namespace)
 		err := r.pages(ctx, "read keys", sp, &rev, true, func(kvs []*mvccpb.KeyValue) error {
@@ -129,7 +129,8 @@ func (r *reader) readOnce(ctx context.Context, spans []span) (states []*state, e
 	return states, nil
 }
 
-// pages reads the keys of sp page by page, all at the revision rev; if that is 0, at the present, which it then is.
+// pages reads the keys of sp page by page, all at the revision rev. If that is 0, it reads at the
+// present and sets rev to it.
 func (r *reader) pages(ctx context.Context, op string, sp span, rev *int64, keysOnly bool, page func([]*mvccpb.KeyValue) error) error {
 	from, end := sp.keys()
 	for {
@@ -216,7 +217,7 @@ func get(r *pb.RangeRequest) *pb.RequestOp {
 	return &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: r}}
 }
 
-// explain adds what the role needs where permission was denied.
+// explain adds what the role needs if permission was denied.
 func (r *reader) explain(err error, sp span) error {
 	if !cluster.IsPermissionDenied(err) {
 		return err

@@ -120,7 +120,8 @@ func TestAReadWhoseRevisionIsCompactedBeginsAgain(t *testing.T) {
 	})
 }
 
-// A Snapshot shows one moment, though it is read in four ranges, each layout and the semaphores in each: what comes between them is not in it.
+// A Snapshot shows one moment, though it is read in four ranges, each layout and the semaphores in
+// each: what comes between them is not in it.
 func TestAllRangesAreReadAtOneRevision(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		w.Cluster.Put("jobs1/1f-1", inspect.SomeLabel, 0)
@@ -142,7 +143,7 @@ func TestAllRangesAreReadAtOneRevision(t *testing.T) {
 	})
 }
 
-// The queue of a name in etcd's layout contains those below it, which are not its own.
+// The queue of a name in etcd's layout contains the keys of names below it.
 func TestAReadOfANameReturnsItsQueueAlone(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		w.Cluster.Put("x/1f-1", inspect.SomeLabel, 0)
@@ -153,7 +154,8 @@ func TestAReadOfANameReturnsItsQueueAlone(t *testing.T) {
 	})
 }
 
-// In that queue the keys of names below are foreign, whatever they are in their own.
+// In that queue the keys of names below are foreign, whatever they are in the queues of those
+// names.
 func TestAKeyOfANameBelowIsForeign(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		w.Cluster.Put("x/y/1f-1", "a candidate's value", 0)
@@ -293,7 +295,7 @@ func TestSessionsAreReadWithTheLeaseThatEachNames(t *testing.T) {
 		require.Len(w, got, 3)
 		byName := map[int64]inspect.SessionKey{}
 		for _, k := range got {
-			byName[k.Named] = k
+			byName[k.KeyLease] = k
 		}
 		assert.Equal(w, "ann", byName[ann.ID()].Owner)
 		assert.Equal(w, ann.ID(), byName[ann.ID()].Lease)

@@ -20,8 +20,8 @@ type Schedule struct {
 // MaxSchedules is how many records Schedules reads at most.
 const MaxSchedules = 1000
 
-// Schedules reads the records of runs, by key, and returns those whose names begin with prefix. A record that holds
-// no time is left out.
+// Schedules reads the records of runs, by key, and returns those whose names begin with prefix. A
+// record that holds no time is left out.
 func Schedules(ctx context.Context, c *pawl.Client, prefix string) ([]Schedule, error) {
 	return using(ctx, c, "inspect", func(r *reader) (out []Schedule, err error) {
 		root := keys.OnceRoot(r.host.Namespace)

@@ -12,20 +12,20 @@ type Scope struct {
 	Prefix     string // names with this prefix
 	Name       string // this name only, even if its queue has only foreign keys
 	EtcdLayout bool   // Name is verbatim
-	Only       string // of Name: KindLock, also for elections, or KindSemaphore; "": both
+	Only       string // of Name: KindLock, also for elections, or KindSemaphore; both if ""
 }
 
 // A span is the range of the keys with prefix.
 type span struct {
 	prefix string
-	only   string // the one queue to return; "": all of them
+	only   string // the one queue to return; all of them if ""
 }
 
-// spans returns the ranges of the scope's keys. Names with a slash lie apart from
-// names without one and from names in etcd's layout, and semaphores apart from the rest.
+// spans returns the ranges of the scope's keys. Names with a slash lie apart from names without one
+// and from names in etcd's layout. Semaphores lie apart from the rest.
 func (sc Scope) spans(namespace string) ([]span, error) {
 	if sc.Name != "" {
-		return sc.named(namespace)
+		return sc.nameSpans(namespace)
 	}
 	escaped := keys.EscapePrefix(sc.Prefix)
 	under := func(root string) []span {
@@ -41,8 +41,8 @@ func (sc Scope) spans(namespace string) ([]span, error) {
 	return append(spans, under(keys.SemaphoreRoot(namespace))...), nil
 }
 
-// named returns the ranges of the keys of Name.
-func (sc Scope) named(namespace string) (spans []span, err error) {
+// nameSpans returns the ranges of the keys of Name.
+func (sc Scope) nameSpans(namespace string) (spans []span, err error) {
 	if sc.Only != KindSemaphore {
 		l, err := keys.NewQueue(namespace, sc.Name, sc.EtcdLayout)
 		if err != nil {

@@ -10,11 +10,11 @@ import (
 	"github.com/pawl-locks/pawl/internal/keys"
 )
 
-// A SessionKey is a session's own key, or a key below it that belongs to one of the
-// session's queue keys.
+// A SessionKey is a session's key, or a key below it that belongs to one of the session's queue
+// keys.
 type SessionKey struct {
 	Position       // of the key; Owner and so on are the session's
-	Named    int64 // the lease that it names; 0: none, so it is no session's
+	KeyLease int64 // the lease in its name; 0 if none, so it is no session's
 	Below    bool  // it belongs to a queue key
 }
 
@@ -37,7 +37,7 @@ func (r *reader) sessions(ctx context.Context) (out []SessionKey, err error) {
 				continue
 			}
 			k := SessionKey{Position: Position{Key: string(kv.Key), Token: fencing.Token(kv.CreateRevision), Modified: kv.ModRevision, Lease: kv.Lease}}
-			k.Named, k.Below, _ = keys.ParseSessionKey(r.host.Namespace, k.Key)
+			k.KeyLease, k.Below, _ = keys.ParseSessionKey(r.host.Namespace, k.Key)
 			k.identify(kv.Value)
 			out = append(out, k)
 		}

@@ -16,20 +16,20 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// ErrNoWorker: no worker of the name has this lease.
+// ErrNoWorker is matched by errors that report that no worker of the name has this lease.
 var ErrNoWorker = errors.New("the name has no such worker")
 
 // A SharedOut is a name whose shards are shared out among workers.
 type SharedOut struct {
 	Name    string
-	Shards  int // as its workers say; 0: it has no worker
+	Shards  int // as its workers say; 0 without a worker
 	Workers int
 	Owned   int      // how many shards somebody has
 	Foreign []string // the keys in the shards' queues that are no worker's
 }
 
-// SharedOuts returns the names that begin with prefix and whose shards somebody works on, or
-// would.
+// SharedOuts returns the names that begin with prefix and whose shards somebody works on, or would
+// work on.
 func SharedOuts(ctx context.Context, c *pawl.Client, prefix string) ([]SharedOut, error) {
 	return using(ctx, c, "inspect: shards", func(r *reader) ([]SharedOut, error) {
 		s := sharedOuts{namespace: r.host.Namespace, prefix: prefix}
@@ -87,8 +87,8 @@ func (s *sharedOuts) add(kvs []*mvccpb.KeyValue) error {
 }
 
 // Drain tells the worker with this lease to give up its shards of name to the others and to take
-// none, or that it may take its share again. What nobody waits for it keeps. The error matches
-// ErrNoWorker where there is no such worker.
+// none, or, if on is false, that it may take its share again. It keeps shards that nobody waits
+// for. The error matches ErrNoWorker if there is no such worker.
 func Drain(ctx context.Context, c *pawl.Client, name string, lease int64, on bool) error {
 	_, err := using(ctx, c, fmt.Sprintf("inspect: drain %x of %q", lease, name), func(r *reader) (again bool, err error) {
 		k, err := keys.NewShards(r.host.Namespace, name)
@@ -100,7 +100,7 @@ func Drain(ctx context.Context, c *pawl.Client, name string, lease int64, on boo
 	return err
 }
 
-// drain writes the member key once; again: the worker has written it meanwhile.
+// drain writes the member key once. It returns again if the worker has written the key meanwhile.
 func (r *reader) drain(ctx context.Context, k keys.Shards, lease int64, on bool) (again bool, err error) {
 	from, to := k.Members()
 	resp, err := r.query(ctx, "read the workers of shards", get(&pb.RangeRequest{Key: from, RangeEnd: to}))

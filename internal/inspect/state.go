@@ -34,14 +34,14 @@ type entry struct {
 	Position
 	home    string // the folder that it lies directly in
 	waiting bool   // it was reported as enqueued, or did not hold at the first read
-	holds   bool   // it holds the name of its home, and that was reported, or was so at the first read
+	holds   bool   // it holds the name of its home, which was reported, or was so at the first read
 	ended   bool   // its end was reported, and its key still exists
 }
 
 // folder is the keys in a folder.
 type folder struct {
 	queueName keys.Queue
-	named     bool // a name has this prefix
+	isName    bool // a name has this prefix
 	own       int  // keys of a known form directly in it
 	queue     []*entry
 }
@@ -88,7 +88,7 @@ func (s *state) above(key string, f func(folder string)) {
 	}
 }
 
-// hides reports whether key is in no queue: a session's own, of shards, or in no folder.
+// hides reports whether key is in no queue: a session key, a key of shards, or in no folder.
 func (s *state) hides(key string) bool {
 	rest, ok := strings.CutPrefix(key, s.namespace)
 	return !ok || !strings.Contains(rest, "/") || keys.OfSessions(rest) || keys.OfShards(rest)
@@ -113,7 +113,7 @@ func (s *state) add(p Position) *entry {
 		l := s.folders[f]
 		if l == nil {
 			l = &folder{}
-			l.queueName, l.named = keys.ParseQueue(s.namespace, f)
+			l.queueName, l.isName = keys.ParseQueue(s.namespace, f)
 			s.folders[f] = l
 		}
 		at, _ := slices.BinarySearchFunc(l.queue, e, inOrder)
@@ -163,13 +163,13 @@ func (s *state) settle() {
 	}
 }
 
-// queues returns all queues whose name begins with begin, sorted by name. The folder
-// only is included even where its queue is empty.
+// queues returns all queues whose name begins with begin, sorted by name. The folder only is
+// included even if its queue is empty.
 func (s *state) queues(begin, only string) []NamedQueue {
 	out := make([]NamedQueue, 0, len(s.folders))
 	for _, f := range slices.Sorted(maps.Keys(s.folders)) {
 		l := s.folders[f]
-		if !l.named || !strings.HasPrefix(l.queueName.Name, begin) || l.own == 0 && f != only {
+		if !l.isName || !strings.HasPrefix(l.queueName.Name, begin) || l.own == 0 && f != only {
 			continue
 		}
 		q := NamedQueue{Name: l.queueName.Name, Prefix: f, EtcdLayout: l.queueName.EtcdLayout, Semaphore: l.queueName.Semaphore, Queue: make([]Position, len(l.queue))}
@@ -192,7 +192,7 @@ func (s *state) queues(begin, only string) []NamedQueue {
 	return out
 }
 
-// byName compares queues by name; a semaphore's comes after those of locks.
+// byName compares queues by name. A semaphore's comes after those of locks.
 func byName(a, b NamedQueue) int {
 	if c := cmp.Compare(a.Name, b.Name); c != 0 || a.Semaphore == b.Semaphore {
 		return c

@@ -16,15 +16,13 @@
 //	pawl.campaign  from the call until it leads or gave up
 //	pawl.term      from then until it resigned or lost; events: proclaimed
 //
-// Their attributes are pawl.name, pawl.key, pawl.token, pawl.lease, pawl.mode, and
-// pawl.how or pawl.cause; of several names at once pawl.names too, and pawl.name is the
-// first. One that gave up or was lost has the status Error and the error, but
-// for a TryAcquire that found the lock busy: that is an answer. While a
-// session is in jeopardy, the spans of what is held on it get the event
-// "session in jeopardy".
+// Their attributes are pawl.name, pawl.key, pawl.token, pawl.lease, pawl.mode, and pawl.how or
+// pawl.cause. If several names are locked at once, pawl.names has them all, and pawl.name is the
+// first. One that gave up or was lost has the status Error and the error, except a TryAcquire that
+// found the lock busy, which is a normal result. While a session is in jeopardy, the spans of what
+// is held on it get the event "session in jeopardy".
 //
-// A hold's span is not the parent of the work's: the context that the work gets is
-// the caller's own.
+// A hold's span is not the parent of the work's, because the work gets the caller's context.
 //
 // # Metrics
 //
@@ -51,6 +49,6 @@
 //	pawl.shards.unowned              gauge      the most of any name, as counted last
 //	pawl.shards.unplanned        s   gauge      the longest of any name, as counted last
 //
-// pawl.kind is lock or election; pawl.mode is exclusive, shared or semaphore; pawl.cause is one of few words: see observe/prom; pawl.result is ok or failed.
-// Names of locks are on spans only.
+// pawl.kind is lock or election. pawl.mode is exclusive, shared or semaphore. pawl.cause is one of a few
+// words, listed in observe/prom. pawl.result is ok or failed. Names of locks are on spans only.
 package otel

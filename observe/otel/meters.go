@@ -27,8 +27,8 @@ var (
 	long  = metric.WithExplicitBucketBoundaries(.001, .005, .025, .1, .5, 1, 5, 15, 60, 300, 900, 3600, 4*3600, 24*3600)
 )
 
-// newMeters makes the metrics; least returns the least remaining validity, and counted what runs
-// of shards have counted last.
+// newMeters makes the metrics. least returns the least remaining validity, and counted what runs of
+// shards have counted last.
 func newMeters(m metric.Meter, least func() (time.Duration, bool), counted func() (unowned int, unplanned time.Duration, any bool)) (ms meters, err error) {
 	var errs []error
 	histogram := func(name, help string, bounds metric.HistogramOption) metric.Float64Histogram {

@@ -18,8 +18,8 @@ const scope = "github.com/pawl-locks/pawl/observe/otel"
 
 // Options are the options of an Observer. The zero value is the default.
 type Options struct {
-	TracerProvider trace.TracerProvider // nil: the global one
-	MeterProvider  metric.MeterProvider // nil: the global one
+	TracerProvider trace.TracerProvider // the global one if nil
+	MeterProvider  metric.MeterProvider // the global one if nil
 }
 
 // An Observer is an observe.Observer. Its methods are safe for concurrent use.
@@ -147,7 +147,7 @@ func (o *Observer) observeShards(ctx context.Context, ev observe.Event) {
 	}
 }
 
-// worst is the most of what runs of shards have counted; false: none has.
+// worst is the most of what runs of shards have counted. It returns false if none has.
 func (o *Observer) worst() (unowned int, unplanned time.Duration, any bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -165,7 +165,7 @@ func (o *Observer) ended(ctx context.Context, lease int64, err error) {
 	delete(o.sessions, lease)
 }
 
-// least is the least remaining validity of the sessions; false: there is no session.
+// least is the least remaining validity of the sessions. It returns false if there is no session.
 func (o *Observer) least() (least time.Duration, any bool) {
 	o.mu.Lock()
 	all := make([]func() time.Duration, 0, len(o.sessions))

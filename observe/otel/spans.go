@@ -69,8 +69,8 @@ func attributes(c observe.Acquisition) trace.SpanStartEventOption {
 	return trace.WithAttributes(all...)
 }
 
-// valid is s as UTF-8. A name may be any bytes, and an exporter that uses protobuf would refuse
-// the whole batch for one that is not UTF-8.
+// valid is s as UTF-8. A name may be any bytes, and an exporter that uses protobuf would refuse a
+// whole batch because of one that is not UTF-8.
 func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 // fail gives a span the status of err.

@@ -14,12 +14,12 @@ import (
 
 // Options are the options of a Collector. The zero value is the default.
 type Options struct {
-	// Name adds the label name, whose value it makes from a lock's or an election's name. It
-	// should return few different values, because each gets series of its own, which stay. nil:
-	// no such label.
+	// Name adds the label name, whose value it makes from a lock's or an election's name. It should
+	// return few different values, because each gets a series that is never removed. If it is nil,
+	// there is no such label.
 	Name func(name string) string
-	// Sessions is how many sessions pawl_session_validity_seconds shows at most: those with the
-	// least left. 0: 100; below 0: none.
+	// Sessions is how many sessions pawl_session_validity_seconds shows at most, those with the
+	// least left. 0 means 100; below 0 means none.
 	Sessions int
 	// ConstLabels are on all metrics.
 	ConstLabels prometheus.Labels
@@ -88,9 +88,9 @@ func (c *Collector) Observe(_ context.Context, ev observe.Event) {
 	}
 }
 
-// Refused counts err in pawl_fenced_total if it is a guard's refusal of a stale
-// token, a *fencing.StaleError: of fencing.Gate, sqlfence and the like, which
-// nobody else reports. It reports whether it was.
+// Refused counts err in pawl_fenced_total if it is a guard's refusal of a stale token, a
+// *fencing.StaleError, and reports whether it was. Use it for refusals by fencing.Gate, sqlfence
+// and the like, which nothing else reports.
 func (c *Collector) Refused(err error) bool {
 	var stale *fencing.StaleError
 	refused := errors.As(err, &stale)

@@ -272,7 +272,7 @@ func TestTheMetricsAreNamedAsIsUsual(t *testing.T) {
 	assert.Empty(t, problems)
 }
 
-// A panic at the scrape, which is in a goroutine of its own, would end the program.
+// A panic at the scrape, which is in another goroutine, would end the program.
 func TestANameThatIsNotUTF8AndNoSessionsAtAllBreakNoScrape(t *testing.T) {
 	c := prom.New(prom.Options{Name: func(name string) string { return name }, Sessions: -1})
 	acquisition := observe.Acquisition{ID: 1, Name: "a\xff"}

@@ -5,18 +5,17 @@
 //	prometheus.MustRegister(metrics)
 //	client, err := pawl.Dial(ctx, pawl.Config{Endpoints: endpoints, Observer: metrics})
 //
-// One Collector serves any number of clients. dashboard.json, beside this file, is
-// a Grafana dashboard of its metrics; docs/how-to/observability.md in pawl's repository
-// explains them, and what to raise an alarm for.
+// One Collector serves any number of clients. dashboard.json, beside this file, is a Grafana
+// dashboard of its metrics; docs/how-to/observability.md in pawl's repository explains them, and
+// which of them to alert on.
 //
 // # Metrics
 //
-// kind is "lock" or "election". mode is how a lock is wanted, "exclusive", "shared" or,
-// of a slot of a semaphore, "semaphore"; several names at once count as one lock, shared where all are. name is there
-// only with Options.Name, for there can be as many names as jobs; of several it is the
-// first. cause is one of few words: expired, revoked, closed,
-// cluster_changed, key_deleted, key_overwritten, max_hold, overrun, busy, token_floor, timeout,
-// canceled, kind, other.
+// kind is "lock" or "election". mode is how a lock is wanted: "exclusive", "shared" or, for a slot of a
+// semaphore, "semaphore". Several names at once count as one lock, which is shared if all of them are.
+// name is there only with Options.Name, because there can be as many names as jobs; of several names it
+// is the first. cause is one of a few words: expired, revoked, closed, cluster_changed, key_deleted,
+// key_overwritten, max_hold, overrun, busy, token_floor, timeout, canceled, kind, other.
 //
 //	pawl_sessions                                     gauge      sessions that are valid
 //	pawl_session_validity_seconds{lease}              gauge      validity left, at the scrape

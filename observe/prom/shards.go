@@ -44,7 +44,7 @@ func (c *Collector) shardsCounted(ev observe.ShardsCounted) {
 	}
 }
 
-// collectShards shows what the runs have counted; of several under one name, the worst.
+// collectShards shows what the runs have counted. If several have one name, it shows the worst.
 func (c *Collector) collectShards(ch chan<- prometheus.Metric) {
 	type worst struct {
 		labels             []string

@@ -21,7 +21,7 @@ func (c *Collector) begin() {
 }
 
 // appear begins the series of l at its first acquisition or campaign, so that a name which is
-// waited for and never held shows as held by 0.
+// waited for and never held shows 0 holders.
 func (c *Collector) appear(l labels) {
 	c.mu.Lock()
 	known := c.known[l]

@@ -15,8 +15,7 @@ type Access struct {
 	Write  bool
 }
 
-// EnableAuth adds the user root with that password, and makes the server require authentication
-// from then on.
+// EnableAuth adds the user root with that password, and makes the server require authentication.
 func (s *Server) EnableAuth(t testing.TB, password string) {
 	t.Helper()
 	s.AddUser(t, "root", password)
@@ -26,9 +25,9 @@ func (s *Server) EnableAuth(t testing.TB, password string) {
 	}
 }
 
-// AddUser adds a user, with a role of the same name that has that access, and
-// without a password if that is "" (for users named by their certificate). It
-// must be called before EnableAuth; afterwards, use the server's Auth service.
+// AddUser adds a user, with a role of the same name that has that access. If password is "", the
+// user has none (for users named by their certificate). It must be called before EnableAuth.
+// Afterwards, use the server's Auth service.
 func (s *Server) AddUser(t testing.TB, name, password string, access ...Access) {
 	t.Helper()
 	addUser(t, s.Conn(t), name, password, access...)

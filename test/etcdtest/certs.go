@@ -51,8 +51,7 @@ func newAuthority(dir string) (*authority, error) {
 	return a, a.renew()
 }
 
-// renew gives the server another certificate, which it uses from the next
-// handshake on.
+// renew gives the server another certificate, which it uses for later handshakes.
 func (a *authority) renew() error {
 	cert, key, err := a.issue("etcdtest server")
 	if err != nil {
@@ -106,8 +105,8 @@ func (a *authority) configure(cfg *embed.Config, clientCerts bool) {
 	cfg.ClientTLSInfo.ClientCertAuth = clientCerts
 }
 
-// TLS is a client's configuration that trusts the server and shows a
-// certificate with that common name; nil without Options.TLS.
+// TLS is a client's configuration that trusts the server and shows a certificate with that common
+// name. It is nil without Options.TLS.
 func (s *Server) TLS(commonName string) *tls.Config {
 	if s.certs == nil {
 		return nil

@@ -15,41 +15,39 @@ import (
 	"google.golang.org/grpc"
 )
 
-// BinaryEnv names the environment variable that holds the path of an etcd
-// binary, for clusters of another version; see ClusterOptions.Binary.
+// BinaryEnv names the environment variable that holds the path of an etcd binary, for clusters of
+// another version. See ClusterOptions.Binary.
 const BinaryEnv = "ETCDTEST_BINARY"
 
-// ClusterOptions change what StartClusterWith starts. The zero value is a
-// cluster of this module's etcd version with etcd's default timings (100 ms a
-// heartbeat, 10 of them an election timeout, leases of 2 s and more) that does
-// not wait for its disk.
+// ClusterOptions change what StartClusterWith starts. The zero value is a cluster of this module's
+// etcd version with etcd's default timings (a heartbeat of 100 ms, an election timeout of 10
+// heartbeats, leases of 2 s and more) that does not wait for its disk.
 type ClusterOptions struct {
-	// Options are those of each member. Here Heartbeat 0 means 100 ms.
+	// Options are those of each member. Here a Heartbeat of 0 means 100 ms.
 	Options
-	// Binary is an etcd server to run in place of the one in the test binary;
-	// "": what the environment variable ETCDTEST_BINARY names, and without it
-	// the test binary itself. Versions 3.4 and later work.
+	// Binary is an etcd server to run in place of the one in the test binary. If it is "", that is
+	// what the environment variable ETCDTEST_BINARY names, and without it the test binary itself.
+	// Versions 3.4 and later work.
 	Binary string
-	// StallableDisk makes Member.StallDisk possible. It needs a kernel that
-	// lets a process have its own system calls supervised (Linux 5.5 or later,
-	// and no sandbox in the way); the members wait for their disk then.
+	// StallableDisk makes Member.StallDisk possible. It needs a kernel that lets a process
+	// supervise another's system calls (Linux 5.5 or later, and no sandbox that prevents it). The
+	// members then wait for their disk.
 	StallableDisk bool
-	// JWT makes the members issue JSON web tokens, each of which every member knows, one
-	// that joins later too. A simple token, the default, is known to those that had joined
-	// when it was issued.
+	// JWT makes the members issue JSON web tokens. Every member knows each of them, even one that
+	// joins later. A simple token, the default, is known to those that had joined when it was
+	// issued.
 	JWT bool
 }
 
-// Cluster is a real etcd cluster: one process for each member, and proxies
-// before every member's clients and between every two members. Its methods may
-// be called from any goroutine; those that take a testing.TB fail it when they
-// cannot do what they say.
+// Cluster is a real etcd cluster. It has one process for each member, and proxies in front of every
+// member's clients and between every two members. Its methods may be called from any goroutine.
+// Those that take a testing.TB fail it when they cannot do what they say.
 type Cluster struct {
 	opts    ClusterOptions
 	dir     string
 	name    string // the cluster's token
 	certs   *authority
-	version string // of the binary; "": the test binary
+	version string // of the binary; "" for the test binary
 	t       testing.TB
 	peers   *peerNetwork
 
@@ -60,16 +58,15 @@ type Cluster struct {
 	login   *login
 }
 
-// StartCluster starts a cluster of n members, 1, 3 or 5, that lasts until the
-// end of the test. It returns when all of them serve requests.
+// StartCluster starts a cluster of n members, 1, 3 or 5, that lasts until the end of the test. It
+// returns once all of them serve requests.
 //
-// The members are processes of the test binary itself, which becomes a server
-// when it is started again with an environment variable of this package's own.
-// That needs nothing from the test: no TestMain, nothing installed. It happens
-// while packages are initialised, so that packages which are initialised before
-// this one must bear being initialised in the members too.
+// The members are processes of the test binary itself, which becomes a server when it is started
+// again with an environment variable of this package. That needs nothing from the test: no
+// TestMain, nothing installed. It happens while packages are initialised, so packages that are
+// initialised before this one are initialised in the members too.
 //
-// It needs Linux; elsewhere the test is skipped.
+// It needs Linux. Elsewhere the test is skipped.
 func StartCluster(t testing.TB, n int) *Cluster {
 	t.Helper()
 	return StartClusterWith(t, n, ClusterOptions{})
@@ -160,8 +157,8 @@ func (c *Cluster) Members() []*Member {
 // Member returns the i-th member, counted from 0.
 func (c *Cluster) Member(i int) *Member { return c.Members()[i] }
 
-// Endpoints are the addresses of all members for a client's configuration,
-// each that of the proxy before the member.
+// Endpoints are the addresses of all members for a client's configuration. Each is that of the
+// proxy in front of the member.
 func (c *Cluster) Endpoints() []string {
 	var all []string
 	for _, m := range c.Members() {
@@ -239,16 +236,15 @@ func (c *Cluster) pair(t testing.TB) (leader, follower *Member) {
 	return nil, nil
 }
 
-// Conn returns a plain gRPC connection to the i-th member, past its proxy, for
-// its generated stubs: it is for oracles, which faults must not touch. It is
-// closed at the end of the test.
+// Conn returns a plain gRPC connection to the i-th member, past its proxy, for its generated stubs.
+// It is for oracles, which faults must not touch. It is closed at the end of the test.
 func (c *Cluster) Conn(t testing.TB, i int) *grpc.ClientConn {
 	t.Helper()
 	return c.Member(i).Conn(t)
 }
 
-// Heal ends the faults of the network and of every member: paused members continue, dead ones
-// are started again, and disks answer. It returns when all of them serve.
+// Heal ends the faults of the network and of every member. Paused members continue, dead ones are
+// started again, and disks answer. It returns once all of them serve.
 func (c *Cluster) Heal(t testing.TB) {
 	t.Helper()
 	for _, m := range c.Members() {

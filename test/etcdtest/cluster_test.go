@@ -51,8 +51,8 @@ func recovers(t *testing.T, conn *grpc.ClientConn) {
 	require.Eventually(t, func() bool { return put(conn, 2*time.Second) == nil }, lane.Hang, 20*time.Millisecond)
 }
 
-// unlessElected wants ok, and asks again where there were more elections meanwhile than its own: a member
-// that was held up for half a second is taken for dead.
+// unlessElected wants ok. It repeats if there were more elections meanwhile than the expected one,
+// because a member that was held up for half a second is taken for dead.
 func unlessElected(t *testing.T, c *Cluster, own uint64, ok func() bool) {
 	t.Helper()
 	for before := term(t, c); !ok(); before = term(t, c) {
@@ -159,7 +159,7 @@ func TestAMemberThatIsIsolatedOneWayStillReceivesOrSends(t *testing.T) {
 	require.Eventually(t, func() bool { return becomes(false) }, lane.Hang, 20*time.Millisecond)
 	m.IsolateOutbound()
 	recovers(t, others)
-	require.Eventually(t, func() bool { // that a write is committed comes with the next one, for it cannot confirm
+	require.Eventually(t, func() bool { // a write's commit comes with the next one, because it cannot confirm
 		_, err := pb.NewKVClient(others).Put(within(t), &pb.PutRequest{Key: []byte("k")})
 		return err == nil && becomes(true)
 	}, lane.Hang, 20*time.Millisecond, "it hears")

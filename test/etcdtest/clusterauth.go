@@ -10,20 +10,18 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// login is the user with which this package itself connects to a cluster with authentication.
+// login is the user as which this package connects to a cluster with authentication.
 type login struct{ password string }
 
-// AddUser adds a user, with a role of the same name that has that access, and
-// without a password if that is "". It must be called while authentication is
-// off.
+// AddUser adds a user, with a role of the same name that has that access. If password is "", the
+// user has none. It must be called while authentication is off.
 func (c *Cluster) AddUser(t testing.TB, name, password string, access ...Access) {
 	t.Helper()
 	addUser(t, c.Leader(t).conn, name, password, access...)
 }
 
-// EnableAuth adds the user root with that password, and makes the cluster require
-// authentication from then on. After DisableAuth, it does so again with the existing users and
-// the existing password.
+// EnableAuth adds the user root with that password, and makes the cluster require authentication.
+// After DisableAuth, it does so again with the existing users and the existing password.
 func (c *Cluster) EnableAuth(t testing.TB, password string) {
 	t.Helper()
 	auth := pb.NewAuthClient(c.Leader(t).conn)
@@ -39,8 +37,8 @@ func (c *Cluster) EnableAuth(t testing.TB, password string) {
 	c.login = &login{password}
 }
 
-// DisableAuth makes the cluster require no authentication; every token that it has issued
-// becomes invalid.
+// DisableAuth makes the cluster require no authentication. Every token that it has issued becomes
+// invalid.
 func (c *Cluster) DisableAuth(t testing.TB) {
 	t.Helper()
 	c.operate(t, "disable authentication", func(ctx context.Context, m *Member) error {
@@ -52,7 +50,7 @@ func (c *Cluster) DisableAuth(t testing.TB) {
 	c.login = nil
 }
 
-// ExpireTokens invalidates every token that was issued, in use or not: it turns authentication
+// ExpireTokens invalidates every token that was issued, in use or not, by turning authentication
 // off for a moment. Tokens that are not used also expire, after Options.TokenTTL.
 func (c *Cluster) ExpireTokens(t testing.TB) {
 	t.Helper()

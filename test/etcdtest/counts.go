@@ -7,17 +7,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Counts are what the server's own metrics count of its RPCs, by method
-// ("Txn", "LeaseKeepAlive", "Watch" …).
+// Counts are what the server's metrics count of its RPCs, by method ("Txn", "LeaseKeepAlive",
+// "Watch" …).
 type Counts struct {
 	Started  map[string]int // grpc_server_started_total: calls, or streams
 	Received map[string]int // grpc_server_msg_received_total
 	Sent     map[string]int // grpc_server_msg_sent_total
 }
 
-// Counts reads the server's metrics. etcd keeps them for a process as a whole,
-// so they are those of all servers that this test process ever ran: take the
-// difference of two with Since, and let no other server be in use meanwhile.
+// Counts reads the server's metrics. etcd keeps them for a process as a whole, so they are those of
+// all servers that this test process ever ran. Take the difference of two with Since, and use no
+// other server meanwhile.
 func (s *Server) Counts() (Counts, error) {
 	families, err := prometheus.DefaultGatherer.Gather()
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *Server) Counts() (Counts, error) {
 	return n, nil
 }
 
-// Since is what was counted after before was taken; methods with none are left out.
+// Since is what was counted after before was taken. Methods without any are left out.
 func (n Counts) Since(before Counts) Counts {
 	return Counts{
 		since(n.Started, before.Started),

@@ -6,29 +6,28 @@ import (
 	"testing"
 )
 
-// superviseEnv names the environment variable that has a member's process put
-// its disk's writes under our control before it becomes the server. Its value
-// is the binary to become; "": the test binary.
+// superviseEnv names the environment variable that makes a member's process put its disk's writes
+// under our control before it becomes the server. Its value is the binary to become, or "" for the
+// test binary.
 const superviseEnv = "PAWL_ETCDTEST_SUPERVISE"
 
-// disk delays what a member waits for on its disk: the kernel reports every fsync and fdatasync
-// of the process to us, and the call continues when we say so.
+// disk delays what a member waits for on its disk. The kernel reports every fsync and fdatasync of
+// the process to us, and the call continues when we say so.
 type disk struct {
 	mu       sync.Mutex
-	channel  [2]*os.File // ours, the process's: how its listener comes here
-	listener *os.File    // of announcements; nil: the disk cannot be stalled
+	channel  [2]*os.File // our end and the process's, through which its listener comes here
+	listener *os.File    // of announcements; nil if the disk cannot be stalled
 	stalled  bool
 	held     []uint64 // announcements not answered
 	wg       sync.WaitGroup
 }
 
-// StallDisk makes every write that the member waits for block until Heal, like a disk that
-// hangs. The process still runs: it receives messages from its peers, and answers what needs no
-// disk; reads of keys may wait for a write. The cluster must have been started with
-// StallableDisk.
+// StallDisk makes every write that the member waits for block until Heal, like a disk that hangs.
+// The process still runs: it receives messages from its peers, and answers what needs no disk.
+// Reads of keys may wait for a write. The cluster must have been started with StallableDisk.
 //
-// A full disk, a slow one, and one that loses what it has confirmed would need root's
-// privileges; for a full database see Cluster.FillQuota.
+// A full disk, a slow one, and one that loses what it has confirmed would need root's privileges.
+// For a full database see Cluster.FillQuota.
 func (m *Member) StallDisk(t testing.TB) {
 	t.Helper()
 	m.disk.mu.Lock()

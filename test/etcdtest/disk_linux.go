@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// From <linux/seccomp.h>, where package unix has none of it.
+// These are from <linux/seccomp.h>, because package unix does not have them.
 const (
 	setModeFilter   = 1
 	flagNewListener = 1 << 3
@@ -28,7 +28,7 @@ const (
 type announcement struct {
 	id         uint64
 	pid, flags uint32
-	_          [64]byte // which call it is: we asked for two only
+	_          [64]byte // which call it is; we requested only two
 }
 
 // verdict is the kernel's struct seccomp_notif_resp.
@@ -42,7 +42,7 @@ type verdict struct {
 // channelFD is the number of the channel in the process: the first extra file.
 const channelFD = 3
 
-// prepare has a process that is about to be started send its listener.
+// prepare makes a process that is about to be started send its listener.
 func (d *disk) prepare(cmd *exec.Cmd, stallable bool) error {
 	if !stallable {
 		return nil
@@ -132,7 +132,7 @@ func (d *disk) answer(fd int) {
 	}
 }
 
-// proceed lets a call continue; it does nothing if the call's thread is gone.
+// proceed lets a call continue. It does nothing if the call's thread is gone.
 func (d *disk) proceed(id uint64) {
 	if d.listener != nil {
 		ioctl(int(d.listener.Fd()), ioctlSend, unsafe.Pointer(&verdict{id: id, flags: continueCall}))
@@ -144,10 +144,9 @@ func ioctl(fd int, request uintptr, arg unsafe.Pointer) bool {
 	return errno == 0
 }
 
-// supervised puts the calls of this process that wait for the disk under the
-// control of the one that started it, and becomes the server. It must be called
-// on the main thread, as package initialisation is: the filter is of a thread,
-// and of what comes after it.
+// supervised puts the calls of this process that wait for the disk under the control of the one
+// that started it, and becomes the server. It must be called on the main thread, as package
+// initialisation is, because the filter applies to a thread, and to what it becomes.
 func supervised(binary, config string) int {
 	listener, err := filterSyncs()
 	if err != nil {

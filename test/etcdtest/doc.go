@@ -1,6 +1,6 @@
-// Package etcdtest runs a real etcd for tests, on loopback: Start one server in
-// the test's own process, ready in a fraction of a second, and StartCluster
-// a cluster of processes whose members, networks and disks can be given faults.
+// Package etcdtest runs a real etcd for tests, on loopback. Start runs one server in the test's
+// process, ready in a fraction of a second. StartCluster runs a cluster of processes, whose
+// members, networks and disks can be given faults.
 //
 //	func TestWithEtcd(t *testing.T) {
 //		s := etcdtest.Start(t)
@@ -23,13 +23,13 @@
 //
 //  1. Start and StartCluster return when there is a leader and requests are
 //     served.
-//  2. Servers, their data, processes and goroutines are gone when the test is
-//     over, or Close is called; processes also when the test process is killed.
-//  3. Their ports stay their own from the start to the test's end, Stop, Kill
-//     and Restart included: no other process can take them in between. (etcd
-//     3.4, which ClusterOptions.Binary may name, cannot share them.)
-//  4. They say nothing on the test's output, except why etcd ends the process; Member.Log has what
-//     a member said.
+//  2. Servers, their data, processes and goroutines are gone when the test is over, or Close is
+//     called. Processes also end when the test process is killed.
+//  3. Their ports stay reserved from the start to the test's end, even during Stop, Kill and
+//     Restart, so no other process can take them. (etcd 3.4, which ClusterOptions.Binary may name,
+//     cannot share them.)
+//  4. They write nothing to the test's output, except why etcd ends the process. Member.Log has a
+//     member's log.
 //  5. A fault is in force when its method returns, and concerns the member it
 //     names and no other.
 //
@@ -49,11 +49,11 @@
 //	other members                        Cluster.AddMember, RemoveMember, ReplaceMember
 //	the end of it all                    Member.Heal, Cluster.Heal
 //
-// What it does not: packets are not lost one by one, a member's clock is the
-// machine's, and disks neither fill up nor lose what they confirmed.
+// It cannot lose single packets, a member's clock is the machine's, and disks neither fill up nor
+// lose what they confirmed.
 //
-// The servers do not wait for their disks unless a test says so, and Start's elects
-// quickly (see Options): a crash of the machine could lose something, and
-// leases may be as short as 1 s. For tests that need no real server, package
-// pawltest is faster and works in a testing/synctest bubble.
+// The servers do not wait for their disks unless a test says so, so a crash of the machine could
+// lose something. Start's server elects quickly (see Options), so leases may be as short as 1 s.
+// For tests that need no real server, package pawltest is faster and works in a testing/synctest
+// bubble.
 package etcdtest

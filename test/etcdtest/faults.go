@@ -31,8 +31,7 @@ func (m *Member) Restart(t testing.TB) {
 	}
 }
 
-// Start is Restart without waiting: for members that cannot serve before others
-// run too.
+// Start is Restart without waiting, for members that cannot serve before others run too.
 func (m *Member) Start(t testing.TB) {
 	t.Helper()
 	m.Kill()
@@ -41,7 +40,7 @@ func (m *Member) Start(t testing.TB) {
 	}
 }
 
-// Pause stops the member's process with SIGSTOP: it keeps its connections and sends nothing.
+// Pause stops the member's process with SIGSTOP. It keeps its connections and sends nothing.
 func (m *Member) Pause(t testing.TB) {
 	t.Helper()
 	if err := m.signal(true); err != nil {
@@ -70,14 +69,14 @@ func (m *Member) signal(stop bool) error {
 	return resume(m.cmd.Process)
 }
 
-// Isolate separates the member from its peers, in both directions; clients still reach it.
-// Messages sent meanwhile arrive after Heal, if their connection lasts that long.
+// Isolate separates the member from its peers, in both directions. Clients still reach it. Messages
+// sent meanwhile arrive after Heal, if their connection lasts that long.
 func (m *Member) Isolate() { m.isolate(true, true) }
 
-// IsolateInbound delays the peers' messages to the member; its own still arrive.
+// IsolateInbound delays the peers' messages to the member. Its messages still arrive.
 func (m *Member) IsolateInbound() { m.isolate(true, false) }
 
-// IsolateOutbound delays the member's messages to its peers; theirs still arrive.
+// IsolateOutbound delays the member's messages to its peers. Theirs still arrive.
 func (m *Member) IsolateOutbound() { m.isolate(false, true) }
 
 func (m *Member) isolate(inbound, outbound bool) {
@@ -92,8 +91,8 @@ func (m *Member) isolate(inbound, outbound bool) {
 	})
 }
 
-// BlackHole separates the member from its clients: connections stay, new ones are accepted, and
-// nobody gets an answer. Its peers still reach it.
+// BlackHole separates the member from its clients. Connections stay, new ones are accepted, and
+// nothing is answered. Its peers still reach it.
 func (m *Member) BlackHole() { m.proxy.BlackHole() }
 
 // HoldRequests delays clients' messages to the member; its answers arrive.
@@ -108,15 +107,15 @@ func (m *Member) Cut() { m.proxy.Refuse() }
 // Reset resets the member's clients' connections; new ones are accepted.
 func (m *Member) Reset() { m.proxy.Reset() }
 
-// Slow makes everything between clients and the member, and between it and its
-// peers, take that long more each way; 0: no longer.
+// Slow delays everything between clients and the member, and between it and its peers, by that long
+// each way. 0 means no delay.
 func (m *Member) Slow(d time.Duration) {
 	m.proxy.SetDelay(d, d)
 	m.cluster.peers.each(m, m.cluster.Members(), func(p *faultproxy.Proxy, _ bool) { p.SetDelay(d, d) })
 }
 
-// Heal ends the member's faults: clients and peers reach it, it continues if it was paused, and
-// its disk answers. A killed member stays dead.
+// Heal ends the member's faults. Clients and peers reach it, it continues if it was paused, and its
+// disk answers. A killed member stays dead.
 func (m *Member) Heal(t testing.TB) {
 	t.Helper()
 	if err := m.calm(); err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/loopback"
 )
 
-// Member is one server of a cluster, a process of its own.
+// Member is one server of a cluster, in a separate process.
 type Member struct {
 	cluster *Cluster
 	name    string
@@ -32,7 +32,7 @@ type Member struct {
 	proxy   *faultproxy.Proxy
 	gate    *peerGate
 	give    sync.Once
-	conn    *grpc.ClientConn // past the proxy, this package's own
+	conn    *grpc.ClientConn // past the proxy, for this package
 	initial string           // initial-cluster
 	state   string           // initial-cluster-state
 
@@ -85,7 +85,7 @@ func (m *Member) path(name string) string { return filepath.Join(m.dir, name) }
 // Name is the member's name in the cluster.
 func (m *Member) Name() string { return m.name }
 
-// ID is the member_id of its answers; 0 before it has ever served.
+// ID is the member_id of its answers, or 0 before it has ever served.
 func (m *Member) ID() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -194,8 +194,8 @@ func (m *Member) command() (*exec.Cmd, error) {
 	return exec.Command(binary, "--config-file", config), nil
 }
 
-// run keeps its thread: the kernel takes the death of the thread that started a
-// process for the parent's.
+// run keeps its thread, because the kernel takes the death of the thread that started a process for
+// the parent's.
 func (m *Member) run(cmd *exec.Cmd, started chan<- error, exited chan struct{}) {
 	runtime.LockOSThread()
 	err := m.disk.start(cmd)
@@ -211,7 +211,7 @@ func (m *Member) run(cmd *exec.Cmd, started chan<- error, exited chan struct{}) 
 	close(exited)
 }
 
-// status asks the member itself.
+// status queries the member itself.
 func (m *Member) status(ctx context.Context) (*pb.StatusResponse, error) {
 	ctx, err := m.cluster.authenticated(ctx, m)
 	if err != nil {
@@ -262,8 +262,8 @@ func (m *Member) logTail() string {
 	return string(text[max(0, len(text)-2000):])
 }
 
-// Log is what the member has written to its log; see Options.LogLevel, "warn"
-// if that is "".
+// Log is what the member has written to its log. See Options.LogLevel, which is "warn" if it was
+// "".
 func (m *Member) Log() string {
 	text, _ := os.ReadFile(m.path("log"))
 	return string(text)

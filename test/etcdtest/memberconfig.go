@@ -25,12 +25,12 @@ func versionOf(binary string) (string, error) {
 	return string(m[1]), nil
 }
 
-// sharesPorts reports whether a member can listen on a port that we keep a
-// socket of; etcd learnt that in 3.5.
+// sharesPorts reports whether a member can listen on a port that we keep a socket of, which etcd
+// can since 3.5.
 func (c *Cluster) sharesPorts() bool { return loopback.Shared && c.version != "3.4" }
 
-// writeConfig writes what the member's process reads, in etcd's own format (its
-// --config-file is YAML, and JSON is YAML).
+// writeConfig writes what the member's process reads, in etcd's format (its --config-file is YAML,
+// and JSON is YAML).
 func (m *Member) writeConfig() error {
 	o := m.cluster.opts
 	tick := o.Heartbeat.Milliseconds()

@@ -8,13 +8,13 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
-// memberEnv names the environment variable that turns a process into a member:
-// its value is the path of the member's configuration.
+// memberEnv names the environment variable that turns a process into a member. Its value is the
+// path of the member's configuration.
 const memberEnv = "PAWL_ETCDTEST_MEMBER"
 
-// init turns the process into a member if it was started as one: StartCluster
-// starts the test binary a second time. It comes before every main, TestMain
-// and flag, so that no test has to know of it.
+// init turns the process into a member if StartCluster, which starts the test binary a second time,
+// started it as one. It comes before every main, TestMain and flag, so that no test has to know of
+// it.
 func init() {
 	config := os.Getenv(memberEnv)
 	if config == "" {

@@ -45,8 +45,8 @@ func announce(ctx context.Context, leader, m *Member) error {
 	return err
 }
 
-// RemoveMember removes a member from the cluster and ends its process. Its endpoint refuses
-// connections from then on.
+// RemoveMember removes a member from the cluster and ends its process. Its endpoint then refuses
+// connections.
 func (c *Cluster) RemoveMember(t testing.TB, m *Member) {
 	t.Helper()
 	id := m.ID()

@@ -15,14 +15,13 @@ import (
 	"google.golang.org/grpc"
 )
 
-// quickly makes this package's own connections come back at once after a
-// member's restart.
+// quickly makes this package's connections come back at once after a member's restart.
 var quickly = grpc.ConnectParams{
 	Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, MaxDelay: 200 * time.Millisecond},
 	MinConnectTimeout: time.Second,
 }
 
-// operate has the current leader carry f out.
+// operate makes the current leader carry out f.
 func (c *Cluster) operate(t testing.TB, what string, f func(ctx context.Context, m *Member) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
@@ -43,7 +42,7 @@ func (c *Cluster) operate(t testing.TB, what string, f func(ctx context.Context,
 	t.Fatalf("etcdtest: %s: %v", what, last)
 }
 
-// try has m carry f out once.
+// try makes m carry out f once.
 func (c *Cluster) try(ctx context.Context, m *Member, f func(ctx context.Context, m *Member) error) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -54,8 +53,7 @@ func (c *Cluster) try(ctx context.Context, m *Member, f func(ctx context.Context
 	return f(ctx, m)
 }
 
-// MoveLeader makes that member lead, by etcd's own transfer. Leases get their
-// full TTL again.
+// MoveLeader makes that member lead, by etcd's transfer. Leases get their full TTL again.
 func (c *Cluster) MoveLeader(t testing.TB, to *Member) {
 	t.Helper()
 	c.operate(t, "move the leader", func(ctx context.Context, m *Member) error {
@@ -92,8 +90,8 @@ func (c *Cluster) Compact(t testing.TB) {
 	})
 }
 
-// Defragment defragments the database of every member that runs, one after the
-// other: a member serves nothing meanwhile.
+// Defragment defragments the database of every member that runs, one after the other. A member
+// serves nothing meanwhile.
 func (c *Cluster) Defragment(t testing.TB) {
 	t.Helper()
 	for _, m := range c.Members() {
@@ -130,8 +128,8 @@ func (c *Cluster) RotateCertificates(t testing.TB) {
 	}
 }
 
-// TLS is a client's configuration that trusts the members and shows a
-// certificate with that common name; nil without Options.TLS.
+// TLS is a client's configuration that trusts the members and shows a certificate with that common
+// name. It is nil without Options.TLS.
 func (c *Cluster) TLS(commonName string) *tls.Config {
 	if c.certs == nil {
 		return nil

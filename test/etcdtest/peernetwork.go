@@ -10,9 +10,9 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/loopback"
 )
 
-// peerNetwork is the network between the members: each advertises one of our addresses, and
-// each connection to it passes the proxy of its two ends. The kernel shows which member opened
-// it: see ownerOf.
+// peerNetwork is the network between the members. Each advertises one of our addresses, and each
+// connection to it passes the proxy of its two ends. The kernel shows which member opened it: see
+// ownerOf.
 type peerNetwork struct {
 	wg sync.WaitGroup
 
@@ -54,7 +54,7 @@ func (n *peerNetwork) open(m *Member) (*peerGate, error) {
 	return g, nil
 }
 
-// accept serves each connection in a goroutine of its own: to find its owner takes as long as the
+// accept serves each connection in a separate goroutine. Finding its owner takes as long as the
 // kernel and a busy machine make it, and others must not wait for that.
 func (n *peerNetwork) accept(g *peerGate) {
 	for {

@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tie has the process end with this one, even while it is paused. It gets a process group of its
-// own: where the group of the tests is orphaned, as in a container, the kernel wakes what is stopped in it
-// (SIGHUP, SIGCONT) when any member ends whose parent is in another group, as a command of pawl's is.
+// tie makes the process end with this one, even while it is paused, and puts it in a separate process
+// group. If the group of the tests is orphaned, as in a container, the kernel wakes what is stopped in
+// it (SIGHUP, SIGCONT) when any member ends whose parent is in another group, as a command of pawl's is.
 func tie(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }
 
-// pause returns when every thread of the process has stopped: the signal alone
-// lets them go on for a moment.
+// pause returns once every thread of the process has stopped, because the signal alone lets them
+// run on for a moment.
 func pause(p *os.Process) error {
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
 		return err
@@ -33,7 +33,7 @@ func pause(p *os.Process) error {
 	return nil
 }
 
-// stopped reports whether all threads of the process are.
+// stopped reports whether all threads of the process are stopped.
 func stopped(pid int) bool {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	if err != nil || len(threads) == 0 {
@@ -55,8 +55,8 @@ func stopped(pid int) bool {
 
 func resume(p *os.Process) error { return p.Signal(syscall.SIGCONT) }
 
-// locked reports whether an open file holds etcd's lock on one. To take the lock would let others
-// inherit that.
+// locked reports whether an open file holds etcd's lock on one. It does not try to take the lock,
+// because that would let others inherit it.
 func locked(file string) bool {
 	f, err := os.Open(file)
 	if err != nil {

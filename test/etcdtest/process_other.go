@@ -14,5 +14,5 @@ func pause(*os.Process) error { return errors.ErrUnsupported }
 
 func resume(*os.Process) error { return errors.ErrUnsupported }
 
-// locked cannot be asked here.
+// locked cannot be determined here.
 func locked(string) bool { return false }

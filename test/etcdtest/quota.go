@@ -14,11 +14,11 @@ import (
 // filler is the key that FillQuota writes to.
 var filler = []byte("\x00etcdtest/filler")
 
-const etcdsQuota = 2 << 30 // where Options say none
+const etcdsQuota = 2 << 30 // if Options set none
 
-// FillQuota writes until the database is full and the NOSPACE alarm is raised:
-// from then on only reads and deletions are served. The cluster must have been
-// started with Options.QuotaBytes, a small one: etcd's own is 2 GiB.
+// FillQuota writes until the database is full and the NOSPACE alarm is raised. Only reads and
+// deletions are then served. The cluster must have been started with a small Options.QuotaBytes,
+// because etcd's default is 2 GiB.
 func (c *Cluster) FillQuota(t testing.TB) {
 	t.Helper()
 	if c.opts.QuotaBytes == 0 {
@@ -37,9 +37,9 @@ func (c *Cluster) FillQuota(t testing.TB) {
 	})
 }
 
-// FreeQuota undoes FillQuota: it compacts, defragments and disarms the alarms, until no new one
-// is raised and no member's database is large. A member that was behind raises its own alarm
-// late, and keeps its size if it had not yet compacted when it was defragmented.
+// FreeQuota undoes FillQuota. It compacts, defragments and disarms the alarms, until no new one is
+// raised and no member's database is large. A member that was behind raises its alarm late, and
+// keeps its size if it had not yet compacted when it was defragmented.
 func (c *Cluster) FreeQuota(t testing.TB) {
 	t.Helper()
 	c.operate(t, "free the quota", func(ctx context.Context, m *Member) error {
@@ -64,8 +64,8 @@ func (c *Cluster) FreeQuota(t testing.TB) {
 	}
 }
 
-// isLarge reports whether the database of a running member takes more than half its quota, or does
-// not say its size.
+// isLarge reports whether the database of a running member takes more than half its quota, or its
+// size is not known.
 func (c *Cluster) isLarge(t testing.TB) (large bool) {
 	t.Helper()
 	for _, m := range c.Members() {

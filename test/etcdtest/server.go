@@ -25,8 +25,8 @@ import (
 // startTimeout bounds how long a server may take until it serves.
 const startTimeout = 2 * time.Minute
 
-// A server alone, unless Options say otherwise, has these timings: it need not notice that
-// another member is gone, and idle beats are most of what many servers beside each other cost.
+// A server alone, unless Options say otherwise, has these timings. It need not notice that another
+// member is gone, and idle heartbeats are most of the cost of many servers on one machine.
 const (
 	soloHeartbeat     = 40 * time.Millisecond
 	soloElectionTicks = 5 // the least that etcd takes
@@ -40,15 +40,15 @@ func (o Options) alone() Options {
 	return o
 }
 
-// Server is a real etcd server with one member. Its methods may be called from
-// any goroutine, but Stop, Restart and Close by one at a time.
+// Server is a real etcd server with one member. Its methods may be called from any goroutine, but
+// only one at a time may call Stop, Restart and Close.
 type Server struct {
 	opts   Options
 	dir    string
 	client *loopback.Port
 	peer   *loopback.Port
 	certs  *authority // nil without TLS
-	other  *Member    // where BinaryEnv names another etcd; nil: it is embedded
+	other  *Member    // the server, if BinaryEnv names another etcd; nil if it is embedded
 
 	mu      sync.Mutex
 	etcd    *embed.Etcd // nil while it is stopped
@@ -56,9 +56,8 @@ type Server struct {
 	closed  bool
 }
 
-// Start starts a server that lasts until the end of the test. It fails the
-// test if that cannot be done. Where BinaryEnv names an etcd binary, that is the
-// server, in a process of its own.
+// Start starts a server that lasts until the end of the test. It fails the test if that cannot be
+// done. If BinaryEnv names an etcd binary, that is the server, in a separate process.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	return StartWith(t, Options{})
@@ -81,9 +80,8 @@ func StartWith(t testing.TB, o Options) *Server {
 	return s
 }
 
-// New is StartWith without a test, for a TestMain, which many tests share a server
-// through, or an example. The server lasts until Close. It is always the embedded one,
-// whatever BinaryEnv says.
+// New is StartWith without a test. It is for an example, or for a TestMain whose tests share a
+// server. The server lasts until Close. It is always the embedded one, whatever BinaryEnv says.
 func New(o Options) (*Server, error) {
 	dir, err := os.MkdirTemp("", "etcdtest-")
 	if err != nil {
@@ -180,8 +178,8 @@ func (s *Server) Restart() error {
 	return nil
 }
 
-// Stop ends the server at once, as a crash would, but waits until all of it is
-// gone. Connections are closed, and new ones refused. A stopped one stays so.
+// Stop ends the server at once, as a crash would, but waits until all of it is gone. Connections
+// are closed, and new ones refused. Stopping a stopped one does nothing.
 func (s *Server) Stop() {
 	if s.other != nil {
 		s.other.Kill()
@@ -194,14 +192,14 @@ func (s *Server) Stop() {
 	if etcd == nil {
 		return
 	}
-	serving.Stop() // else Close would wait for open streams to end by themselves
+	serving.Stop() // otherwise Close would wait for open streams to end by themselves
 	etcd.Close()
 	s.gone()
 }
 
 // gone waits until nothing holds the server's address and its log. A process that this one was
-// starting meanwhile has copies of both until its program runs: connections succeed that nobody
-// accepts, and an etcd that finds its log locked ends the whole process.
+// starting meanwhile has copies of both until its program runs. Connections then succeed that
+// nobody accepts, and an etcd that finds its log locked ends the whole process.
 func (s *Server) gone() {
 	for ; loopback.Shared && s.listens() || s.locked(); time.Sleep(time.Millisecond) {
 	}
@@ -293,7 +291,7 @@ func (s *Server) Conn(t testing.TB) *grpc.ClientConn {
 	return conn
 }
 
-// within is a context for the calls of this package's own helpers.
+// within is a context for the calls of this package's helpers.
 func within(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	t.Cleanup(cancel)

@@ -85,7 +85,7 @@ func TestStopDoesNotWaitForOpenStreams(t *testing.T) {
 		CreateRequest: &pb.WatchCreateRequest{Key: []byte("k")}}}))
 	_, err = w.Recv()
 	require.NoError(t, err)
-	s.Stop() // or it would wait for ever
+	s.Stop() // or it would never return
 	_, err = w.Recv()
 	assert.Error(t, err)
 }
@@ -160,7 +160,7 @@ func TestElectionTimeoutSetsTheShortestLease(t *testing.T) {
 	assert.Equal(t, codes.InvalidArgument, status.Code(err))
 }
 
-// New: a closed server's data and ports are given up, and it stays closed.
+// A closed server that New made gives up its data and ports, and stays closed.
 func TestAServerWithoutATestLastsUntilItsClose(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	s, err := New(Options{TLS: true})

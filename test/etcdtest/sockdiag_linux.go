@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The layout of sock_diag(7), in bytes: the header of netlink, then the request or the answer.
+// This is the layout of sock_diag(7), in bytes: the header of netlink, then the request or the
+// answer.
 const (
 	diagHeader  = unix.NLMSG_HDRLEN
 	diagID      = 8  // in a request, the socket's ports, addresses, interface and cookie

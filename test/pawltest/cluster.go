@@ -15,8 +15,8 @@ import (
 // dialTimeout bounds how long Client waits for a cluster that does not answer.
 const dialTimeout = 10 * time.Second
 
-// bubblesAgo is less than how long ago the clock of a new bubble is: it begins in 2000. A real clock is not
-// set back by that much.
+// bubblesAgo is less than how long ago the clock of a new bubble is, because a bubble's clock begins in
+// 2000. A real clock is not set back by that much.
 const bubblesAgo = 365 * 24 * time.Hour
 
 // Cluster is an etcd in memory. Its methods may be called from any goroutine.
@@ -55,11 +55,10 @@ func (c *Cluster) close() {
 	c.fake.Close()
 }
 
-// Client connects a client to the cluster, as one process would be. In cfg,
-// Endpoints is filled in and everything else is used as it is, but TLS must be
-// nil. The client is closed at the end of the test t, if it was not before. If
-// it cannot connect, within 10 s, because the cluster is cut, or because cfg is
-// wrong, or if the cluster was made outside of the caller's synctest bubble, the test fails.
+// Client connects a client to the cluster, as one process would. It fills in cfg.Endpoints and uses
+// everything else in cfg as it is. TLS must be nil. The client is closed at the end of the test t,
+// if it was not before. The test fails if the client cannot connect within 10 s because the cluster
+// is cut, if cfg is wrong, or if the cluster was made outside of the caller's synctest bubble.
 func (c *Cluster) Client(t testing.TB, cfg pawl.Config) *pawl.Client {
 	t.Helper()
 	if cfg.TLS != nil || cfg.TLSFiles != (pawl.TLSFiles{}) {
@@ -89,9 +88,9 @@ func (c *Cluster) Client(t testing.TB, cfg pawl.Config) *pawl.Client {
 	return client
 }
 
-// CutClient makes the cluster unreachable for one client, made by Client of this cluster: its
-// connections stay open, and what either side sends waits. Other clients are not affected. It
-// does nothing for another cluster's client, or nil.
+// CutClient makes the cluster unreachable for one client that Client of this cluster made. Its
+// connections stay open, and what either side sends waits. Other clients are not affected. It does
+// nothing if client is nil or another cluster's.
 func (c *Cluster) CutClient(client *pawl.Client) {
 	if l := c.link(client); l != nil {
 		l.cut()
@@ -111,17 +110,17 @@ func (c *Cluster) link(client *pawl.Client) *link {
 	return c.links[client]
 }
 
-// Revoke makes the server end a lease, as an operator can and as the server does itself when
-// the lease expires: all keys on it are deleted at once. It does nothing if the lease does not
-// exist. Session.ID is the lease of a session.
+// Revoke makes the server end a lease and delete all keys on it at once. An operator can do the
+// same, and the server does when the lease expires. It does nothing if the lease does not exist.
+// Session.ID is the lease of a session.
 func (c *Cluster) Revoke(leaseID int64) { c.fake.Revoke(leaseID) }
 
 // Delete deletes a key, as an operator can. It does nothing if the key does not exist. Held.Key
 // is the key of a lock.
 func (c *Cluster) Delete(key string) { c.fake.Delete(key) }
 
-// Cut makes the cluster unreachable: nobody answers, connections stay open, and new ones get no
-// answer either. Leases still expire.
+// Cut makes the cluster unreachable. Nothing is answered, open connections stay open, and new ones
+// get no answer either. Leases still expire.
 func (c *Cluster) Cut() { c.fake.BlackHole() }
 
 // Heal ends Cut. What was sent meanwhile arrives now, as a network would

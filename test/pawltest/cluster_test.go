@@ -121,7 +121,7 @@ func TestATestMayEndWhileCut(t *testing.T) {
 	})
 }
 
-// endsSoon asserts, when all that the test begins from here on has been closed, that the closing
+// endsSoon asserts, once everything that the test begins later has been closed, that the closing
 // took less than 10 s.
 func endsSoon(t *testing.T) {
 	t.Helper()

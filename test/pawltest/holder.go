@@ -26,9 +26,9 @@ type holder struct {
 	holds    bool // it has the lock, so nothing may be refused
 	alone    bool // it waits for no turn
 	pauses   int
-	cancelAt int // the pause in which ctx ends; 0: none
+	cancelAt int // the pause in which ctx ends; 0 if none
 
-	arrived chan bool     // it waits for a turn; false: it has ended
+	arrived chan bool     // true once it waits for a turn, false once it has ended
 	proceed chan struct{} // it has the turn
 }
 
@@ -49,7 +49,8 @@ func (h *holder) pause() {
 	}
 }
 
-// calls makes the calls of the meeting. Who has the lock reads before it writes, and the other one afterwards.
+// calls makes the calls of the meeting. The holder that has the lock reads before it writes, and the
+// other one afterwards.
 func (h *holder) calls() {
 	defer func() { h.arrived <- false }()
 	if h.holds {
@@ -93,7 +94,7 @@ type history struct {
 	ticks   time.Duration
 	ops     []fencetest.Op
 	lines   []string
-	refused error // what a holder was told that has the lock
+	refused error // what was returned to a holder that has the lock
 }
 
 // now is later at each call, so that calls one after another do not seem to overlap.
@@ -114,7 +115,7 @@ func (l *history) add(op fencetest.Op, err error, holds bool) {
 	}
 }
 
-// verdict is what the storage did wrong; nil: nothing.
+// verdict is what the storage did wrong, or nil.
 func (l *history) verdict() error {
 	if l.refused != nil {
 		return l.refused

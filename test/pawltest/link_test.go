@@ -14,8 +14,8 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// One client alone is cut off: it loses its lock by its own clock before another client,
-// which is not, can acquire it.
+// Only one client is cut off. It loses its lock, by its clock, before another client, which is not
+// cut off, can acquire it.
 func TestAClientThatIsCutOffLosesItsLockAndAnotherAcquiresIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(t)

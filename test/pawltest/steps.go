@@ -2,8 +2,8 @@ package pawltest
 
 import "time"
 
-// blocked is after how long a step counts as one that waits for the other holder's. It decides only
-// which orders are tried.
+// blocked is how long a step may take before it counts as waiting for the other holder's. It
+// decides only which orders are tried.
 const blocked = 5 * time.Millisecond
 
 // steps has both holders make their calls, a step at a time, in the order that choose says, which it
@@ -25,8 +25,8 @@ type stepper struct {
 	ended   [2]bool
 }
 
-// await waits until each holder waits for a turn or has ended, or until one waits for a turn, and the other one seems
-// to wait for it.
+// await waits until each holder waits for a turn or has ended, or until one waits for a turn, and
+// the other one seems to wait for it.
 func (s *stepper) await() {
 	var late <-chan time.Time
 	for s.runs(0) || s.runs(1) {

@@ -9,24 +9,25 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// Storage is code that keeps a value for the holders of a lock, and is to refuse a stale holder.
+// Storage is code that keeps a value for the holders of a lock and should refuse a stale holder.
 // Check says whether it does.
 //
-// ctx carries the holder's token, as the context of lock.Held.Do does: fencing.FromContext. The
-// functions may be called by two goroutines at a time. nil means that the storage has done what was
-// asked. Any other error means that it has not, or that nobody knows.
+// ctx carries the holder's token, as the context of lock.Held.Do does: fencing.FromContext. Two
+// goroutines may call the functions at a time. A function returns nil if the storage has done what
+// was asked, and an error if it has not, or if nobody knows.
 type Storage struct {
 	// Write replaces the value. It is required.
 	Write func(ctx context.Context, value string) error
 
-	// Read returns the value, "" if none was ever written, and has the storage refuse older holders
-	// from then on. nil: the storage has no such read, and Check judges only what Write returns.
+	// Read returns the value, "" if none was ever written, and makes the storage refuse older
+	// holders. If it is nil, the storage has no such read, and Check judges only what Write
+	// returns.
 	Read func(ctx context.Context) (string, error)
 
-	// Runs is how often two holders meet. 0: 300.
+	// Runs is how often two holders meet. 0 means 300.
 	Runs int
 
-	// Seed chooses what is chosen at random. Runs with the same Seed make the same choices.
+	// Seed determines the random choices. Runs with the same Seed make the same choices.
 	Seed uint64
 }
 
@@ -35,12 +36,12 @@ const defaultRuns = 300
 // Check runs a simulation, and fails the test t, at the first fault, if the storage admitted a
 // write or a read of a holder after one of the next holder, or refused the present holder.
 //
-// In each run, one holder acquires a lock of an etcd in memory, and writes. Then it is lost without
-// its knowledge, as if its process was stopped, and another one acquires the lock. Both write
-// and read, in each order of their calls. Once all orders were tried, further runs choose at random:
-// some calls overlap, and some of the lost holder's contexts end in the middle of a call, as that of Held.Do
-// does at the loss. A failure is reported with the order of the steps, in which A is the lost holder, B the
-// other, and AB a step of both at once, and with what each call did.
+// In each run, one holder acquires a lock of an etcd in memory, and writes. Then it loses the lock
+// without noticing, as if its process was stopped, and another one acquires it. Both write and read, in
+// each order of their calls. Once all orders were tried, further runs choose at random: some calls
+// overlap, and some of the lost holder's contexts end in the middle of a call, as that of Held.Do does
+// at the loss. A failure is reported with the order of the steps and with what each call did. In that
+// order, A is the lost holder, B the other one, and AB a step of both at once.
 //
 // A call of Storage is one step, unless it calls Pause. Check returns when all calls have returned.
 func (s Storage) Check(t testing.TB) {
@@ -60,14 +61,14 @@ func (s Storage) Check(t testing.TB) {
 			continue
 		}
 		rnd := rand.New(rand.NewPCG(s.Seed, uint64(n)))
-		cancelAt := rnd.IntN(2 * turns) // in half of them it does not come to that
+		cancelAt := rnd.IntN(2 * turns) // half of the runs end before it
 		sim.run(t, func(int) choice { return choice{rnd.IntN(2), rnd.IntN(4) == 0} }, cancelAt)
 	}
 }
 
-// Pause ends a step of a Storage's call: the other holder may make its own steps now, or the call's
-// context may end. Call it with the call's context and in its goroutine, where a process could be stopped or a message
-// could be late: in a test's database driver, transport, or hook. With any other context it does
+// Pause ends a step of a Storage's call. The other holder may then make its steps, or the call's context
+// may end. Call it with the call's context and in its goroutine, where a process could be stopped or a
+// message could be late: in a test's database driver, transport, or hook. With any other context it does
 // nothing.
 func Pause(ctx context.Context) {
 	if h, ok := ctx.Value(holderKey{}).(*holder); ok {

@@ -1,4 +1,4 @@
-// Package recipes runs what the how-tos print for libraries that are not worth an adapter, on
-// the libraries themselves. It is a module of its own, outside the workspace, for what they
-// download.
+// Package recipes runs what the how-tos print for libraries that are not worth an adapter, on the
+// libraries themselves. It is a separate module outside the workspace, because of what it
+// downloads.
 package recipes

@@ -1,6 +1,6 @@
-// Protogen compiles proto/ and writes the Go code of cmd/pawld's API. It runs the compiler
-// and the plugins in the versions that tools/go.mod names, so that nothing else has to be
-// installed: see "make proto".
+// Protogen compiles proto/ and writes the Go code of cmd/pawld's API. It runs the compiler and the
+// plugins in the versions that tools/go.mod names, so nothing else has to be installed. See "make
+// proto".
 package main
 
 import (
@@ -72,7 +72,7 @@ func descriptor(f linker.File) *descriptorpb.FileDescriptorProto {
 	return protodesc.ToFileDescriptorProto(f)
 }
 
-// run runs a plugin and writes, or compares, what it says.
+// run runs a plugin and writes, or compares, its output.
 func run(plugin string, request []byte, root string, check bool) error {
 	cmd := exec.Command("go", "tool", plugin)
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(request), os.Stderr

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A file is one in an archive, by its path there.
+// A file is a file in an archive, with its path there.
 type file struct {
 	name string
 	text []byte
@@ -25,8 +25,8 @@ func (r *release) archive(name string, binaries, docs []file) []byte {
 	return zipped(tarball(files, r.date, ""))
 }
 
-// tarball is a tar of files, with their directories, as of one date and owned by root. lead
-// is put before each name.
+// tarball is a tar of files, with their directories, all of one date and owned by root. lead is put
+// before each name.
 func tarball(files []file, date time.Time, lead string) []byte {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
@@ -60,7 +60,7 @@ func zipped(text []byte) []byte {
 	return out.Bytes()
 }
 
-// must is for writes to memory, which fail only where this program is wrong.
+// must is for writes to memory, which fail only if this program is wrong.
 func must(err error) {
 	if err != nil {
 		panic(err)

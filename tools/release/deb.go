@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// deb is a Debian package: the commands, man pages, completions, and the daemon's units with
-// the user that they name.
+// deb is a Debian package of the commands, man pages, completions, and the daemon's units with the
+// user that they name.
 func (r *release) deb(t target, binaries, docs []file) ([]byte, error) {
 	var files []file
 	add := func(name string, text []byte, mode int64) { files = append(files, file{name, text, mode}) }
@@ -95,8 +95,8 @@ func (r *release) debVersion() string {
 // config is what an administrator edits, and dpkg leaves alone.
 const config = "etc/pawl/pawld.conf"
 
-// postinst makes the user, and makes the units known. Nothing is enabled or started; a daemon
-// that runs is restarted after an upgrade, and takes over what it held.
+// postinst makes the user and makes the units known. It enables and starts nothing. A daemon that
+// runs is restarted after an upgrade, and takes over what it held.
 const postinst = `#!/bin/sh
 set -e
 if [ "$1" = configure ]; then
@@ -115,7 +115,7 @@ if [ "$1" = remove ] && [ -d /run/systemd/system ]; then
 fi
 `
 
-// postrm leaves the user, as Debian's packages do: files may still be its own.
+// postrm leaves the user, as Debian's packages do, because files may still belong to it.
 const postrm = `#!/bin/sh
 set -e
 if [ -d /run/systemd/system ]; then systemctl daemon-reload || true; fi

@@ -1,10 +1,10 @@
-// Command release makes what is published of a version: static binaries of the commands for
-// each system, a Debian package, a container image, and checksums of all.
+// Command release makes what is published of a version: static binaries of the commands for each
+// system, a Debian package, a container image, and the checksums of all of them.
 //
 //	go run ./tools/release -version v0.1.0 -o dist
 //
-// It needs Go and git, no network where the modules are there, no daemon and no root, and
-// the same commit gives the same files.
+// It needs Go and git, and no daemon and no root. It needs no network if the modules are there. The
+// same commit gives the same files.
 package main
 
 import (
@@ -30,7 +30,7 @@ var targets = []string{
 	"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "freebsd/amd64", "netbsd/amd64", "openbsd/amd64",
 }
 
-// versions is the package that says which build a command is.
+// versions is the package that holds a command's version.
 const versions = "github.com/pawl-locks/pawl/internal/version"
 
 // A release is one version under way.
@@ -120,7 +120,7 @@ func (r *release) make(t target, docs []file) error {
 	return r.write(name+".oci.tar", r.image(t, binaries))
 }
 
-// build makes the binaries of a target: static, without paths of this machine, with
+// build makes the binaries of a target. They are static, without paths of this machine, with
 // version, commit and date inside.
 func (r *release) build(t target) ([]file, error) {
 	var binaries []file
@@ -203,7 +203,7 @@ func (r *release) documents() ([]file, error) {
 	return docs, nil
 }
 
-// compile builds a command for this system, to see what it says.
+// compile builds a command for this system, to run it and read its output.
 func (r *release) compile(out, command string) error {
 	build := exec.Command("go", "build", "-o", out, "./cmd/"+command)
 	build.Dir = r.root
@@ -213,7 +213,7 @@ func (r *release) compile(out, command string) error {
 	return nil
 }
 
-// daemonPage is the man page of pawld: what pawld --help says, as it stands.
+// daemonPage is the man page of pawld: the output of pawld --help, as it stands.
 func daemonPage(help string) []byte {
 	about, flags, _ := strings.Cut(help, "\n      --")
 	literal := func(text string) string {

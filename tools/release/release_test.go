@@ -47,8 +47,8 @@ func files(t *testing.T, text []byte) map[string][]byte {
 	}
 }
 
-// The release of this system: the binaries say their version, commit and date; package and image are what their tools and specification say; sums are right; and
-// a second run makes the same.
+// The release of this system: the binaries say their version, commit and date; package and image
+// are what their tools and specification say; sums are right; and a second run makes the same.
 func TestARelease(t *testing.T) {
 	if os.Getenv("PAWL_RELEASE") == "" {
 		t.Skip("it compiles all of the commands once more, without paths: make release-test")
@@ -253,9 +253,8 @@ func installed(t *testing.T, name, what string) string {
 	return ""
 }
 
-// The package, of commands that are none: it is what dpkg takes, a release candidate comes
-// before its release, the daemon's files are where systemd and dpkg look for them, and the
-// scripts are shell.
+// The package, of dummy commands, is what dpkg takes. A release candidate comes before its release,
+// the daemon's files are where systemd and dpkg look for them, and the scripts are shell.
 func TestThePackage(t *testing.T) {
 	dpkg := installed(t, "dpkg-deb", "the Debian package")
 	root, err := output("git", "rev-parse", "--show-toplevel")

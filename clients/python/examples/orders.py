@@ -31,7 +31,7 @@ CREATE TABLE IF NOT EXISTS refused (name TEXT NOT NULL, token INTEGER NOT NULL);
 
 
 class Stale(Exception):
-    """The store has seen a greater token: another holds the lock, or has held it."""
+    """The store has seen a greater token, because another holds the lock, or has held it."""
 
 
 class Store:
@@ -43,7 +43,7 @@ class Store:
         self.db.executescript(SCHEMA)
 
     def admit(self, name: str, token: int) -> None:
-        """Refuses a token below the highest, and remembers it otherwise: reads count, too."""
+        """Refuses a token below the highest, and remembers it otherwise. Reads count, too."""
         highest = self.db.execute("SELECT token FROM fences WHERE name = ?", (name,)).fetchone()
         if highest and token < highest[0]:
             raise Stale(f"{name}: token {token}, and {highest[0]} was seen")
@@ -81,7 +81,7 @@ class Store:
         self.fenced(account, token, write)
 
     def note(self, account: str, token: int) -> None:
-        """A late write was refused: for whoever looks at the store."""
+        """Records that a late write was refused, for those who inspect the store."""
         self.db.execute("INSERT INTO refused VALUES (?, ?)", (account, token))
 
 

@@ -41,7 +41,7 @@ class Lock(Belief):
         self._wanted: threading.Event = threading.Event()
 
     def wanted(self) -> threading.Event:
-        """Set once somebody waits behind it. It is a hint: it ends nothing, and stays set if nobody waits any more.
+        """Set once somebody waits behind it. It is a hint. It ends nothing, and stays set if nobody waits any more.
 
         For a lock that is shared it means somebody who waits for it alone; of several names, for any of them. It is
         never set for a slot or a term. The first call has the session ask pawld with each renewal: that begins
@@ -59,7 +59,7 @@ class Lock(Belief):
         at_once(self._session._query(self, "Proclaim", {"value": b64encode(value).decode()}))
 
     def release(self) -> None:
-        """Gives it back. Raises LockLost if it was not held until now."""
+        """Releases the lock. Raises LockLost if it was lost before."""
         at_once(self._session._release(self))
 
     def __enter__(self) -> "Lock":
@@ -74,7 +74,7 @@ class Lock(Belief):
 
 
 class Session(_steps.Steps[Lock, Wait]):
-    """What a process's locks hang on. It renews them in a thread of its own."""
+    """What a process's locks depend on. It renews them in a background thread."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Session(_steps.Steps[Lock, Wait]):
         owner: str = "",
         bind: bool = False,
     ) -> None:
-        """address, with ssl or with token, is that of pawld's --listen; else socket is used.
+        """address, with ssl or with token, is that of pawld's --listen. Otherwise socket is used.
 
         With bind, the session is bound to this process, on the Unix socket and Linux 6.5 and later:
         when the process exits, its locks are given up at once.
@@ -109,7 +109,7 @@ class Session(_steps.Steps[Lock, Wait]):
         max_hold: float = 0,
         cancel: Optional[IsSet] = None,
     ) -> Lock:
-        """Waits until the lock is held; raises TimeoutError after timeout seconds.
+        """Waits until the lock is held. Raises TimeoutError after timeout seconds.
 
         Once cancel is set, a threading.Event or the like, it raises an Error with the code canceled within
         a tenth of a second. Then its position in the queue is given up, and nothing is held.
@@ -117,7 +117,7 @@ class Session(_steps.Steps[Lock, Wait]):
         return self._hold(_steps.one(name, shared, max_hold), timeout, cancel)
 
     def try_acquire(self, name: str, *, shared: bool = False, max_hold: float = 0) -> Optional[Lock]:
-        """None where another holds the lock, or waits for it."""
+        """None if another holds the lock, or waits for it."""
         return at_once(self._try_acquire(_steps.one(name, shared, max_hold), Wait()))
 
     def acquire_all(
@@ -136,21 +136,21 @@ class Session(_steps.Steps[Lock, Wait]):
         return self._hold(_steps.several(names, shared, max_hold), timeout, cancel)
 
     def try_acquire_all(self, names: Iterable[str], *, shared: Iterable[str] = (), max_hold: float = 0) -> Optional[Lock]:
-        """All of the names or none: None where one of them is not free."""
+        """All of the names or none. None if one of them is not free."""
         return at_once(self._try_acquire(_steps.several(names, shared, max_hold), Wait()))
 
     def acquire_slot(
         self, name: str, limit: int, *, timeout: Optional[float] = None, max_hold: float = 0, cancel: Optional[IsSet] = None
     ) -> Lock:
-        """Waits until one of a semaphore's limit slots is held: lock.slot says which."""
+        """Waits until one of a semaphore's limit slots is held. lock.slot says which."""
         return self._hold(_steps.slot(name, limit, max_hold), timeout, cancel)
 
     def try_acquire_slot(self, name: str, limit: int, *, max_hold: float = 0) -> Optional[Lock]:
-        """None where no slot is free, or others wait for one."""
+        """None if no slot is free, or if others wait for one."""
         return at_once(self._try_acquire(_steps.slot(name, limit, max_hold), Wait()))
 
     def campaign(self, name: str, value: bytes = b"", *, timeout: Optional[float] = None, cancel: Optional[IsSet] = None) -> Lock:
-        """Waits until it leads: the Lock is its term."""
+        """Waits until it leads. The Lock is its term."""
         return self._hold(_steps.term(name, value), timeout, cancel)
 
     def _hold(self, wanted: _steps.Wanted, timeout: Optional[float], cancel: Optional[IsSet]) -> Lock:
@@ -164,13 +164,13 @@ class Session(_steps.Steps[Lock, Wait]):
             self._cancels.pop(wait, None)
 
     async def _cancel(self, wait: Wait, failed: bool) -> bool:
-        """One round of what looks at the events: nobody can wait for a socket and for an event."""
+        """One round of checking the events, because nothing can wait for both a socket and an event."""
         for canceled in list(self._cancels):
             canceled.look()
         return True
 
     def close(self) -> None:
-        """Gives everything back, and ends what waits."""
+        """Releases everything, and ends what waits."""
         at_once(self._close())
 
     def __enter__(self) -> "Session":

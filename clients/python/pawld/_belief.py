@@ -1,4 +1,4 @@
-"""How long a lock is believed in: for as long as pawld said, counted from before the request that it answered was written.
+"""How long a lock is believed in. It is as long as pawld said, counted from before the request that it answered was written.
 
 Threads share it without a mutex: what they share is replaced or added as a whole. So a signal
 handler may look at it, whatever it interrupts.
@@ -31,7 +31,7 @@ def process() -> object:
 
 
 class LockLost(Exception):
-    """The lock is not held any more; why says what ended it."""
+    """The lock is no longer held. why says what ended it."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"lock {name!r} is not held: {why}")
@@ -40,7 +40,7 @@ class LockLost(Exception):
 
 
 class Instant:
-    """A reading of both clocks: one that counts a suspend, and the wall's."""
+    """A reading of both clocks, one that counts a suspend, and the wall clock."""
 
     __slots__ = ("boot", "wall")
 
@@ -67,9 +67,9 @@ class Belief:
         self.name = ", ".join(names)
         self.names = names
         self.token = 0
-        """For the storage: greater than that of every holder before, of each of its names."""
+        """For the storage. It is greater than the token of every holder before, of each of the names."""
         self.slot = 0
-        """Of a semaphore: its number, that no other holder has."""
+        """The number of a semaphore's slot, which no other holder has."""
         self.keys: List[str] = []
         """Its keys in etcd, one for each of its names."""
         self._id = request_id
@@ -103,13 +103,13 @@ class Belief:
         return self._ended.get("why", "")
 
     def _left(self) -> int:
-        """For how many ns it is believed in, if nothing extends it."""
+        """How many ns it is believed in for, if nothing extends it."""
         now = Instant()
         sent, valid = self._belief
         return 0 if self._ended else max(valid - now.since(sent), 0)
 
     def _bound(self) -> str:
-        """What ended the belief, as far as the client can tell: MAX_HOLD if the hold's limit comes before the end of the TTL."""
+        """What ended the belief, as far as the client can tell. That is MAX_HOLD if the hold's limit comes before the end of the TTL."""
         sent, _ = self._belief
         until = sent.since(self._known or sent) + int(self._ttl * 1e9)
         return "MAX_HOLD" if 0 < self._max_hold <= until else "EXPIRED"
@@ -143,6 +143,6 @@ class Belief:
         return self._ended.get("why") == "released"
 
     def _lose(self, why: str) -> None:
-        """What release says. pawld does not know it for ever: then it is what ended the belief."""
+        """The reason that release reports. If pawld no longer knows it, it is what ended the belief."""
         self._end(self._why() or why or "NOT_HELD")
         self._lost = why or self._lost or self._ended["why"]

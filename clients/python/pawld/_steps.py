@@ -20,7 +20,7 @@ MARGIN = 0.5
 """How much longer than its wait a call may take, for the way there and back."""
 
 PATIENCE = 10.0
-"""How long a call without a timeout of its own may take."""
+"""How long a call without a timeout may take."""
 
 _log = logging.getLogger("pawld")
 
@@ -74,7 +74,7 @@ class Steps(Generic[L, W]):
     _releaser: Worker
     _workers: Tuple[Worker, ...]
     _survived: Type[BaseException] = BaseException
-    """What a worker goes on after."""
+    """The exceptions after which a worker continues."""
 
     def __init__(self, ttl: float, owner: str, bind: bool) -> None:
         self._ttl, self._owner, self._bind = ttl, owner, bind
@@ -108,7 +108,7 @@ class Steps(Generic[L, W]):
         return bool(self._closing)
 
     def _mine(self) -> None:
-        """Raises an Error where the session cannot be used."""
+        """Raises an Error if the session cannot be used."""
         if self._process is not process():
             raise Error("invalid_argument", "the session is another process's")
 
@@ -149,7 +149,7 @@ class Steps(Generic[L, W]):
         except BaseException as e:
             lock._end("given up")
             self._locks.pop(lock._id, None)
-            if asked and not isinstance(e, GeneratorExit):  # of a loop that has ended: nothing can be sent
+            if asked and not isinstance(e, GeneratorExit):  # the loop has ended, so nothing can be sent
                 await self._give_up(lock._id)
             raise
         finally:
@@ -157,7 +157,7 @@ class Steps(Generic[L, W]):
             self._waits.pop(wait, None)
 
     async def _poll(self, lock: L, body: Answer, wait: W, timeout: Optional[float]) -> Optional[L]:
-        """The lock, when it is held; None when it is busy."""
+        """The lock, once it is held, or None if it is busy."""
         end = None if timeout is None else time.monotonic() + timeout
         passing: Tuple[str, ...] = ("unavailable",)
         while True:
@@ -218,7 +218,7 @@ class Steps(Generic[L, W]):
             self._settle(lock._id)
         except Error:
             raise
-        except BaseException:  # its caller goes on without it
+        except BaseException:  # its caller continues without it
             self._want_not([lock._id])
             raise
         finally:
@@ -227,7 +227,7 @@ class Steps(Generic[L, W]):
         return results[0]
 
     async def _call_release(self, body: Answer, timeout: float) -> Answer:
-        """Calls again where pawld is away, or at a limit: until then another waits for what is kept."""
+        """Calls again if pawld is away, or at a limit, because others wait for what is kept until then."""
         end = time.monotonic() + timeout
         wait = self._wait()  # nothing ends it but its time
         while True:
@@ -292,7 +292,7 @@ class Steps(Generic[L, W]):
         self._settled.append(request_id)
 
     def _want_not(self, request_ids: List[str]) -> None:
-        """Has what nobody believes in be released in the background. A TTL later pawld has given it up itself."""
+        """Releases in the background what nobody believes in. A TTL later pawld has released it itself."""
         for request_id in request_ids:
             self._unwanted.setdefault(request_id, time.monotonic() + self._ttl)
         if request_ids:
@@ -302,7 +302,7 @@ class Steps(Generic[L, W]):
                 pass  # no thread can be started: the next one that begins, or a Renew that lists it, does it
 
     async def _give_up(self, request_id: str) -> None:
-        """Releases what nobody believes in: where pawld answers, before this returns."""
+        """Releases what nobody believes in. If pawld answers, it does so before this returns."""
         if self._closed:
             return  # close does it
         self._unwanted.setdefault(request_id, time.monotonic() + self._ttl)
@@ -346,7 +346,7 @@ class Steps(Generic[L, W]):
             wait.end(closed())
         for worker in self._workers:
             worker.wake()
-        # An Acquire that pawld reads later opens no session again: it is refused.
+        # An Acquire that pawld reads later is refused, and opens no session again.
         wanted = [lock._id for lock in asked] + list(self._unwanted)
         bodies: List[Answer] = [{"session": self._id, "requestIds": wanted}] if wanted else []
         bodies.append({"session": self._id})

@@ -35,7 +35,7 @@ class IsSet(Protocol):
 
 
 class Wait:
-    """What one caller waits for: a pause, the look-up of a name, or a socket. Any thread can end it, and a signal handler."""
+    """What one caller waits for, a pause, the look-up of a name, or a socket. Any thread or signal handler can end it."""
 
     def __init__(self, cancel: Optional[IsSet] = None) -> None:
         self._cancel = cancel
@@ -71,7 +71,7 @@ class Wait:
         self._bell.put(None)
 
     def until(self, done: Callable[[], bool], end: float) -> bool:
-        """Waits until done, which who makes it so rings for. Returns whether that was before end."""
+        """Waits until done. Whatever makes it done has to ring. Returns whether that was before end."""
         while not done():
             self.check()
             left = end - time.monotonic()
@@ -125,7 +125,7 @@ class Worker:
 
 
 class Transport(Wire):
-    """Sends requests to pawld, each on a connection of its own."""
+    """Sends requests to pawld, each on a new connection."""
 
     def send(self, method: str, body: Answer, timeout: float, wait: Wait) -> Answer:
         end = time.monotonic() + timeout
@@ -168,7 +168,7 @@ class Transport(Wire):
 
 
 def _look_up(host: str, port: int, end: float, wait: Wait) -> List[Any]:
-    """The addresses of host. The system's look-up knows no end: it has a thread of its own."""
+    """The addresses of host. The system's look-up cannot be ended, so it runs in a separate thread."""
     try:
         return _socket.getaddrinfo(host, port, type=_socket.SOCK_STREAM, flags=_socket.AI_NUMERICHOST)
     except _socket.gaierror:
@@ -206,13 +206,13 @@ def _reach(family: int, at: Any, end: float, wait: Wait) -> _socket.socket:
 
 
 class Timed:
-    """A socket that ends at a time. A socket's own timeout begins again with each byte."""
+    """A socket that ends at a time, because a socket's timeout begins again with each byte."""
 
     def __init__(self, sock: _socket.socket, end: float) -> None:
         self._sock, self._end = sock, end
 
     def close(self) -> None:
-        self._sock.close()  # what makefile returned reads on: see there
+        self._sock.close()  # what makefile returned continues to read: see there
 
     def arm(self) -> _socket.socket:
         left = self._end - time.monotonic()
@@ -222,7 +222,7 @@ class Timed:
         return self._sock
 
     def sendall(self, data: bytes) -> None:
-        while data:  # with TLS, sendall's own timeout begins again with each part
+        while data:  # with TLS, sendall's timeout begins again with each part
             data = data[self.arm().send(data):]
 
     def makefile(self, mode: Any, *args: Any) -> io.BufferedReader:

@@ -13,7 +13,7 @@ import stat
 from typing import Any, Dict, Optional, Tuple, Union
 
 AGAIN = ("unavailable", "resource_exhausted")
-"""The codes of refusals that pass: pawld, or etcd, is away, or a limit is reached."""
+"""The codes of refusals that pass, because pawld, or etcd, is away, or a limit is reached."""
 
 Answer = Dict[str, Any]
 Text = Tuple[int, str, bytes]
@@ -21,7 +21,7 @@ Text = Tuple[int, str, bytes]
 
 
 class Error(Exception):
-    """A call that was refused, or that pawld or etcd does not answer: code says which."""
+    """A call was refused, or pawld or etcd does not answer. code says which."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{code}: {message}")
@@ -41,10 +41,10 @@ FAILURES = (OSError, http.client.HTTPException, ValueError)
 
 
 class Wire:
-    """Where pawld is, and how it is spoken to: what both clients' transports have in common."""
+    """Where pawld is, and how to speak to it, which both clients' transports have in common."""
 
     def __init__(self, socket: str, address: Optional[Tuple[str, int]], ssl: Optional[_ssl.SSLContext], token: str) -> None:
-        if any(not "!" <= c <= "~" for c in token):  # http.client's own error would show it
+        if any(not "!" <= c <= "~" for c in token):  # http.client's error would show it
             raise Error("invalid_argument", "token has a space, a line's end or another character that no token has: strip what a file has around it")
         self._socket, self._address, self._ssl, self._token = socket, address, ssl, token
 
@@ -74,7 +74,7 @@ class Wire:
         raise not_pawld(f"{status} {reason}, and no answer of pawld's")
 
     def _failure(self, e: Exception) -> Error:
-        """What a call failed with: unavailable, unless a call again would fail, too."""
+        """The error of a failed call. It is unavailable, unless another call would fail, too."""
         if isinstance(e, _ssl.SSLCertVerificationError):
             return Error("unauthenticated", f"the certificate of pawld is not accepted: {e}")
         if isinstance(e, _ssl.SSLError) and not isinstance(e, (_ssl.SSLEOFError, _ssl.SSLZeroReturnError, _ssl.SSLSyscallError)):
@@ -128,7 +128,7 @@ class _Received:
 
 
 def received(data: bytes, ended: bool) -> Union[Text, int]:
-    """The answer, once all of it is there; until then the length of data with which to ask again. ended says that no more comes."""
+    """The answer, once all of it has arrived, and until then the length of data that is needed to call this again. ended says that no more comes."""
     if not ended and b"\n" not in data:
         return len(data) + 1  # nor a status
     response = http.client.HTTPResponse(_Received(data), method="POST")  # type: ignore[arg-type]

@@ -42,7 +42,7 @@ class Lock(Belief):
         self._wanted: asyncio.Event = asyncio.Event()
 
     def wanted(self) -> asyncio.Event:
-        """Set once somebody waits behind it. It is a hint: it ends nothing, and stays set if nobody waits any more.
+        """Set once somebody waits behind it. It is a hint. It ends nothing, and stays set if nobody waits any more.
 
         For a lock that is shared it means somebody who waits for it alone; of several names, for any of them. It is
         never set for a slot or a term. The first call has the session ask pawld with each renewal: that begins
@@ -60,7 +60,7 @@ class Lock(Belief):
         await self._session._query(self, "Proclaim", {"value": b64encode(value).decode()})
 
     async def release(self) -> None:
-        """Gives it back. Raises LockLost if it was not held until now. If it is cancelled, the release goes on."""
+        """Releases the lock. Raises LockLost if it was lost before. If it is cancelled, the release continues."""
         await self._session._release(self)
 
     async def __aenter__(self) -> "Lock":
@@ -97,7 +97,7 @@ class Wait:
             raise self._error
         task = asyncio.ensure_future(steps)
         self._task = task
-        task.add_done_callback(lambda t: t.cancelled() or t.exception())  # who waits may have gone
+        task.add_done_callback(lambda t: t.cancelled() or t.exception())  # the waiter may have gone
         try:
             await asyncio.wait({task}, timeout=seconds)
         finally:
@@ -121,7 +121,7 @@ class Worker:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     def wake(self) -> None:
-        pass  # it waits for no work: it ends
+        pass  # it waits for no work, so it ends
 
     async def _run(self) -> None:
         wait = Wait()
@@ -135,7 +135,7 @@ class Worker:
 
 
 class Transport(Wire):
-    """Sends requests to pawld, each on a connection of its own."""
+    """Sends requests to pawld, each on a new connection."""
 
     async def send(self, method: str, body: Answer, timeout: float, wait: Wait) -> Answer:
         try:
@@ -171,7 +171,7 @@ class Transport(Wire):
 
 
 class Session(_steps.Steps[Lock, Wait]):
-    """What a process's locks hang on. It renews them in a task of its own."""
+    """What a process's locks depend on. It renews them in a background task."""
 
     _survived = Exception  # not its cancellation, at the end of the event loop
 
@@ -186,7 +186,7 @@ class Session(_steps.Steps[Lock, Wait]):
         owner: str = "",
         bind: bool = False,
     ) -> None:
-        """address, with ssl or with token, is that of pawld's --listen; else socket is used.
+        """address, with ssl or with token, is that of pawld's --listen. Otherwise socket is used.
 
         With bind, the session is bound to this process, on the Unix socket and Linux 6.5 and later:
         when the process exits, its locks are given up at once.
@@ -209,11 +209,11 @@ class Session(_steps.Steps[Lock, Wait]):
     async def acquire(
         self, name: str, *, timeout: Optional[float] = None, shared: bool = False, max_hold: float = 0
     ) -> Lock:
-        """Waits until the lock is held; raises TimeoutError after timeout seconds."""
+        """Waits until the lock is held. Raises TimeoutError after timeout seconds."""
         return await self._acquire(_steps.one(name, shared, max_hold), timeout, Wait())
 
     async def try_acquire(self, name: str, *, shared: bool = False, max_hold: float = 0) -> Optional[Lock]:
-        """None where another holds the lock, or waits for it."""
+        """None if another holds the lock, or waits for it."""
         return await self._try_acquire(_steps.one(name, shared, max_hold), Wait())
 
     async def acquire_all(
@@ -226,23 +226,23 @@ class Session(_steps.Steps[Lock, Wait]):
         return await self._acquire(_steps.several(names, shared, max_hold), timeout, Wait())
 
     async def try_acquire_all(self, names: Iterable[str], *, shared: Iterable[str] = (), max_hold: float = 0) -> Optional[Lock]:
-        """All of the names or none: None where one of them is not free."""
+        """All of the names or none. None if one of them is not free."""
         return await self._try_acquire(_steps.several(names, shared, max_hold), Wait())
 
     async def acquire_slot(self, name: str, limit: int, *, timeout: Optional[float] = None, max_hold: float = 0) -> Lock:
-        """Waits until one of a semaphore's limit slots is held: lock.slot says which."""
+        """Waits until one of a semaphore's limit slots is held. lock.slot says which."""
         return await self._acquire(_steps.slot(name, limit, max_hold), timeout, Wait())
 
     async def try_acquire_slot(self, name: str, limit: int, *, max_hold: float = 0) -> Optional[Lock]:
-        """None where no slot is free, or others wait for one."""
+        """None if no slot is free, or if others wait for one."""
         return await self._try_acquire(_steps.slot(name, limit, max_hold), Wait())
 
     async def campaign(self, name: str, value: bytes = b"", *, timeout: Optional[float] = None) -> Lock:
-        """Waits until it leads: the Lock is its term."""
+        """Waits until it leads. The Lock is its term."""
         return await self._acquire(_steps.term(name, value), timeout, Wait())
 
     async def close(self) -> None:
-        """Gives everything back, and ends what waits."""
+        """Releases everything, and ends what waits."""
         await self._close()
 
     async def __aenter__(self) -> "Session":

@@ -93,7 +93,8 @@ func (s bucketStore) Write(ctx context.Context, resource string, t fencing.Token
 	}
 }
 
-// fleetOf is a fleet on an empty bucket. The gateway takes its time: a longer lease lets some turns end within it.
+// fleetOf is a fleet on an empty bucket. The gateway takes its time: a longer lease lets some turns
+// end within it.
 func fleetOf(t *testing.T, guard bool, readers fleet.Readers) fleet.Fleet {
 	g := start(t)
 	dir, err := os.MkdirTemp("", "s3fleet")

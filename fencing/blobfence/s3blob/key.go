@@ -11,8 +11,9 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 )
 
-// Verbatim takes the name for the key. It refuses, with an error matching fencing.ErrNoResource, what some clients and proxies change on its way: names that are not UTF-8, that
-// have control characters, and whose parts between slashes are empty, "." or "..".
+// Verbatim uses the name as the key. It refuses, with an error matching fencing.ErrNoResource, names
+// that some clients and proxies would change: names that are not UTF-8, that have control characters, or
+// that have a part between slashes which is empty, "." or "..".
 func Verbatim(name string) (string, error) {
 	bad := !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl)
 	for part := range strings.SplitSeq(name, "/") {
@@ -27,8 +28,9 @@ func Verbatim(name string) (string, error) {
 // maxFlat leaves room for suffixes in a file name of 255 bytes.
 const maxFlat = 200
 
-// Flat makes a key without slashes of any name: letters, digits, - and _ stay, all else becomes %xx. A long one ends in the name's SHA-256. It is for names that
-// Verbatim refuses, and for servers that keep objects as files.
+// Flat makes a key without slashes of any name: letters, digits, - and _ stay, all else becomes
+// %xx. A long one ends in the name's SHA-256. It is for names that Verbatim refuses, and for
+// servers that keep objects as files.
 func Flat(name string) (string, error) {
 	var b []byte
 	for _, c := range []byte(name) {

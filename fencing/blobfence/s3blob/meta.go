@@ -14,7 +14,7 @@ import (
 // Names of user metadata. S3 gives them back in lower case.
 const (
 	metaToken   = "pawl-token"
-	metaAhead   = "pawl-ahead" // not there: 0
+	metaAhead   = "pawl-ahead" // absent means 0
 	metaNonce   = "pawl-nonce"
 	metaAbsent  = "pawl-absent"
 	metaTrailer = "pawl-trailer"
@@ -33,7 +33,8 @@ func formatMeta(m blobfence.Meta) map[string]string {
 	return data
 }
 
-// parseMeta returns what formatMeta was given; ours is false for an object that was written past this package.
+// parseMeta returns what formatMeta was given. It returns false for an object that was not written by
+// this package.
 func parseMeta(data map[string]string) (m blobfence.Meta, ours bool, err error) {
 	if data[metaToken] == "" {
 		return blobfence.Meta{}, false, nil
@@ -48,7 +49,8 @@ func parseMeta(data map[string]string) (m blobfence.Meta, ours bool, err error) 
 
 const trailerLen = 64
 
-// trailer spells a hash of the nonce in spaces and tabs, so that each write has another body and with it another ETag.
+// trailer spells a hash of the nonce in spaces and tabs, so that each write has another body and
+// with it another ETag.
 func trailer(nonce string) []byte {
 	h := fnv.New64a()
 	h.Write([]byte(nonce))

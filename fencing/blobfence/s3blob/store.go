@@ -28,15 +28,18 @@ type Store struct {
 	Client Client
 	Bucket string
 
-	// Key makes the key of an object's name. nil: Verbatim. Two names must not get the same key.
+	// Key returns the key for an object's name. Two names must not get the same key. If it is nil,
+	// Verbatim is used.
 	Key func(name string) (string, error)
 
-	// Prepare, if not nil, is called with each write before it is sent, to set what else the object needs (ContentType, encryption). It must leave alone the key,
-	// the body, the conditions, and the metadata whose names begin with "pawl-".
+	// Prepare, if not nil, is called with each write before it is sent, to set what else the object
+	// needs (ContentType, encryption). It must leave alone the key, the body, the conditions, and
+	// the metadata whose names begin with "pawl-".
 	Prepare func(*s3.PutObjectInput)
 
-	// VerifyRead is for servers that read an object's metadata and its ETag one after the other while a write may come between (versitygw 1.8 does). S3
-	// itself gives both as of one instant. Each read is then made twice, until both find the same.
+	// VerifyRead is for servers that read an object's metadata and its ETag one after the other while a
+	// write may come between (versitygw 1.8 does). S3 itself returns both as of one instant. With
+	// VerifyRead, each read is repeated until two in a row agree.
 	VerifyRead bool
 }
 
@@ -45,21 +48,22 @@ var errTorn = errors.New("the object changed while it was read")
 // mostReads bounds how often a read is repeated.
 const mostReads = 20
 
-// Stat asks for the object's head.
+// Stat reads the object's head.
 func (s Store) Stat(ctx context.Context, name string) (m blobfence.Meta, at blobfence.Version, err error) {
 	_, m, at, err = s.read(ctx, name, s.stat)
 	return m, at, err
 }
 
-// Get asks for the object.
+// Get reads the object.
 func (s Store) Get(ctx context.Context, name string) (body []byte, m blobfence.Meta, at blobfence.Version, err error) {
 	return s.read(ctx, name, s.get)
 }
 
 type readFunc func(ctx context.Context, key string) ([]byte, blobfence.Meta, blobfence.Version, error)
 
-// read calls first, and with VerifyRead asks for the head thereafter. What both found was there from the time the first had read the later of its two parts, until the second
-// read the earlier of its two: a version that was replaced does not come back.
+// read calls first, and with VerifyRead then reads the head. What both found was there from the time the
+// first had read the later of its two parts, until the second read the earlier of its two, because a
+// version that was replaced does not come back.
 func (s Store) read(ctx context.Context, name string, first readFunc) ([]byte, blobfence.Meta, blobfence.Version, error) {
 	key, err := s.key(name)
 	if err != nil {
@@ -130,7 +134,8 @@ func (s Store) Put(ctx context.Context, name string, body []byte, m blobfence.Me
 	return nil
 }
 
-// once: a second copy, sent by the SDK, would be refused because the first was applied, and that would look as if another had written.
+// once disables retries. A second copy, sent by the SDK, would be refused because the first was applied,
+// and that would look as if somebody else had written.
 func once(o *s3.Options) { o.Retryer = aws.NopRetryer{} }
 
 func (s Store) key(name string) (string, error) {
@@ -163,8 +168,9 @@ func (s Store) readError(key string, err error) error {
 	return err
 }
 
-// putError separates refusals from what may have been applied. S3 answers 412 where the condition failed, 409 where another write was under way, and 404 for an If-Match on an
-// object that has just been deleted. With any other 4xx it has not taken the request either.
+// putError separates refusals from what may have been applied. S3 answers 412 where the condition
+// failed, 409 where another write was under way, and 404 for an If-Match on an object that has just
+// been deleted. With any other 4xx it has not taken the request either.
 func putError(err error) error {
 	switch status, code := statusAndCode(err); {
 	case status == http.StatusPreconditionFailed, status == http.StatusConflict, status == http.StatusNotFound && code == "NoSuchKey":

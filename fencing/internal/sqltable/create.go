@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A DB is a Conn that runs each statement in a transaction of its own.
+// A DB is a Conn that runs each statement in a separate transaction.
 type DB interface {
 	Conn
 	// InTx runs f in a transaction, and commits it if f returns nil.
@@ -60,8 +60,9 @@ func (t Table) schema() string {
 	return create + " (resource TEXT NOT NULL PRIMARY KEY, highest INTEGER NOT NULL CHECK (highest > 0), exclusive INTEGER NOT NULL CHECK (exclusive >= 0)) WITHOUT ROWID"
 }
 
-// migrate makes two registers of a table's one column. The first statement takes that column away, so whatever knows only it fails from then on, and of two that migrate
-// at once one fails. All tokens were exclusive.
+// migrate turns a table's one column into two registers. The first statement takes that column away, so
+// code that knows only that column fails, and of two that migrate at once one fails. All tokens were
+// exclusive.
 func (t Table) migrate(ctx context.Context, db DB) error {
 	if t.Dialect == MySQL {
 		// This is not one transaction. Until finish has run, the exclusive register refuses

@@ -49,7 +49,8 @@ var (
 	TableName  = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]{0,62}\.)?[A-Za-z_][A-Za-z0-9_]{0,62}$`)
 )
 
-// Quote returns a name that allowed matches as it is written in a statement. A point parts schema and table.
+// Quote returns a name that allowed matches as it is written in a statement. A dot separates schema and
+// table.
 func (d Dialect) Quote(name string, allowed *regexp.Regexp) (string, error) {
 	if !allowed.MatchString(name) {
 		return "", fmt.Errorf("%w: %q", ErrBadName, name)
@@ -61,7 +62,7 @@ func (d Dialect) Quote(name string, allowed *regexp.Regexp) (string, error) {
 	return q + strings.ReplaceAll(name, ".", q+"."+q) + q, nil
 }
 
-// Placeholder returns the placeholder of the nth argument, from 1.
+// Placeholder returns the placeholder of the nth argument, counted from 1.
 func (d Dialect) Placeholder(n int) string {
 	if d == Postgres {
 		return "$" + strconv.Itoa(n)

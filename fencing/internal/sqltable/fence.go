@@ -8,12 +8,12 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 )
 
-// A Fence is the common part of all drivers' fences: it checks the arguments of a method, and
-// names the method in its error.
+// A Fence is the common part of all drivers' fences. It checks the arguments of a method, and names
+// the method in its error.
 type Fence struct {
 	Package string // of the driver's fence, for errors
 	Dialect Dialect
-	Table   string // "": the DefaultTable
+	Table   string // DefaultTable if ""
 }
 
 // The errors for invalid arguments.
@@ -45,7 +45,7 @@ func (f Fence) AdmitShared(ctx context.Context, tx Conn, resource string, t fenc
 	return f.in(ctx, "admit shared", tx, resource, t, Table.AdmitShared)
 }
 
-// Register is Table.Register in a transaction of its own.
+// Register is Table.Register in a separate transaction.
 func (f Fence) Register(ctx context.Context, db DB, resource string, t fencing.Token) error {
 	table, err := f.table(ctx, db == nil, ErrNilDB)
 	if err == nil {

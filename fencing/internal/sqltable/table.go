@@ -19,20 +19,21 @@ var (
 // DefaultTable is the table of a fence without a table name.
 const DefaultTable = "pawl_fence"
 
-// A Conn runs statements, in one transaction or each in its own.
+// A Conn runs statements, all in one transaction or each in a separate one.
 type Conn interface {
 	Exec(ctx context.Context, query string, args ...any) error
 	// QueryRow scans the one row of a query into dest. Without a row the error matches sql.ErrNoRows.
 	QueryRow(ctx context.Context, query string, args []any, dest ...any) error
 }
 
-// A Table has a row for each resource: highest is the highest token of either mode, exclusive the highest exclusive one.
+// A Table has a row for each resource: highest is the highest token of either mode, exclusive the
+// highest exclusive one.
 type Table struct {
 	Dialect Dialect
 	name    string // quoted
 }
 
-// New checks a dialect and the name of a table. "" is the DefaultTable.
+// New checks a dialect and the name of a table. "" means DefaultTable.
 func New(d Dialect, name string) (Table, error) {
 	if err := d.Check(); err != nil {
 		return Table{}, err
@@ -68,7 +69,8 @@ func (t Table) Register(ctx context.Context, c Conn, resource string, token fenc
 	return nil
 }
 
-// AdmitShared admits a registered shared token in the transaction c. No exclusive one is admitted for resource until it ends.
+// AdmitShared admits a registered shared token in the transaction c. No exclusive one is admitted
+// for resource until it ends.
 func (t Table) AdmitShared(ctx context.Context, c Conn, resource string, token fencing.Token) error {
 	var highest, exclusive fencing.Token
 	query := "SELECT highest, exclusive FROM " + t.name + " WHERE resource = " + t.Dialect.Placeholder(1) + t.Dialect.ForShare()

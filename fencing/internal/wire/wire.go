@@ -1,7 +1,9 @@
-// Package wire is the text form of the token that a context carries, as httpfence and grpcfence send it: "57 jobs%2F42", the token in decimal, a space, the resource
-// percent-encoded; and for the token of a shared lock a space and the word "shared" behind it. The mode is a part of the token's own text, so that nothing on the way
-// can put one caller's mode beside another's token. There is one spelling of each, and Parse takes no other, so that two headers joined by a proxy, or one cut
-// short of its resource, are found out.
+// Package wire is the text form of the token that a context carries, as httpfence and grpcfence send it.
+// It is the token in decimal, a space, and the resource percent-encoded, as in "57 jobs%2F42"; for the
+// token of a shared lock a space and the word "shared" follow. The mode is a part of the token's text,
+// so that nothing on the way can put one caller's mode beside another's token. Each token has one
+// spelling, and Parse accepts no other, so that it detects two headers joined by a proxy, or one cut
+// short of its resource.
 package wire
 
 import (

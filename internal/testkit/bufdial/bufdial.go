@@ -1,10 +1,10 @@
-// Package bufdial has tests make their connections in memory one after the other.
+// Package bufdial makes the in-memory connections of tests one after the other.
 //
-// bufconn makes timers for a connection that fire at once, which the runtime runs
-// in the goroutine that makes them. In a synctest bubble under the race detector
-// all of those share one context of the detector, and two threads that use it at
-// the same time crash (seen with Go 1.26 in runtime.(*timer).unlockAndRun, and again
-// by nothing but time.AfterFunc(0) in several goroutines of a bubble).
+// bufconn makes timers for a connection that fire at once, and the runtime runs them in the
+// goroutine that makes them. In a synctest bubble under the race detector, all of those share one
+// context of the detector, and two threads that use it at the same time crash (seen with Go 1.26 in
+// runtime.(*timer).unlockAndRun, and also with nothing but time.AfterFunc(0) in several goroutines
+// of a bubble).
 package bufdial
 
 import (
@@ -16,17 +16,17 @@ import (
 	"github.com/pawl-locks/pawl/internal/gate"
 )
 
-// Turn lets one dial at a time proceed. One Turn serves all connections of a bubble.
-type Turn struct{ gate.Gate }
+// A Dialer makes one connection at a time. One Dialer serves all connections of a bubble.
+type Dialer struct{ gate.Gate }
 
-// New makes a Turn, in the bubble that it is for.
-func New() Turn { return Turn{gate.New(1)} }
+// New makes a Dialer, in the bubble that it is for.
+func New() Dialer { return Dialer{gate.New(1)} }
 
-// Dial is l.DialContext, when it is its turn.
-func (t Turn) Dial(ctx context.Context, l *bufconn.Listener) (net.Conn, error) {
-	if !t.Enter(ctx) {
+// Dial is l.DialContext, once no other dial is under way.
+func (d Dialer) Dial(ctx context.Context, l *bufconn.Listener) (net.Conn, error) {
+	if !d.Enter(ctx) {
 		return nil, ctx.Err()
 	}
-	defer t.Leave()
+	defer d.Leave()
 	return l.DialContext(ctx)
 }

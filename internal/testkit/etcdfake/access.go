@@ -12,8 +12,7 @@ type Access struct {
 	Read, Write bool
 }
 
-// EnableAuth adds the user root with that password, and asks for
-// authentication from now on.
+// EnableAuth adds the user root with that password, and makes the cluster require authentication.
 func (c *Cluster) EnableAuth(password string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -23,15 +22,15 @@ func (c *Cluster) EnableAuth(password string) {
 	a.Enabled = true
 }
 
-// DisableAuth asks for no authentication any more.
+// DisableAuth makes the cluster require no authentication.
 func (c *Cluster) DisableAuth() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.state.Auth.Disable()
 }
 
-// SetUser adds a user, or gives it another password, and exactly that access.
-// Tokens of a user whose password changes are no longer good.
+// SetUser adds a user, or gives it another password, and exactly that access. The tokens of a user
+// whose password changes become invalid.
 func (c *Cluster) SetUser(name, password string, access ...Access) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

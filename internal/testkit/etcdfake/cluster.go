@@ -19,18 +19,18 @@ import (
 // Options say what New builds. The zero value is one healthy member of the
 // version this repository is tested with.
 type Options struct {
-	Members      int           // 0: 1; at most 5
-	Version      string        // what Status reports; "": 3.7.3
-	ClusterID    uint64        // 0: a fixed one
-	MinTTL       int64         // seconds; 0: 2, the default of a real server
-	MaxTxnOps    int           // 0: 128
-	Election     time.Duration // election timeout; 0: 1 s
-	ExpiryTick   time.Duration // leases are deleted at the first multiple of it, since New, at or after their expiry; 0: 500 ms; < 0: at expiry
-	TokenTTL     time.Duration // of auth tokens; 0: 300 s
+	Members      int           // 1 if 0; at most 5
+	Version      string        // what Status reports; 3.7.3 if ""
+	ClusterID    uint64        // a fixed one if 0
+	MinTTL       int64         // seconds; 2 if 0, the default of a real server
+	MaxTxnOps    int           // 128 if 0
+	Election     time.Duration // election timeout; 1 s if 0
+	ExpiryTick   time.Duration // leases are deleted at its first multiple since New after expiry; 500 ms if 0, at expiry if < 0
+	TokenTTL     time.Duration // of auth tokens; 300 s if 0
 	JWT          bool          // every member knows every auth token, also one that was issued before it joined
-	MaxFragment  int           // bytes of a watch answer from which it is split, where asked for; 0: 2 MiB
-	ProgressTick time.Duration // of watches that ask for progress notifications; 0: 10 min
-	TLS          *tls.Config   // nil: connections are not encrypted
+	MaxFragment  int           // bytes from which a watch answer is split, if asked for; 2 MiB if 0
+	ProgressTick time.Duration // of watches that ask for progress notifications; 10 min if 0
+	TLS          *tls.Config   // if nil, connections are not encrypted
 }
 
 // Cluster is an etcd cluster in memory. All its methods may be called from any
@@ -48,7 +48,7 @@ type Cluster struct {
 	state     *etcd.State
 	clusterID uint64
 	term      uint64
-	leader    int           // index of the member that leads; -1: none
+	leader    int           // index of the member that leads, or -1
 	voting    bool          // the leader has halted, and none is elected yet
 	changed   chan struct{} // closed and replaced when a member's or the leader's contact with its peers changes
 	faults    []*Fault

@@ -12,13 +12,13 @@ type contact int
 
 const (
 	inTouch  contact = iota
-	isolated         // its peers do not reach it, nor it them
-	deposed          // another leads, and it goes on as if it still did
+	isolated         // neither it nor its peers reach the other
+	deposed          // another member leads, and it acts as if it still led
 	stopped          // it does not run
 )
 
-// setContactLocked changes a member's contact, elects where that needs it, and ends what
-// cannot go on. The caller holds c.mu.
+// setContactLocked changes a member's contact, elects a leader if necessary, and ends what cannot
+// continue. The caller holds c.mu.
 func (m *Member) setContactLocked(s contact) {
 	c := m.c
 	if s == inTouch && m.contact != inTouch || s == stopped {
@@ -30,7 +30,7 @@ func (m *Member) setContactLocked(s contact) {
 	c.settle()
 }
 
-// settle elects, and tells everyone who waits for a leader. The caller holds c.mu.
+// settle elects, and notifies everything that waits for a leader. The caller holds c.mu.
 func (c *Cluster) settle() {
 	c.elect()
 	for _, m := range c.members {
@@ -71,7 +71,7 @@ func (c *Cluster) elect() {
 		}
 	}
 	if n <= all/2 || c.voting {
-		// A deposed member had a successor; who else is cut off has none.
+		// A deposed member had a successor; any other that is cut off has none.
 		c.leader = -1
 	} else if c.leader < 0 || c.members[c.leader].contact != inTouch {
 		c.lead(first)
@@ -97,9 +97,9 @@ func (m *Member) noteLeader() {
 	}
 }
 
-// streamPatience is how many election timeouts a stream that wants a leader
-// outlives the leader: the member looks once in each, and ends it at the third
-// time in a row that it sees none, having noticed the loss within the first.
+// streamPatience is how many election timeouts a stream that wants a leader outlives the leader.
+// The member checks once in each, and ends the stream the third time in a row that it finds no
+// leader. It notices the loss within the first.
 const streamPatience = 3.7
 
 func (m *Member) endStreamsLater(lost time.Time) {
@@ -148,8 +148,8 @@ func (m *Member) thaw() {
 // requestTimeout is how long a member tries to reach agreement.
 func (c *Cluster) requestTimeout() time.Duration { return 5*time.Second + 2*c.opts.Election }
 
-// agree waits until the member can have a request agreed on. Otherwise it
-// fails, after as long as the server tries, with err.
+// agree waits until the member's peers can agree on a request. If they cannot, it fails with err
+// after as long as the server would try.
 func (m *Member) agree(ctx context.Context, err error) error {
 	timeout := time.NewTimer(m.c.requestTimeout())
 	defer timeout.Stop()
@@ -173,7 +173,7 @@ func (m *Member) agree(ctx context.Context, err error) error {
 	}
 }
 
-// propose is agree for what the member forwards to the leader, once: one that halts loses it.
+// propose is agree for what the member forwards to the leader once. A leader that halts loses it.
 func (m *Member) propose(ctx context.Context, err error) error {
 	m.c.mu.Lock()
 	lost := m.c.voting

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Counts are messages by method: of a unary method, requests and answers; of a
-// stream, each message. Errors are no messages.
+// Counts are messages by method. They count requests and answers of a unary method, and each
+// message of a stream. Errors are no messages.
 type Counts struct {
 	Received map[string]int // by members, lost ones included
 	Sent     map[string]int // by members
@@ -50,7 +50,7 @@ func (c *Cluster) Counts() Counts {
 	return sum
 }
 
-// Since is what was counted after before was taken; methods with none are left out.
+// Since is what was counted after before was taken. Methods without any are left out.
 func (n Counts) Since(before Counts) Counts {
 	d := Counts{maps.Clone(n.Received), maps.Clone(n.Sent), maps.Clone(n.Opened)}
 	for _, p := range []struct{ to, from map[string]int }{

@@ -13,7 +13,7 @@ import (
 // errSilence means that the client is to get no answer at all.
 var errSilence = errors.New("no answer")
 
-// unary stands before every unary method of a member.
+// unary intercepts every unary method of a member.
 func (m *Member) unary(ctx context.Context, msg any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 	p, _ := msg.(proto.Message)
 	req := Request{Member: m, Method: path.Base(info.FullMethod), Message: p}
@@ -38,7 +38,7 @@ func (m *Member) unary(ctx context.Context, msg any, info *grpc.UnaryServerInfo,
 	return resp, err
 }
 
-// exchange applies a request and returns its answer, as the rules want it.
+// exchange applies a request and returns its answer, as the rules say.
 func (m *Member) exchange(ctx context.Context, req Request, apply func(context.Context) (proto.Message, error)) (proto.Message, error) {
 	r := m.c.match(ctx, &req)
 	if r == nil {
@@ -64,8 +64,8 @@ func (m *Member) exchange(ctx context.Context, req Request, apply func(context.C
 	return resp, nil
 }
 
-// deliver lets the request take effect when and as often as the rule says. It
-// does so even if the client has given up, as a network does.
+// deliver lets the request take effect when and as often as the rule says. It does so even if the
+// client has given up, as a network does.
 func (r *Rule) deliver(ctx context.Context, c *Cluster, req Request, apply func(context.Context) (proto.Message, error)) (proto.Message, error) {
 	if r.Forge != nil {
 		return r.Forge(req)

@@ -19,11 +19,11 @@ type Request struct {
 	Metadata metadata.MD
 }
 
-// OpHeader is the metadata in which a client names the operations that its request consists of,
-// in the order of its nested transactions; package named has it do so.
+// OpHeader is the metadata in which a client names the operations in its request, in the order of
+// its nested transactions. Package named makes a client do so.
 const OpHeader = "pawl-op"
 
-// Ops are these names.
+// Ops are the names of the operations in q.
 func (q Request) Ops() []string { return q.Metadata.Get(OpHeader) }
 
 // Parts are the transactions in q that are an op, each either all of q or nested in it.
@@ -42,21 +42,20 @@ func (q Request) Parts(op string) (parts []*pb.TxnRequest) {
 	return parts
 }
 
-// Rule says what happens to the requests it matches. The zero value of each
-// field means that this goes as usual. Where several rules match, the first
-// one injected that is not used up decides alone.
+// Rule says what happens to the requests it matches. The zero value of each field changes nothing.
+// If several rules match, the first one injected that is not used up decides alone.
 //
-// A message on a KeepAlive or Watch stream is a request as well. Those of one
-// stream are handled one after the other, so a delayed one holds up the rest.
+// A message on a KeepAlive or Watch stream is also a request. The messages of one stream are
+// handled one after the other, so a delayed one holds up the rest.
 type Rule struct {
-	Member  *Member                              // nil: any
-	Method  string                               // "": any
-	Op      string                               // an operation that the request is, or has a part of; "": any
+	Member  *Member                              // any if nil
+	Method  string                               // any if ""
+	Op      string                               // an operation that the request is or contains; any if ""
 	Opening bool                                 // match the opening of streams, and nothing else
-	Match   func(Request) bool                   // nil: all; called without any lock held
+	Match   func(Request) bool                   // all if nil; called without any lock held
 	Skip    int                                  // let so many matching ones pass first
-	Times   int                                  // then hit so many; 0: all until lifted
-	Forge   func(Request) (proto.Message, error) // not applied: the client gets this
+	Times   int                                  // then hit so many, or all until lifted if 0
+	Forge   func(Request) (proto.Message, error) // the request is not applied, and the client gets this
 
 	Lose  bool          // it never arrives
 	Delay time.Duration // it arrives so much later, even if the client has given up by then
@@ -64,9 +63,9 @@ type Rule struct {
 	Again time.Duration // it is applied once more, so long after the first time
 
 	HoldAnswer time.Duration                // the answer comes so much later
-	Edit       func(Request, proto.Message) // alters the answer, a copy of its own
+	Edit       func(Request, proto.Message) // alters the answer, of which it gets a copy
 	Err        error                        // a gRPC status to send in place of the answer; it ends a stream
-	Hang       bool                         // no answer, until the client gives up; a stream goes on
+	Hang       bool                         // no answer, until the client gives up; a stream continues
 }
 
 // Fault is a rule in force.
@@ -111,7 +110,7 @@ func (c *Cluster) LiftAll() {
 	c.faults = nil
 }
 
-// match finds the rule for a request; nil: none. It completes the request.
+// match finds the rule for a request, or nil. It completes the request.
 func (c *Cluster) match(ctx context.Context, req *Request) *Rule {
 	c.mu.Lock()
 	faults := c.faults
@@ -135,7 +134,7 @@ func (r *Rule) concerns(req Request) bool {
 		(r.Match == nil || r.Match(req))
 }
 
-// take counts a matching request and reports whether the rule still bites.
+// take counts a matching request and reports whether the rule applies to it.
 func (f *Fault) take() bool {
 	f.c.mu.Lock()
 	defer f.c.mu.Unlock()

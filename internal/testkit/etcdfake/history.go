@@ -26,7 +26,7 @@ type Change struct {
 	At             time.Time
 	Revision       int64
 	Key            string
-	Deleted        bool // the rest is zero then, but for Why
+	Deleted        bool // if set, the rest is zero, except Why
 	Value          []byte
 	CreateRevision int64
 	Version        int64
@@ -34,18 +34,17 @@ type Change struct {
 	Why            etcd.Cause
 }
 
-// History returns every change so far, in order, those that were compacted or
-// undone by Restore included.
+// History returns every change so far, in order, including those that were compacted or undone by
+// Restore.
 func (c *Cluster) History() []Change {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.history)
 }
 
-// OnChange has f called with every change from now on, in order, at the very
-// moment it takes effect: before it is answered and before any other request
-// or watch can see it. To that end the cluster stands still meanwhile; so f
-// must be quick and must not call the cluster.
+// OnChange makes the cluster call f with every later change, in order, at the very moment it takes
+// effect: before it is answered and before any other request or watch can see it. The cluster
+// stands still meanwhile, so f must be quick and must not call the cluster.
 func (c *Cluster) OnChange(f func(Change)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

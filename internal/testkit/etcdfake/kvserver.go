@@ -10,7 +10,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake/etcd"
 )
 
-// maxRequest is the size from which the server refuses to agree on a request.
+// maxRequest is the smallest size that the server refuses to agree on.
 const maxRequest = 1.5 * (1 << 20)
 
 type kvServer struct {
@@ -18,8 +18,8 @@ type kvServer struct {
 	m *Member
 }
 
-// agreed runs f on the state once the member is in agreement with its peers,
-// with the identity the request came with.
+// agreed runs f on the state once the member is in agreement with its peers, with the identity of
+// the request's sender.
 func agreed[T any](ctx context.Context, m *Member, msg proto.Message, f func(*etcd.State, *etcd.Identity) (T, error)) (T, error) {
 	var none T
 	m.c.mu.Lock()
@@ -39,7 +39,7 @@ func agreed[T any](ctx context.Context, m *Member, msg proto.Message, f func(*et
 	return f(m.c.state, who)
 }
 
-// reading runs f on what the member sees: after agreement, or as it is.
+// reading runs f on what the member sees, after agreement unless serializable is set.
 func reading[T any](ctx context.Context, m *Member, serializable bool, f func(*etcd.State, *etcd.Identity) (T, error)) (T, error) {
 	var none T
 	if !serializable {

@@ -22,8 +22,7 @@ import (
 
 var errStopped = rpctypes.ErrGRPCStopped
 
-// Member is one server of the cluster, with an endpoint, connections and
-// faults of its own.
+// Member is one server of the cluster, with its endpoint, connections and faults.
 type Member struct {
 	c        *Cluster
 	index    int
@@ -40,12 +39,12 @@ type Member struct {
 	conns     map[*wire.Conn]struct{}
 	version   string
 	learner   bool
-	left      bool      // it is no member
+	left      bool      // it is no member of the cluster
 	unknown   int       // how many of the first tokens it does not know
-	clusterID uint64    // 0: the cluster's
+	clusterID uint64    // the cluster's if 0
 	contact   contact   // towards its peers
-	lostAt    time.Time // since when it has no leader; zero: it has one
-	frozen    *lastView // not nil: what it still sees of the state
+	lostAt    time.Time // since when it has no leader; zero if it has one
+	frozen    *lastView // what it still sees of the state, if not nil
 	streams   map[*liveStream]struct{}
 	edits     []*watchEdit
 }
@@ -58,9 +57,9 @@ type lastView struct {
 	leases map[int64]int64 // ID to TTL
 }
 
-// lean spares a member the costs of a real one's network: windows are fixed, so that no pings
-// measure the bandwidth; buffers are small; and goroutines with grown stacks serve request
-// after request.
+// lean spares a member the costs of a real one's network. Windows are fixed, so that no pings
+// measure the bandwidth. Buffers are small. Goroutines with grown stacks serve request after
+// request.
 var lean = []grpc.ServerOption{
 	grpc.StaticStreamWindowSize(wire.Buffer), grpc.StaticConnWindowSize(wire.Buffer),
 	grpc.ReadBufferSize(4 << 10), grpc.WriteBufferSize(4 << 10),

@@ -1,6 +1,6 @@
 package etcdfake
 
-// Leave has the member leave the cluster: it stops, and MemberList does not show it.
+// Leave makes the member leave the cluster. It stops, and MemberList does not show it.
 func (m *Member) Leave() {
 	m.c.mu.Lock()
 	m.left = true
@@ -8,7 +8,7 @@ func (m *Member) Leave() {
 	m.Stop()
 }
 
-// Join makes a member that has left one that is new, at its endpoint.
+// Join makes a member that has left a new one, at its endpoint.
 func (m *Member) Join() {
 	m.c.mu.Lock()
 	m.left = false
@@ -17,8 +17,8 @@ func (m *Member) Join() {
 	m.Heal()
 }
 
-// ForgetTokens makes every token issued so far unknown to this member, as its restart from a snapshot
-// does, unless they are JWT.
+// ForgetTokens makes this member forget every token issued so far, as it does in a restart from a
+// snapshot, unless the tokens are JWT.
 func (m *Member) ForgetTokens() {
 	m.c.mu.Lock()
 	defer m.c.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake/etcd"
 )
 
-// These are a test's own changes and reads, without a client: immediate and linearizable,
+// These are a test's changes and reads, without a client. They are immediate and linearizable,
 // whatever faults the network and the members have.
 
 // Put writes a key, with a lease unless that is 0, and returns the revision. A lease that does
@@ -36,7 +36,7 @@ func (c *Cluster) Delete(key string) bool {
 	return n > 0
 }
 
-// Revoke ends a lease and deletes its keys; it reports whether there was one.
+// Revoke ends a lease and deletes its keys. It reports whether there was one.
 func (c *Cluster) Revoke(id int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -48,21 +48,21 @@ func (c *Cluster) Revoke(id int64) bool {
 	return true
 }
 
-// Compact compacts revisions below rev; it does nothing if that is not possible.
+// Compact compacts revisions below rev. It does nothing if that is not possible.
 func (c *Cluster) Compact(rev int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, _ = c.state.ApplyCompact(rev)
 }
 
-// Revision is that of the last change.
+// Revision is the revision of the last change.
 func (c *Cluster) Revision() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state.Store.Rev
 }
 
-// Get returns a key; nil if it does not exist.
+// Get returns a key, or nil if it does not exist.
 func (c *Cluster) Get(key string) *mvccpb.KeyValue {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,7 +101,7 @@ func (c *Cluster) Leases() []Lease {
 	return out
 }
 
-// Lease returns one lease; false if it does not exist.
+// Lease returns one lease, and false if it does not exist.
 func (c *Cluster) Lease(id int64) (Lease, bool) {
 	for _, l := range c.Leases() {
 		if l.ID == id {

@@ -40,7 +40,7 @@ func (s *maintenanceServer) Status(ctx context.Context, _ *pb.StatusRequest) (*p
 	})
 }
 
-// leaderID is whom the member takes for the leader; 0: nobody. The caller holds c.mu.
+// leaderID is the member that this one takes for the leader, or 0. The caller holds c.mu.
 func (m *Member) leaderID(now time.Time) uint64 {
 	i := m.c.leader
 	if m.frozen != nil && m.contact != inTouch {

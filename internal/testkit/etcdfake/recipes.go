@@ -12,10 +12,10 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake/etcd"
 )
 
-// Ready-made parts of rules.
+// These are ready-made parts of rules.
 
-// OnKey matches requests that name a key, or begin a range, with that prefix:
-// comparisons and nested operations of transactions and new watches included.
+// OnKey matches requests that name a key, or begin a range, with that prefix, including comparisons
+// and nested operations of transactions, and new watches.
 func OnKey(prefix string) func(Request) bool {
 	return func(r Request) bool {
 		return slices.ContainsFunc(keysOf(r.Message), func(k []byte) bool { return strings.HasPrefix(string(k), prefix) })
@@ -61,8 +61,8 @@ func operation(op *pb.RequestOp) proto.Message {
 	return nil
 }
 
-// Writes matches what can change a key: puts, deletions, and transactions that
-// are not mere reads.
+// Writes matches requests that can change a key: puts, deletions, and transactions that do more
+// than read.
 func Writes(r Request) bool {
 	switch m := r.Message.(type) {
 	case *pb.PutRequest, *pb.DeleteRangeRequest:
@@ -73,7 +73,7 @@ func Writes(r Request) bool {
 	return false
 }
 
-// OnLease matches what grants, renews, asks for or revokes a lease.
+// OnLease matches requests that grant, renew, query or revoke a lease.
 func OnLease(id int64) func(Request) bool {
 	return func(r Request) bool {
 		m, ok := r.Message.(interface{ GetID() int64 })
@@ -81,8 +81,7 @@ func OnLease(id int64) func(Request) bool {
 	}
 }
 
-// EditHeader alters the headers of answers: a stale term, an older revision,
-// another cluster.
+// EditHeader alters the headers of answers, for a stale term, an older revision or another cluster.
 func EditHeader(f func(*pb.ResponseHeader)) func(Request, proto.Message) {
 	return func(_ Request, answer proto.Message) {
 		if m, ok := answer.(interface{ GetHeader() *pb.ResponseHeader }); ok && m.GetHeader() != nil {
@@ -100,8 +99,8 @@ func EditTTL(ttl int64) func(Request, proto.Message) {
 	}
 }
 
-// Confirm forges answers to renewals that say that the lease lives, whether it
-// does or not, and renew nothing. The header is the member's, as f alters it.
+// Confirm forges answers to renewals that say that the lease lives, whether it does or not, and
+// renews nothing. The header is the member's, as altered by f.
 func Confirm(ttl int64, f func(*pb.ResponseHeader)) func(Request) (proto.Message, error) {
 	return func(r Request) (proto.Message, error) {
 		r.Member.c.mu.Lock()
@@ -115,7 +114,7 @@ func Confirm(ttl int64, f func(*pb.ResponseHeader)) func(Request) (proto.Message
 	}
 }
 
-// The following alter what watches send, for EditWatches.
+// These functions alter what watches send, for EditWatches.
 
 // SwallowDeletes leaves out the deletions of keys with that prefix, and
 // answers that have no other event.
@@ -143,8 +142,7 @@ func Twice(r *pb.WatchResponse) []*pb.WatchResponse {
 	return []*pb.WatchResponse{r, proto.Clone(r).(*pb.WatchResponse)}
 }
 
-// Replay sends, before each answer with events, all earlier ones of that
-// watch_id again.
+// Replay repeats, before each answer with events, all earlier ones of that watch_id.
 func Replay() func(*pb.WatchResponse) []*pb.WatchResponse {
 	var mu sync.Mutex
 	sent := map[int64][]*pb.WatchResponse{}

@@ -12,8 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// LeaseKeepAlive handles the renewals of a stream one after the other; the
-// first error ends it.
+// LeaseKeepAlive handles the renewals of a stream one after the other. The first error ends it.
 func (s *leaseServer) LeaseKeepAlive(stream grpc.BidiStreamingServer[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse]) error {
 	live, err := s.m.open(stream.Context(), "LeaseKeepAlive")
 	if err != nil {
@@ -63,7 +62,7 @@ func (s *leaseServer) renewals(ctx context.Context, stream grpc.BidiStreamingSer
 	}
 }
 
-// renew answers one renewal. The header is that of before it.
+// renew answers one renewal. The header is from before it.
 func (s *leaseServer) renew(ctx context.Context, id int64) (*pb.LeaseKeepAliveResponse, error) {
 	s.m.c.mu.Lock()
 	resp := &pb.LeaseKeepAliveResponse{ID: id, Header: s.m.fill(&pb.ResponseHeader{})}
@@ -89,8 +88,8 @@ func (s *leaseServer) renew(ctx context.Context, id int64) (*pb.LeaseKeepAliveRe
 	}
 }
 
-// tryRenew renews a lease, or returns what must happen before that can be decided: an expired
-// lease is about to be deleted.
+// tryRenew renews a lease. If the lease has expired and is about to be deleted, it returns what
+// must happen first.
 func (m *Member) tryRenew(ctx context.Context, id int64) (ttl int64, pending <-chan struct{}, err error) {
 	m.c.mu.Lock()
 	confirms := m.confirms(time.Now())

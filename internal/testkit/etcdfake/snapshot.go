@@ -16,18 +16,18 @@ func (c *Cluster) Snapshot() *Snapshot {
 	return &Snapshot{c.state.Store.Clone(), c.state.Lessor.Clone()}
 }
 
-// RestoreOptions are the options of a restore; the zero value restores the snapshot unchanged,
-// so that the revision goes back.
+// RestoreOptions are the options of a restore. The zero value restores the snapshot unchanged, so
+// that the revision goes back.
 type RestoreOptions struct {
-	ClusterID    uint64 // 0: as it was; another one for a new initial-cluster-token
-	BumpRevision int64  // the restored state's revision is that much higher
-	MarkCompact  bool   // with BumpRevision: everything before is compacted, so that watches end
-	Term         uint64 // of the first leader; 0: 2, as in a new cluster
+	ClusterID    uint64 // unchanged if 0; set it as a new initial-cluster-token would
+	BumpRevision int64  // how much higher the restored state's revision is
+	MarkCompact  bool   // with BumpRevision, compacts everything before, so that watches end
+	Term         uint64 // of the first leader; 2 if 0, as in a new cluster
 }
 
-// Restore makes the state that of a snapshot, as an operator does who starts
-// new members from it: connections are reset, streams end, and every lease has
-// its full TTL. The same snapshot can be restored again.
+// Restore makes the state that of a snapshot, as an operator does who starts new members from it.
+// Connections are reset, streams end, and every lease has its full TTL. The same snapshot can be
+// restored again.
 func (c *Cluster) Restore(s *Snapshot, o RestoreOptions) {
 	setDefault(&o.Term, 2)
 	c.mu.Lock()

@@ -61,7 +61,7 @@ func (m *Member) Streams(method string) (n int) {
 	return n
 }
 
-// EndStreams ends the member's streams of a method, "" for all, with an error.
+// EndStreams ends the member's streams of a method, or all if method is "", with an error.
 func (m *Member) EndStreams(method string, err error) {
 	m.c.mu.Lock()
 	defer m.c.mu.Unlock()
@@ -72,7 +72,7 @@ func (m *Member) EndStreams(method string, err error) {
 	}
 }
 
-// pump and seenUpTo concern watches alone. The caller holds c.mu.
+// pump and seenUpTo concern only watches. The caller holds c.mu.
 func (s *liveStream) pump() {
 	if s.watch != nil {
 		s.watch.pump()
@@ -85,7 +85,7 @@ func (s *liveStream) seenUpTo(rev int64) {
 	}
 }
 
-// cause is why a stream ended, as the server says it.
+// cause is why a stream ended, as the server reports it.
 func cause(ctx context.Context, cancelled error) error {
 	err := context.Cause(ctx)
 	if errors.Is(err, context.Canceled) {

@@ -6,7 +6,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake/wire"
 )
 
-// The faults of a member. Each lasts until Heal.
+// These are the faults of a member. Each lasts until Heal.
 
 // BlackHole makes the member neither send nor receive, while its connections stay and new ones
 // are accepted. What is sent meanwhile, up to a socket's buffer, arrives after Heal.
@@ -15,8 +15,8 @@ func (m *Member) BlackHole() {
 	m.down.Hold(true)
 }
 
-// Swallow makes the member's connections neither deliver nor end, for ever, while new ones are
-// served, without the delays of SetDelay.
+// Swallow makes the member's connections neither deliver nor end, ever, while new ones are served,
+// without the delays of SetDelay.
 func (m *Member) Swallow() {
 	m.c.mu.Lock()
 	defer m.c.mu.Unlock()
@@ -25,9 +25,9 @@ func (m *Member) Swallow() {
 	m.up, m.down = wire.NewLink(), wire.NewLink()
 }
 
-// SwallowRequests makes the member's connections deliver nothing of what clients send, for ever,
-// while events and answers still arrive and new connections are served, without the delays of
-// SetDelay on what is sent.
+// SwallowRequests makes the member's connections deliver nothing that clients send, ever, while
+// events and answers still arrive. New connections are served, without the delays of SetDelay on
+// what clients send.
 func (m *Member) SwallowRequests() {
 	m.c.mu.Lock()
 	defer m.c.mu.Unlock()
@@ -35,10 +35,10 @@ func (m *Member) SwallowRequests() {
 	m.up = wire.NewLink()
 }
 
-// Halt stops the member as SIGSTOP does: its connections stay, and new ones are accepted, but it
+// Halt stops the member as SIGSTOP does. Its connections stay, and new ones are accepted, but it
 // neither reads nor answers, and its peers do not hear it. If it led, the others elect another
-// leader after 1.2 election timeouts; what needed agreement and was sent to them meanwhile is
-// lost, and fails after 5 s and two election timeouts.
+// leader after 1.2 election timeouts. What needed agreement and was sent to them meanwhile is lost,
+// and fails after 5 s and two election timeouts.
 func (m *Member) Halt() {
 	m.BlackHole()
 	m.c.mu.Lock()
@@ -68,17 +68,17 @@ func (m *Member) Reset() {
 	clear(m.conns)
 }
 
-// Isolate separates the member from its peers, while clients still reach it. It serves
-// serializable reads at its current state, its watches are silent, and requests that need
-// agreement fail after 5 s and two election timeouts; with the hasleader metadata they fail at
-// once from one election timeout on, and streams end after 3.7. An isolated leader confirms
-// renewals for 1.9 election timeouts more, without effect, while the others have a new leader.
-// Without a majority in contact, nobody has a leader, and no lease expires.
+// Isolate separates the member from its peers, while clients still reach it. It serves serializable
+// reads at its current state, its watches are silent, and requests that need agreement fail after 5
+// s and two election timeouts. With the hasleader metadata, requests fail at once after one
+// election timeout, and streams end after 3.7. An isolated leader confirms renewals for 1.9
+// election timeouts more, without effect, while the others have a new leader. Without a majority in
+// contact, nobody has a leader, and no lease expires.
 func (m *Member) Isolate() { m.setContact(isolated) }
 
-// Depose elects another leader, while the member still acts as the leader of the old raft term: it
+// Depose elects another leader, while the member still acts as the leader of the old raft term. It
 // confirms renewals of the leases it knew, without effect, and shows the old raft term and its
-// current state; requests that need agreement time out, and no stream ends. With one member the
+// current state. Requests that need agreement time out, and no stream ends. With one member the
 // cluster continues without a leader.
 func (m *Member) Depose() {
 	m.c.mu.Lock()
@@ -89,7 +89,7 @@ func (m *Member) Depose() {
 	m.setContactLocked(deposed)
 }
 
-// Stop ends the member as a crash does; Heal starts it again.
+// Stop ends the member as a crash does. Heal starts it again.
 func (m *Member) Stop() {
 	m.setContact(stopped)
 	m.Cut()
@@ -109,7 +109,7 @@ func (m *Member) setContact(s contact) {
 	m.setContactLocked(s)
 }
 
-// Heal ends the member's faults: it runs, reaches its peers, sees everything, and the network
+// Heal ends the member's faults: it runs, reaches its peers and sees everything, and the network
 // delivers. Rules, delays, learner, version and cluster ID stay.
 func (m *Member) Heal() {
 	m.setContact(inTouch)
@@ -121,14 +121,14 @@ func (m *Member) Heal() {
 	m.down.Hold(false)
 }
 
-// SetDelay makes everything that goes to or from the member take that long,
-// each way; nil: no time. It is called for each write to a connection.
+// SetDelay delays everything that goes to or from the member by what up and down return, which are
+// called for each write to a connection. nil means no delay.
 func (m *Member) SetDelay(up, down func() time.Duration) {
 	m.up.SetDelay(up)
 	m.down.SetDelay(down)
 }
 
-// SetVersion is what Status reports from now on.
+// SetVersion sets the version that Status reports.
 func (m *Member) SetVersion(v string) {
 	m.c.mu.Lock()
 	defer m.c.mu.Unlock()
@@ -142,7 +142,7 @@ func (m *Member) SetLearner(learner bool) {
 	m.learner = learner
 }
 
-// SetClusterID makes the member answer as one of another cluster; 0: its own.
+// SetClusterID makes the member answer as one of another cluster. 0 means its real one.
 func (m *Member) SetClusterID(id uint64) {
 	m.c.mu.Lock()
 	defer m.c.mu.Unlock()
@@ -152,7 +152,7 @@ func (m *Member) SetClusterID(id uint64) {
 // Fixed is a delay for SetDelay that is always the same.
 func Fixed(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
 
-// BlackHole, Cut and Heal do to every member what the member's own do.
+// BlackHole is Member.BlackHole for every member.
 func (c *Cluster) BlackHole() { c.each((*Member).BlackHole) }
 
 // Cut is Member.Cut for every member.
@@ -167,8 +167,8 @@ func (c *Cluster) each(f func(*Member)) {
 	}
 }
 
-// ChangeLeader makes member i the leader of a new raft term: every lease gets its
-// full TTL again, and an election timeout on top.
+// ChangeLeader makes member i the leader of a new raft term. Every lease gets its full TTL again,
+// and an election timeout on top.
 func (c *Cluster) ChangeLeader(i int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -177,23 +177,23 @@ func (c *Cluster) ChangeLeader(i int) {
 	c.changed = make(chan struct{})
 }
 
-// Leader returns the index of the member that leads, -1 without one, and the raft term.
+// Leader returns the index of the member that leads, or -1, and the raft term.
 func (c *Cluster) Leader() (index int, term uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.leader, c.term
 }
 
-// SetClockRate makes the leader's clock run that many times as fast as ours:
-// leases granted or renewed from now on last accordingly.
+// SetClockRate makes the leader's clock run r times as fast as ours. Leases that are granted or
+// renewed afterwards last accordingly.
 func (c *Cluster) SetClockRate(r float64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.state.Lessor.Rate = r
 }
 
-// SetNoSpace raises or lifts the NOSPACE alarm: whatever would store something
-// is refused, not applied; deletions and reads are served.
+// SetNoSpace raises or lifts the NOSPACE alarm. While it is raised, every request that would store
+// something is refused and not applied; deletions and reads are served.
 func (c *Cluster) SetNoSpace(on bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake/etcd"
 )
 
-const noWatch = -1 // the watch_id of refusals, and of progress of a whole stream
+const noWatch = -1 // the watch_id of refusals, and of a whole stream's progress
 
 var (
 	errEmptyRange  = errors.New("mvcc: watcher range is empty")
@@ -36,8 +36,8 @@ type watcher struct {
 	fragment     bool
 	progress     bool
 	noPut, noDel bool
-	// compacted: it ended by compaction. The server keeps it until it is cancelled:
-	// its ID stays taken, and the stream's progress unknown.
+	// compacted is set if it ended by compaction. The server keeps it until it is cancelled, so its
+	// ID stays taken, and the stream's progress unknown.
 	compacted bool
 }
 
@@ -104,8 +104,8 @@ func (s *watchStream) pump() {
 	}
 }
 
-// catchUp sends a watch what happened from next on, as far as the member sees,
-// or that this was compacted.
+// catchUp sends a watch everything that happened, starting at next, as far as the member sees, or
+// that this was compacted.
 func (s *watchStream) catchUp(w *watcher) {
 	st := s.m.c.state.Store
 	now := s.m.revision()

@@ -16,7 +16,7 @@ func create(r *pb.WatchCreateRequest) *pb.WatchRequest {
 	return &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: r}}
 }
 
-// watchKey watches one key from the next revision on, if created is awaited.
+// watchKey watches one key, starting at the next revision, if created is awaited.
 func watchKey(t *testing.T, a *client, key string, created bool) pb.Watch_WatchClient {
 	t.Helper()
 	w, err := a.Watch(t.Context())

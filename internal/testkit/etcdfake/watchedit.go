@@ -12,9 +12,9 @@ type watchEdit struct {
 	f func(*pb.WatchResponse) []*pb.WatchResponse
 }
 
-// EditWatches has f decide what is sent in place of each answer of the
-// member's watch streams: none, one or several. f gets copies, one at a time
-// for each stream, and may keep them to send later. The result ends it.
+// EditWatches has f decide what is sent in place of each answer of the member's watch streams:
+// none, one or several. f gets copies, one at a time for each stream, and may keep them to send
+// later. lift ends it.
 func (m *Member) EditWatches(f func(*pb.WatchResponse) []*pb.WatchResponse) (lift func()) {
 	e := &watchEdit{f}
 	m.c.mu.Lock()

@@ -23,8 +23,7 @@ type watchServer struct {
 
 type watchServerStream = grpc.BidiStreamingServer[pb.WatchRequest, pb.WatchResponse]
 
-// Watch sends the events of the stream's watches; a goroutine of its own
-// handles what the client asks.
+// Watch sends the events of the stream's watches. Another goroutine handles the client's requests.
 func (s *watchServer) Watch(stream watchServerStream) error {
 	live, err := s.m.open(stream.Context(), "Watch")
 	if err != nil {
@@ -102,7 +101,7 @@ func (s *watchServer) split(r *pb.WatchResponse, wanted bool) []*pb.WatchRespons
 	return append(parts, cur)
 }
 
-// requests handles what the client sends. When it will send no more, the watches continue.
+// requests handles what the client sends. When the client will send no more, the watches continue.
 func (s *watchServer) requests(live *liveStream, stream watchServerStream) error {
 	for {
 		r, err := stream.Recv()
@@ -126,7 +125,7 @@ func (s *watchServer) requests(live *liveStream, stream watchServerStream) error
 	}
 }
 
-// handle does what one message of the client asks for. The caller holds c.mu.
+// handle does what one message of the client requests. The caller holds c.mu.
 func (s *watchServer) handle(ctx context.Context, ws *watchStream, r *pb.WatchRequest) {
 	switch u := r.RequestUnion.(type) {
 	case *pb.WatchRequest_CreateRequest:

@@ -7,14 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fine is the last part of a wait, for which an alarm is used: the runtime's timers
-// are late by up to a millisecond, in which a network has made half a round trip.
+// fine is the last part of a wait, for which an alarm is used. The runtime's timers are late by up
+// to a millisecond, half a network's round trip.
 const fine = 2 * time.Millisecond
 
-// An alarm waits for short times, and exactly. The zero alarm is ready; one goroutine
-// at a time may use it.
+// An alarm waits for short times, precisely. The zero alarm is ready. One goroutine at a time may
+// use it.
 type alarm struct {
-	f  *os.File // a timer of the kernel's; nil: there is none
+	f  *os.File // a timer of the kernel's, or nil
 	fd int
 }
 

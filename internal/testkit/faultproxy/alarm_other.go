@@ -4,7 +4,7 @@ package faultproxy
 
 import "time"
 
-// fine is the last part of a wait, for which an alarm is used: none, here.
+// fine is the last part of a wait, for which an alarm is used. Here there is none.
 const fine = 0
 
 // An alarm waits as exactly as the runtime does.

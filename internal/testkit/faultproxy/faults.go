@@ -2,24 +2,24 @@ package faultproxy
 
 import "time"
 
-// SetDelay makes every byte take that long more to the server and back, from
-// what is read from now on; 0: no longer.
+// SetDelay delays every byte that is read afterwards by up on its way to the server and by down on
+// its way back. 0 means no delay.
 func (p *Proxy) SetDelay(up, down time.Duration) {
 	p.up.setDelay(up)
 	p.down.setDelay(down)
 }
 
-// BlackHole forwards nothing, either way: connections stay, and new ones are
-// accepted and get no answer.
+// BlackHole forwards nothing, either way. Connections stay, and new ones are accepted and get no
+// answer.
 func (p *Proxy) BlackHole() {
 	p.up.hold(true)
 	p.down.hold(true)
 }
 
-// HoldRequests forwards nothing to the server; what it says still arrives.
+// HoldRequests forwards nothing to the server. What the server sends still arrives.
 func (p *Proxy) HoldRequests() { p.up.hold(true) }
 
-// HoldAnswers forwards nothing to the clients; what they say still arrives.
+// HoldAnswers forwards nothing to the clients. What they send still arrives.
 func (p *Proxy) HoldAnswers() { p.down.hold(true) }
 
 // Swallow makes all connections take what either side sends and forward nothing more of it, until
@@ -50,8 +50,8 @@ func (p *Proxy) Refuse() {
 	p.cutAll(true)
 }
 
-// Heal ends the faults, delays included: what was held up is forwarded, and
-// connections are accepted. It panics if the port cannot be listened on again.
+// Heal ends the faults, delays included. It forwards what was held up, and accepts connections. It
+// panics if it cannot listen on the port again.
 func (p *Proxy) Heal() {
 	p.SetDelay(0, 0)
 	p.up.hold(false)

@@ -40,8 +40,8 @@ func (g *gate) state() (held bool, delay time.Duration, changed <-chan struct{})
 	return g.held, g.delay, g.changed
 }
 
-// pass waits until what was read at the given time may go on; false: the link
-// was cut before. It may say so fine later.
+// pass waits until what was read at the given time may go on. It returns false if the link was cut
+// before, which it may notice only after fine.
 func (g *gate) pass(at time.Time, cut <-chan struct{}, a *alarm) bool {
 	if d := time.Until(at) - fine; d > 0 {
 		timer := time.NewTimer(d)
@@ -79,7 +79,7 @@ type link struct {
 
 func newLink(client net.Conn) *link { return &link{client: client, done: make(chan struct{})} }
 
-// join adds the server's side; false: the link was cut meanwhile.
+// join adds the server's side. It returns false if the link was cut meanwhile.
 func (c *link) join(server net.Conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -118,14 +118,14 @@ func reset(c net.Conn) {
 	_ = c.Close()
 }
 
-// chunk is some bytes on their way, or with none of them the end.
+// chunk is some bytes on their way, or the end if it has none.
 type chunk struct {
 	at   time.Time // not to be forwarded before
 	data []byte
 }
 
-// inFlight is how many chunks may be on their way before reading stops, as
-// with full socket buffers.
+// inFlight is how many chunks may be on their way before reading stops, as with full socket
+// buffers.
 const inFlight = 1024
 
 // forward moves bytes one way, and then its end, until the link is cut.
@@ -154,8 +154,8 @@ func (c *link) forward(from, to net.Conn, g *gate) {
 	}
 }
 
-// read reads until the end, or an error, which cuts the link when the bytes
-// before it have had their time.
+// read reads until the end, or until an error, which cuts the link once the bytes before it were
+// forwarded.
 func (c *link) read(from net.Conn, g *gate, chunks chan<- chunk) {
 	defer close(chunks)
 	buf := make([]byte, 64<<10)

@@ -21,13 +21,13 @@ type Proxy struct {
 	wg     sync.WaitGroup
 
 	mu       sync.Mutex
-	listener net.Listener // nil: refuses
+	listener net.Listener // nil while it refuses
 	conns    map[*link]struct{}
 	accepted int
 	closed   bool
 }
 
-// place is where clients find it.
+// place is where clients find the proxy.
 type place interface {
 	String() string
 	Listen() (net.Listener, error)
@@ -57,8 +57,8 @@ func Start(t testing.TB, target string) *Proxy {
 	return lasting(t, p, err)
 }
 
-// StartAt is Start where clients of any user find the server at a unix socket, whose path is at.
-// target may be one, too.
+// StartAt is Start, but clients of any user find the server at the unix socket with the path at.
+// target may be a unix socket, too.
 func StartAt(t testing.TB, at, target string) *Proxy {
 	t.Helper()
 	p, err := start(socket(at), target)

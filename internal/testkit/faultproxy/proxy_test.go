@@ -109,8 +109,9 @@ func TestDelayTakesEffectEachWay(t *testing.T) {
 	assert.GreaterOrEqual(t, time.Since(start), 70*time.Millisecond, "on the fastest machine, too")
 }
 
-// A word takes the 3 ms that it is delayed, and little more where the kernel has a timer: the runtime's own timers
-// round each of the two waits up to whole milliseconds, even on an idle machine.
+// A word takes the 3 ms that it is delayed, and little more where the kernel has a timer: the
+// runtime's own timers round each of the two waits up to whole milliseconds, even on an idle
+// machine.
 func BenchmarkDelay(b *testing.B) {
 	p := Start(b, echo(b))
 	c := dial(b, p)

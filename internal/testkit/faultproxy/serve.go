@@ -2,10 +2,9 @@ package faultproxy
 
 import "net"
 
-// Serve forwards a connection that somebody else has accepted, as if it had
-// come to Addr: for a listener that decides by the client which proxy a
-// connection goes through. It returns at once. While the proxy refuses, or is
-// closed, the connection is reset.
+// Serve forwards a connection that somebody else has accepted, as if it had come to Addr. It is for
+// a listener that chooses the proxy for a connection by its client. It returns at once. While the
+// proxy refuses, or is closed, the connection is reset.
 func (p *Proxy) Serve(client net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

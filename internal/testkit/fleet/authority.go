@@ -13,8 +13,10 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 )
 
-// An authority grants leases on resources, over lines on a unix socket: "acquire WHO RESOURCE MODE", the mode being shared or exclusive, is answered, in turn, by "granted TOKEN"; "release RESOURCE
-// TOKEN" is not answered. A connection that ends gives up its place in the queue, not its lease.
+// An authority grants leases on resources, over lines on a unix socket. It answers "acquire WHO RESOURCE
+// MODE", where the mode is shared or exclusive, with "granted TOKEN" once its turn has come. It does not
+// answer "release RESOURCE TOKEN". A connection that ends gives up its position in the queue, not its
+// lease.
 type authority struct {
 	issuer Issuer
 	lis    net.Listener

@@ -78,7 +78,8 @@ func (y *yard) compare(t testing.TB, store Store, resource string, ids map[strin
 	}
 }
 
-// faults counts the two that a single register commits. fencetest.Check, which looks for these and for others, stops at the first.
+// faults counts the two kinds of faults that a single register commits. fencetest.Check, which finds
+// these and others, stops at the first.
 func (r *Result) faults() {
 	byResource := map[string][]fencetest.Op{}
 	for _, o := range r.History {

@@ -12,11 +12,11 @@ import (
 	"github.com/pawl-locks/pawl/fencing/fencetest"
 )
 
-// Force has two holders overtake one another, in this process and in one order: in place of being
-// stopped, each waits for the other. What may happen in Run happens here once. A holder whose lease
-// ends between its read and its write writes after the next one; and, where there are readers, two that
-// share read in the order that is not their tokens', and one of them reads again when a writer that
-// came later has written.
+// Force makes two holders overtake one another, in this process and in one order. They are not stopped,
+// but each waits for the other. What may happen in Run happens here once: a holder whose lease ends
+// between its read and its write writes after the next one. If there are readers, two that share read
+// in an order that is not their tokens', and one of them reads again when a writer that came later has
+// written.
 func (f Fleet) Force(t testing.TB) Result {
 	t.Helper()
 	if f.Issuer == nil {
@@ -60,7 +60,7 @@ func (f Fleet) Force(t testing.TB) Result {
 	return y.result
 }
 
-// A holder is one of those that Force has overtake one another.
+// A holder is one of those that Force makes overtake one another.
 type holder struct {
 	*actor
 	store    Store

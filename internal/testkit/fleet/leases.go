@@ -79,10 +79,11 @@ func (a *authority) end(l *leased, g *grant) {
 	l.holders = slices.DeleteFunc(l.holders, func(h *grant) bool { return h == g })
 }
 
-// patience is how many leases may expire in a row before they get longer: the machine is then too busy for anybody to be done in time.
+// patience is how many leases may expire in a row before they get longer, because the machine is then
+// too busy for anybody to finish in time.
 const patience = 20
 
-// expire ends g's lease if g has it still.
+// expire ends g's lease if g still has it.
 func (a *authority) expire(l *leased, g *grant) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -97,7 +98,8 @@ func (a *authority) expire(l *leased, g *grant) {
 	a.pass(l)
 }
 
-// pass gives the lock to the first in the queue, while it is free or all who hold it and the first share it. mu is held.
+// pass gives the lock to the first in the queue, while the lock is free, or all who hold it and the
+// first share it. mu is held.
 func (a *authority) pass(l *leased) {
 	for len(l.queue) > 0 && !a.closed && (len(l.holders) == 0 || l.holders[0].shared && l.queue[0].shared) {
 		g := l.queue[0]
@@ -120,7 +122,7 @@ func (a *authority) seen() (granted, expired int, ttl time.Duration) {
 	return a.granted, a.expired, a.ttl
 }
 
-// holders returns who holds something just now.
+// holders returns who holds something now.
 func (a *authority) holders() (who []int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

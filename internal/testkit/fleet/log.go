@@ -37,7 +37,7 @@ type actor struct {
 // those of package fencing.
 var ErrNotApplied = errors.New("not applied")
 
-// now reads the clock that all processes of the machine share, and that nobody sets.
+// now reads the clock that all processes of the machine share, and that nothing sets.
 func now() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
@@ -88,7 +88,7 @@ func digest(value string) string {
 }
 
 // readLog returns a log's operations, and the IDs of the acknowledged writes by resource. An
-// operation without an end stays unknown.
+// operation without an end is unknown.
 func readLog(path string) (ops []fencetest.Op, acked map[string][]string, err error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -64,7 +64,8 @@ func (p *process) kill() {
 	<-p.ended
 }
 
-// finish waits until the worker, whose standard input is closed, has ended its turn; within a bound.
+// finish waits, within a bound, until the worker, whose standard input is closed, has ended its
+// round.
 func (p *process) finish() {
 	select {
 	case <-p.ended:

@@ -11,10 +11,12 @@ import (
 	"github.com/pawl-locks/pawl/fencing/fencetest"
 )
 
-// Readers says whether every other turn of a worker is that of a reader, under a shared lock, and by which registers the store judges it.
+// Readers says whether every other round of a worker is a reader's, under a shared lock, and by which
+// registers the store judges it.
 type Readers int
 
-// The guard of a SharedStore has two registers. The same store has one where readers are judged as writers are, or where they register nothing.
+// The guard of a SharedStore has two registers. The same store has one if readers are judged as writers
+// are, or if they register nothing.
 const (
 	NoReaders Readers = iota
 	TwoRegisters
@@ -69,8 +71,9 @@ func (s exclusiveOnly) ReadShared(ctx context.Context, resource string, t fencin
 
 func (s exclusiveOnly) Close() error { return errors.Join(s.Store.Close(), s.bare.Close()) }
 
-// CheckReaders has run run a fleet of readers and writers with two registers, and Force one in each way. With two registers nothing may be wrong. With one, of tokens of
-// either mode, one that holds is refused; with one of exclusive tokens, one reads what is overwritten behind it.
+// CheckReaders uses run to run a fleet of readers and writers with two registers, and force to run Force
+// in each way. With two registers nothing may be wrong. With one register of tokens of either mode, one
+// that holds is refused. With one of exclusive tokens, one reads what is overwritten later.
 func CheckReaders(t *testing.T, run func() Result, force func(readers Readers) Result) {
 	for _, two := range []Result{run(), force(TwoRegisters)} {
 		if err := fencetest.Check(two.History); err != nil {
@@ -90,8 +93,8 @@ func CheckReaders(t *testing.T, run func() Result, force func(readers Readers) R
 	}
 }
 
-// CheckGuard has run run a fleet of writers with the guard, and Force one with it and one without. With the guard nothing may be lost; without it, the update of one that
-// was overtaken is.
+// CheckGuard uses run to run a fleet of writers with the guard, and force to run Force with and without
+// it. With the guard nothing may be lost. Without it, the update of one that was overtaken is lost.
 func CheckGuard(t *testing.T, run func() Result, force func(guard bool) Result) {
 	for _, guarded := range []Result{run(), force(true)} {
 		if err := fencetest.Check(guarded.History); err != nil {

@@ -21,11 +21,11 @@ type Fleet struct {
 	Open    Opener // the same, for the parent
 	Address string
 	Guard   bool
-	Workers int           // 0: 8
-	For     time.Duration // at least; longer where too little happened to show anything
-	TTL     time.Duration // of leases at first, 0: 120 ms; longer where nobody is done within it
-	Cut     func()        // cuts the workers from the store; nil: there is no connection to cut
-	Issuer  Issuer        // nil: counts
+	Workers int           // 8 if 0
+	For     time.Duration // at least; longer if too little happened to show anything
+	TTL     time.Duration // of leases at first, 120 ms if 0; longer if nobody finishes within it
+	Cut     func()        // cuts the workers from the store; nil if there is no connection to cut
+	Issuer  Issuer        // counts if nil
 	Seed    uint64
 	Readers Readers
 }
@@ -105,7 +105,8 @@ type yard struct {
 	result  Result
 }
 
-// What must have happened in a run, so that it shows something, and how much longer a run may take for it.
+// These say what must have happened in a run, so that it shows something, and how much longer a run may
+// take for it.
 const (
 	minGranted = 40
 	minExpired = 8

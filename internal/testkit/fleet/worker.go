@@ -44,7 +44,8 @@ const orderVariable = "PAWL_FLEET_WORKER"
 // opTime bounds an operation on the store.
 const opTime = 3 * time.Second
 
-// Main does a worker's work and does not return if this process is a worker. TestMain calls it first.
+// Main does a worker's work and does not return, if this process is a worker. TestMain calls it
+// first.
 func Main(openers map[string]Opener) {
 	text := os.Getenv(orderVariable)
 	if text == "" {
@@ -76,7 +77,7 @@ func (o order) work(open Opener) error {
 	}
 	defer store.Close()
 	var stop atomic.Bool
-	go func() { // ends with the process: standard input is closed when the run is over
+	go func() { // ends with the process; the parent closes standard input after the run
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		stop.Store(true)
 	}()
@@ -87,7 +88,7 @@ func (o order) work(open Opener) error {
 			wait(10 * time.Millisecond) // it is closed, and so is standard input soon
 			continue
 		}
-		for answers := bufio.NewScanner(conn); !stop.Load() && w.turn(conn, answers); {
+		for answers := bufio.NewScanner(conn); !stop.Load() && w.round(conn, answers); {
 		}
 		_ = conn.Close()
 	}
@@ -102,9 +103,9 @@ type worker struct {
 	n     int
 }
 
-// turn acquires, reads, thinks, writes and releases. It returns false when the connection to
+// round acquires, reads, thinks, writes and releases. It returns false when the connection to
 // the authority is gone. It does not check its lease.
-func (w *worker) turn(conn net.Conn, answers *bufio.Scanner) bool {
+func (w *worker) round(conn net.Conn, answers *bufio.Scanner) bool {
 	resource := fmt.Sprint("set", w.rnd.IntN(w.Resources))
 	mode, work := exclusive, w.update
 	if w.Readers != NoReaders && w.rnd.IntN(2) == 0 {

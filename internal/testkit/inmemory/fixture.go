@@ -1,5 +1,5 @@
-// Package inmemory is the kit of all tests of the library and its commands in bubbles: an etcd in
-// memory, with clients and sessions. The fixtures of packages add what is theirs.
+// Package inmemory is the fixture of all tests of the library and its commands in bubbles: an etcd
+// in memory, with clients and sessions. The fixtures of packages add to it.
 package inmemory
 
 import (
@@ -41,8 +41,8 @@ func (f *Fixture) Client() *pawl.Client {
 	return f.Dial(pawl.Config{})
 }
 
-// Dial connects a client with a Config, whose endpoints, namespace and DialOptions are filled in;
-// more follow those.
+// Dial connects a client with a Config. It fills in the endpoints, namespace and DialOptions,
+// followed by more.
 func (f *Fixture) Dial(cfg pawl.Config, more ...grpc.DialOption) *pawl.Client {
 	f.Helper()
 	cfg.Endpoints, cfg.Namespace = f.Cluster.Endpoints(), cmp.Or(cfg.Namespace, f.Namespace)
@@ -55,7 +55,7 @@ func (f *Fixture) Dial(cfg pawl.Config, more ...grpc.DialOption) *pawl.Client {
 	return c
 }
 
-// Session begins a session of owner, on a client of its own.
+// Session begins a session of owner, on a new client.
 func (f *Fixture) Session(owner string) *pawl.Session {
 	f.Helper()
 	s, err := f.Client().NewSession(f.Context(), lease.Options{Owner: owner})

@@ -1,8 +1,8 @@
-// Package lane says how much of a long test runs. The everyday lanes, "go test ./..." in the
-// root and "go test work", run a base of cases and the pairs that meet in the code. The proof,
-// "make proof", runs the full product of every table, every interleaving, and the
-// thousand-tries versions. A test asks this package which of the two it is in, and nothing
-// else: not how fast the machine is.
+// Package lane says how much of a long test runs. The everyday lanes, "go test ./..." in the root
+// and "go test work", run a base of cases and the pairs that meet in the code. The proof, "make
+// proof", runs the full product of every table, every interleaving, and the thousand-tries
+// versions. A test asks this package only which of the two it is in, and not how fast the machine
+// is.
 package lane
 
 import (
@@ -22,15 +22,15 @@ import (
 // times slower than the one the test was written on.
 const Hang = 3 * time.Minute
 
-// Next to nothing of a bubble stays after it, so collecting garbage less often costs a test of many
-// bubbles a quarter less. GOGC, where it is set, is obeyed.
+// Almost nothing of a bubble stays after it, so collecting garbage less often saves a test of many
+// bubbles a quarter of its time. If GOGC is set, it is obeyed.
 func init() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)
 	}
 }
 
-// SideBySide has n tests of a package run at a time, unless the command line says how many. It is
+// SideBySide makes n tests of a package run at a time, unless the command line says how many. It is
 // for a TestMain of tests that wait for processes, leases and pages, and compute little.
 func SideBySide(n int) {
 	flag.Parse()
@@ -41,8 +41,8 @@ func SideBySide(n int) {
 	}
 }
 
-// Seed returns the seed of a test's random choices: that of the environment variable PAWL_SEED, or
-// one at random. A test that fails prints it in the command that repeats it.
+// Seed returns the seed of a test's random choices, which is that of the environment variable
+// PAWL_SEED, or a random one. A test that fails prints it in the command that repeats it.
 func Seed(t testing.TB) uint64 {
 	t.Helper()
 	seed, err := strconv.ParseUint(os.Getenv("PAWL_SEED"), 10, 64)
@@ -58,7 +58,8 @@ func Seed(t testing.TB) uint64 {
 	return seed
 }
 
-// command repeats a test whose function has that full name: its package's, a dot, its own.
+// command returns the command that repeats a test, given the function's full name, which is its
+// package's name, a dot, and its name.
 func command(seed uint64, test, function string) string {
 	slash := strings.LastIndexByte(function, '/') + 1
 	name, _, _ := strings.Cut(function[slash:], ".")
@@ -73,8 +74,8 @@ func command(seed uint64, test, function string) string {
 // Proof reports whether the whole proof runs: PAWL_PROOF is set, as "make proof" does.
 func Proof() bool { return os.Getenv("PAWL_PROOF") != "" }
 
-// OnlyProof skips a test that runs in the proof alone. The reason tells which test of the
-// everyday lanes covers the same rule at a smaller size.
+// OnlyProof skips a test that runs only in the proof. The reason says which test of the everyday
+// lanes covers the same rule at a smaller size.
 func OnlyProof(t testing.TB, reason string) {
 	t.Helper()
 	if !Proof() {
@@ -82,7 +83,8 @@ func OnlyProof(t testing.TB, reason string) {
 	}
 }
 
-// Of returns everyday, or in the proof whole: a count of tries, a depth, the rows of a table.
+// Of returns everyday, or in the proof whole, such as a count of tries, a depth, or the rows of a
+// table.
 func Of[T any](everyday, whole T) T {
 	if Proof() {
 		return whole

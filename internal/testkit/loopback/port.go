@@ -8,7 +8,7 @@ import (
 // Port is a port of 127.0.0.1, ours until Release.
 type Port struct {
 	number int
-	fd     int // the socket that keeps it; -1: none does
+	fd     int // the socket that keeps it, or -1
 }
 
 // Number is the port's number.

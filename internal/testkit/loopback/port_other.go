@@ -4,11 +4,11 @@ package loopback
 
 import "net"
 
-// Shared reports that a server that listens on a reserved port must ask for
-// SO_REUSEPORT, because the reservation holds a socket of it.
+// Shared reports that a server that listens on a reserved port must request SO_REUSEPORT, because
+// the reservation holds a socket of it.
 const Shared = false
 
-// Reserve picks a port that was free a moment ago: this system cannot keep it.
+// Reserve picks a port that was free a moment ago, because this system cannot keep one.
 func Reserve() (*Port, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

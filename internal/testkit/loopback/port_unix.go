@@ -10,13 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Shared reports that a server that listens on a reserved port must ask for
-// SO_REUSEPORT, because the reservation holds a socket of it.
+// Shared reports that a server that listens on a reserved port must request SO_REUSEPORT, because
+// the reservation holds a socket of it.
 const Shared = true
 
-// Reserve takes a free port by binding a socket to it that never listens.
-// Others who want any port do not get this one; a listener shares it and gets
-// all connections.
+// Reserve takes a free port by binding a socket to it that never listens. Nobody who wants any port
+// gets this one. A listener shares it and gets all connections.
 func Reserve() (*Port, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package metricspage reads docs/reference/metrics.md and files of alerts, for the tests that
-// compare them with the metrics that there are.
+// compare them with the actual metrics.
 package metricspage
 
 import (
@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A Row is what the page says of a metric, with empty slices where it says nothing.
+// A Row is what the page says of a metric. Its slices are empty if the page says nothing.
 type Row struct {
 	Type, Unit string
 	Labels     []string

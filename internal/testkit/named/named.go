@@ -1,4 +1,4 @@
-// Package named has tests recognise a request by its operation's name, not by its shape.
+// Package named lets tests recognise a request by its operation's name, not by its shape.
 package named
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
 
-// Requests is a dial option with which each request says what it is: the Ops of an
+// Requests is a dial option that makes each request name its operations, which are the Ops of an
 // [etcdfake.Request]. Only tests dial with it.
 func Requests() grpc.DialOption { return grpc.WithChainUnaryInterceptor(name) }
 

@@ -1,5 +1,6 @@
-// Package paired measures what a guard adds to a bare write. It does both in turn, so that what else happens on the machine disturbs both alike, and
-// reports the median of each: the metrics are WAY-ns, nanoseconds for one write.
+// Package paired measures what a guard adds to a bare write. It alternates between both, so that other
+// work on the machine disturbs both alike, and reports the median of each. The metrics are WAY-ns,
+// nanoseconds for one write.
 package paired
 
 import (
@@ -8,13 +9,13 @@ import (
 	"time"
 )
 
-// A Way is one of the ways to do something. Its name has no blanks.
+// A Way is one of the ways to do something. Its name has no spaces.
 type Way struct {
 	Name string
 	Do   func() error
 }
 
-// Bench does all ways in each iteration of b, in turn forwards and backwards.
+// Bench does all ways in each iteration of b, alternately forwards and backwards.
 func Bench(b *testing.B, ways ...Way) {
 	b.Helper()
 	took := make([][]time.Duration, len(ways))
@@ -30,7 +31,7 @@ func Bench(b *testing.B, ways ...Way) {
 			took[i] = append(took[i], time.Since(start))
 		}
 	}
-	b.ReportMetric(0, "ns/op") // all ways together say nothing
+	b.ReportMetric(0, "ns/op") // the sum of all ways says nothing
 	for i, w := range ways {
 		b.ReportMetric(median(took[i]), w.Name+"-ns")
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/bufdial"
 )
 
-// A Front speaks TLS for a server that does not. Its certificates change while it serves.
+// A Front speaks TLS for a server that does not. Its certificates can change while it serves.
 type Front struct {
 	t    testing.TB
 	dial func(ctx context.Context) (net.Conn, error) // to the server
@@ -57,9 +57,9 @@ func (f *Front) Cut() {
 
 // InMemory makes the Front accept connections in memory, and returns how to make them.
 func (f *Front) InMemory() func(ctx context.Context, address string) (net.Conn, error) {
-	l, turn := bufconn.Listen(1<<20), bufdial.New()
+	l, dialer := bufconn.Listen(1<<20), bufdial.New()
 	f.accept(l)
-	return func(ctx context.Context, _ string) (net.Conn, error) { return turn.Dial(ctx, l) }
+	return func(ctx context.Context, _ string) (net.Conn, error) { return dialer.Dial(ctx, l) }
 }
 
 // OnLoopback makes the Front accept connections on loopback, and returns its address.
@@ -135,7 +135,7 @@ func NewDir(t testing.TB) *Dir {
 // Trust makes the CA file that of an authority.
 func (d *Dir) Trust(a *Authority) { d.copy(a.CAFile, d.CA) }
 
-// Show makes the certificate and the key new ones for name.
+// Show replaces the certificate and the key by new ones for name.
 func (d *Dir) Show(a *Authority, name string) {
 	cert, key := a.Issue(name)
 	d.copy(cert, d.Cert)

@@ -9,13 +9,13 @@ import (
 	"testing"
 )
 
-// A T is a test that an example begins and ends. What goes wrong in it panics.
+// A T is a test that an example begins and ends. It panics if something goes wrong.
 type T struct {
 	testing.TB
 	cleanups []func()
 }
 
-// Begin returns a T. End it.
+// Begin returns a T, which must be ended.
 func Begin() *T { return &T{} }
 
 // End runs what Cleanup was given, the last first.
@@ -28,7 +28,7 @@ func (t *T) End() {
 // Helper does nothing.
 func (t *T) Helper() {}
 
-// Cleanup has f run by End.
+// Cleanup makes End run f.
 func (t *T) Cleanup(f func()) { t.cleanups = append(t.cleanups, f) }
 
 // Fatalf panics.

@@ -1,5 +1,5 @@
-// Package devserver runs an etcd server in the process that wants one, on loopback: for
-// "pawl dev", the demonstration, and whatever is tried with --embed.
+// Package devserver runs an etcd server in the process that wants one, on loopback. It is for "pawl
+// dev", the demonstration, and commands with --embed.
 package devserver
 
 import (
@@ -20,9 +20,9 @@ import (
 
 // Options say how an embedded server is started.
 type Options struct {
-	Port  int    // of loopback; 0: a free one
-	Dir   string // its data; "": a temporary one, removed by Close
-	Quick bool   // beats and elects ten times as fast as etcd does by default
+	Port  int    // of loopback; a free one if 0
+	Dir   string // its data; if "", a temporary one, which Close removes
+	Quick bool   // its heartbeats and elections are ten times as fast as etcd's defaults
 }
 
 // Server is an etcd server in this process, on loopback.
@@ -98,7 +98,7 @@ func (e *Server) configure(o Options) (*embed.Config, error) {
 	return cfg, nil
 }
 
-// address is port of loopback, or a free one that stays ours until Close.
+// address is port of loopback, or a free one that remains reserved until Close.
 func (e *Server) address(port int) (url.URL, error) {
 	if port == 0 {
 		p, err := loopback.Reserve()
@@ -124,7 +124,7 @@ func (e *Server) Close() error {
 		return nil
 	}
 	if e.serving != nil {
-		e.serving.Stop() // else Close would wait for open streams to end by themselves
+		e.serving.Stop() // otherwise Close would wait for open streams to end by themselves
 	}
 	if e.Etcd != nil {
 		e.Etcd.Close()

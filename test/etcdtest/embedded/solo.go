@@ -23,15 +23,15 @@ import (
 	"github.com/pawl-locks/pawl/test/etcdtest/fatallog"
 )
 
-// endpoint is where clients find the server; an IP literal, so that no
-// resolver leaves the process.
+// endpoint is where clients find the server. It is an IP literal, so that no resolver leaves the
+// process.
 const endpoint = "10.0.0.1:2379"
 
-// Options change what Start starts; the zero value is etcd's defaults.
+// Options change what Start starts. The zero value is etcd's defaults.
 type Options struct {
-	TokenTTL  time.Duration // of auth tokens, in whole seconds; 0: 300 s
-	MaxTxnOps int           // 0: 128
-	Quota     int64         // of the database in bytes; 0: 2 GiB
+	TokenTTL  time.Duration // of auth tokens, in whole seconds; 300 s if 0
+	MaxTxnOps int           // 128 if 0
+	Quota     int64         // of the database in bytes; 2 GiB if 0
 }
 
 // Server is a real etcd server without a network.
@@ -39,13 +39,13 @@ type Server struct {
 	etcd   *etcdserver.EtcdServer
 	rpc    *grpc.Server
 	listen *bufconn.Listener
-	turn   bufdial.Turn
+	dialer bufdial.Dialer
 	served chan struct{} // closed when rpc serves no more
 	stop   sync.Once
 }
 
-// Start starts a server that lasts until the end of the test, or of the bubble
-// it is called in. It returns when the server has a leader.
+// Start starts a server that lasts until the end of the test, or of the bubble it is called in. It
+// returns once the server has a leader.
 func Start(t testing.TB, o Options) *Server {
 	t.Helper()
 	s, err := start(t.TempDir(), o)
@@ -69,14 +69,14 @@ func start(dir string, o Options) (*Server, error) {
 		return nil, fmt.Errorf("no leader after a minute")
 	}
 	s := &Server{
-		etcd: etcd, listen: bufconn.Listen(1 << 20), turn: bufdial.New(), served: make(chan struct{}),
+		etcd: etcd, listen: bufconn.Listen(1 << 20), dialer: bufdial.New(), served: make(chan struct{}),
 		rpc: v3rpc.Server(etcd, nil, nil, grpc.WaitForHandlers(true),
 			grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: embed.DefaultGRPCKeepAliveMinTime}),
-			// In memory there is no bandwidth to be measured with pings, and nothing to be gained by large buffers.
+			// In memory there is no bandwidth to measure with pings, and large buffers gain nothing.
 			grpc.StaticStreamWindowSize(1<<20), grpc.StaticConnWindowSize(1<<20),
 			grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10), grpc.NumStreamWorkers(4)),
 	}
-	go func() { // ends with rpc.Stop; Stop waits for it
+	go func() { // ends with rpc.Stop, and Stop waits for it
 		defer close(s.served)
 		_ = s.rpc.Serve(s.listen)
 	}()
@@ -119,8 +119,8 @@ func serverConfig(dir string, o Options) config.ServerConfig {
 	}
 }
 
-// Stop ends the server: connections are closed, and when it returns, all its
-// goroutines have ended. It can be called again.
+// Stop ends the server and closes its connections. All its goroutines have ended when it returns.
+// It can be called again.
 func (s *Server) Stop() {
 	s.stop.Do(func() {
 		s.rpc.Stop()
@@ -139,6 +139,6 @@ func (s *Server) DialOption() grpc.DialOption {
 		if address != endpoint {
 			return nil, fmt.Errorf("embedded: dial %s: not this server", address)
 		}
-		return s.turn.Dial(ctx, s.listen)
+		return s.dialer.Dial(ctx, s.listen)
 	})
 }

@@ -1,7 +1,7 @@
-// Package fatallog has an etcd server in this process log nothing but why it ends the process.
+// Package fatallog makes an etcd server in this process log only why it ends the process.
 //
-// etcd calls Fatal where it cannot go on, as with a full disk. That ends the whole process with
-// status 1, and a logger that discards everything would have it end without a word.
+// etcd calls Fatal if it cannot continue, as with a full disk. That ends the whole process with
+// status 1, and with a logger that discards everything, without a word.
 package fatallog
 
 import (

@@ -41,10 +41,9 @@ func apartPoints() (all []point) {
 	return all
 }
 
-// apart lets n waiters queue, in processes of their own, behind holders in this process, and
-// then lets the queues advance by themselves. An operation, and P50 and P99, mean the same as
-// for a chain. CPU and allocations are those of the processes; Wall is from the first release
-// to the last.
+// apart lets n waiters queue, in separate processes, behind holders in this process, and then lets
+// the queues advance by themselves. An operation, and P50 and P99, mean the same as for a chain.
+// CPU and allocations are those of the processes. Wall is from the first release to the last.
 func apart(ctx context.Context, w *worker, n int) (f figures, err error) {
 	names := max(1, w.Scenario.Names)
 	if err := w.grow(ctx, 1); err != nil {
@@ -62,8 +61,8 @@ func apart(ctx context.Context, w *worker, n int) (f figures, err error) {
 			return f, err
 		}
 	}
-	crowd, err := w.crowd(n)
-	defer crowd.kill()
+	waiting, err := w.startProcesses(n)
+	defer waiting.kill()
 	if err != nil {
 		return f, err
 	}
@@ -71,7 +70,7 @@ func apart(ctx context.Context, w *worker, n int) (f figures, err error) {
 	if err := m.start(); err != nil {
 		return f, err
 	}
-	polls, err := crowd.enqueue(ctx, w, n, names)
+	polls, err := waiting.enqueue(ctx, w, n, names)
 	if err != nil {
 		return f, err
 	}
@@ -84,7 +83,7 @@ func apart(ctx context.Context, w *worker, n int) (f figures, err error) {
 	if err != nil {
 		return f, err
 	}
-	sum, err := crowd.reports(released)
+	sum, err := waiting.reports(released)
 	if err != nil {
 		return f, err
 	}
@@ -155,8 +154,8 @@ func (r *report) handoffs() (all []time.Duration, err error) {
 	return all, nil
 }
 
-// crowd is the processes of waiters, each with its sessions.
-type crowd []*waiters
+// processes are the processes of waiters, each with its sessions.
+type processes []*waiters
 
 type waiters struct {
 	cmd *exec.Cmd
@@ -164,8 +163,8 @@ type waiters struct {
 	out *json.Decoder
 }
 
-// part is the share of the waiters of an order that one process has: those whose numbers
-// are Index, Index + Processes and so on, below Total.
+// part is the share of an order's waiters that one process has, which are those with the numbers
+// Index, Index + Processes and so on, below Total.
 type part struct {
 	Order        order
 	Index, Total int
@@ -183,8 +182,8 @@ func (p part) count(n int) int {
 // as far as there are any.
 func (p part) name(i int) int { return i * max(1, p.Order.Scenario.Names) / p.Total }
 
-// crowd starts the processes, and returns when all have their sessions.
-func (w *worker) crowd(n int) (all crowd, err error) {
+// startProcesses starts the processes, and returns when all have their sessions.
+func (w *worker) startProcesses(n int) (all processes, err error) {
 	for i := range w.Scenario.Processes {
 		p := &waiters{cmd: again(roleWaiters)}
 		p.cmd.Stderr = os.Stderr
@@ -215,7 +214,7 @@ func (w *worker) crowd(n int) (all crowd, err error) {
 }
 
 // enqueue makes all waiters enqueue, a part of them at a time, and returns how often it polled.
-func (c crowd) enqueue(ctx context.Context, w *worker, n, names int) (polls int, err error) {
+func (c processes) enqueue(ctx context.Context, w *worker, n, names int) (polls int, err error) {
 	for so := 0; so < n; {
 		so = min(so+arrivals, n)
 		for _, p := range c {
@@ -246,7 +245,7 @@ func (w *worker) countedUntil(ctx context.Context, n int) (polls int, err error)
 }
 
 // reports waits for the reports of all processes, and adds them to when the holders released.
-func (c crowd) reports(holders []times) (sum report, err error) {
+func (c processes) reports(holders []times) (sum report, err error) {
 	sum.Names = holders
 	for _, p := range c {
 		var r report
@@ -259,7 +258,7 @@ func (c crowd) reports(holders []times) (sum report, err error) {
 }
 
 // kill kills the processes that have not ended.
-func (c crowd) kill() {
+func (c processes) kill() {
 	for _, p := range c {
 		if p.cmd.ProcessState == nil {
 			_ = p.cmd.Process.Kill()
@@ -268,9 +267,9 @@ func (c crowd) kill() {
 	}
 }
 
-// waitApart is the main of a process of waiters: it reads its part from standard input, makes
-// its sessions, reports that, and then lets as many waiters enqueue as it is told to. It ends
-// with a report when all have had their turn.
+// waitApart is the main of a process of waiters. It reads its part from standard input, makes its
+// sessions, reports that, and then lets as many waiters enqueue as each line of standard input
+// says. It ends with a report when all have had their turn.
 func waitApart() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
@@ -286,7 +285,7 @@ func waitApart() error {
 	if err := out.Encode(true); err != nil {
 		return err
 	}
-	l := &turns{report: report{Names: make([]times, max(1, p.Order.Scenario.Names))}}
+	l := &localWaiters{report: report{Names: make([]times, max(1, p.Order.Scenario.Names))}}
 	runtime.GC()
 	var before, after reading
 	before.local()
@@ -310,7 +309,7 @@ func waitApart() error {
 	return out.Encode(l.report)
 }
 
-// lockers are those of the process's waiters, each in a session of its own.
+// lockers are those of the process's waiters, each in a separate session.
 func (p part) lockers(ctx context.Context) ([]locker, error) {
 	k, err := kitOf(p.Order.Kit)
 	if err != nil {
@@ -332,15 +331,15 @@ func (p part) lockers(ctx context.Context) ([]locker, error) {
 	})
 }
 
-// turns are the waiters of a process.
-type turns struct {
+// localWaiters are the waiters of a process.
+type localWaiters struct {
 	errgroup.Group
 	mu     sync.Mutex
 	report report
 }
 
 // take waits for its turn, and passes the lock on.
-func (l *turns) take(ctx context.Context, name int, locker locker) error {
+func (l *localWaiters) take(ctx context.Context, name int, locker locker) error {
 	h, err := locker.acquire(ctx)
 	at := now()
 	if err != nil {

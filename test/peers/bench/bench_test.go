@@ -60,15 +60,16 @@ func TestAChainPassesTheLockOnInTurn(t *testing.T) {
 	}
 	pawl := r.of(chainName(10, 0), ours, 10)[0]
 	ops := float64(pawl.Ops)
-	// A waiter watches its own key and its predecessor's. It is told that both watches are made and
-	// cancelled, that its predecessor's key is gone, that its own is marked as the next one's, and
-	// that it is gone: the last unless the watch is cancelled before, which load decides.
+	// A waiter watches its key and its predecessor's. It is notified that both watches are created
+	// and cancelled, that its predecessor's key is gone, that its key is marked as the next one's,
+	// and that it is gone, the last unless the watch is cancelled before, which depends on the
+	// load.
 	assert.LessOrEqual(t, pawl.Calls["Watch"+in], 4*ops+2*2, "and the first holder's own, made and cancelled, in each turn")
 	assert.LessOrEqual(t, pawl.Calls["Watch"+out], 7*ops+3*2, "and the first holder's own, made, cancelled and gone")
 	assert.LessOrEqual(t, pawl.Calls["Txn"], 3*ops+2)
 }
 
-// Waiters in processes of their own take their turns as one queue, for each name.
+// Waiters in separate processes take their turns as one queue, for each name.
 func TestWaitersApartTakeTheirTurns(t *testing.T) {
 	t.Parallel()
 	r := &results{flags: flags{short: true}, got: map[string]map[string][][]figures{}}

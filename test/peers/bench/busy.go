@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// busyScenarios are handovers between two programs, one of which waits for a short while already,
+// busyScenarios are handovers between two programs, one of which already waits for a short while,
 // beside so many unrelated writes a second.
 func busyScenarios() (list []scenario) {
 	for _, members := range []int{1, 3} {
@@ -54,10 +54,10 @@ func busyCurve() (all []point) {
 	return all
 }
 
-// writers is how many at a time write.
+// writers is how many write at a time.
 const writers = 20
 
-// busy measures n handovers: one session holds, another begins to wait, and Ahead later the first
+// busy measures n handovers. One session holds, another begins to wait, and Ahead later the first
 // releases. The times are from the call of Release to the return of Acquire.
 func busy(ctx context.Context, w *worker, n int) (f figures, err error) {
 	if err := w.grow(ctx, 2); err != nil {

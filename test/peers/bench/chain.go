@@ -14,10 +14,10 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// chain lets n waiters queue behind a holder, each in a session of its own, and then lets the
-// queue advance by itself. An operation is one acquisition with all that belongs to it:
-// enqueuing, waiting, releasing. P50 and P99 are of release to acquire: from the call of a
-// Release to the return of the next Acquire. Wall is only the drain.
+// chain lets n waiters queue behind a holder, each in a separate session, and then lets the queue
+// advance by itself. An operation is one acquisition with all that belongs to it: enqueuing,
+// waiting, releasing. P50 and P99 are of release to acquire, from the call of a Release to the
+// return of the next Acquire. Wall is only the drain.
 func chain(ctx context.Context, w *worker, n int) (f figures, err error) {
 	sessions := n + 1
 	if w.Kit == together {
@@ -84,7 +84,7 @@ func chain(ctx context.Context, w *worker, n int) (f figures, err error) {
 	return f, nil
 }
 
-// arrivals is how many waiters enqueue at a time. For each the server walks the queue: it could
+// arrivals is how many waiters enqueue at a time. The server walks the queue for each, so it could
 // not answer thousands at once in time.
 const arrivals = 200
 

@@ -46,7 +46,7 @@ func buildDaemon(ctx context.Context, dir string) (path string, err error) {
 	return path, nil
 }
 
-// daemonKit is pawld in a process of its own, and clients of its JSON on its socket.
+// daemonKit is pawld in a separate process, and clients of its JSON on its socket.
 type daemonKit struct{ path string }
 
 func (k daemonKit) dial(ctx context.Context, addrs ...string) (_ client, err error) {
@@ -199,7 +199,7 @@ func (s daemonSession) renew(ctx context.Context) error {
 	return err
 }
 
-// gatewayKit is etcd's own lock service through its gateway for JSON.
+// gatewayKit is etcd's lock service through its gateway for JSON.
 type gatewayKit struct{}
 
 func (gatewayKit) dial(_ context.Context, addrs ...string) (client, error) {

@@ -27,15 +27,15 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/loopback"
 )
 
-// etcd is a server, or the members of a cluster, in processes of their own, with etcd's
-// defaults: they wait for their disk.
+// etcd is a server, or the members of a cluster, in separate processes, with etcd's defaults, so
+// they wait for their disk.
 type etcd struct {
 	addr    string // the first member's
 	dir     string
 	members []member
 	procs   []proc
 	proxies map[time.Duration]*faultproxy.Proxy // before the first member, by the round trips they make
-	conn    *grpc.ClientConn                    // this process's own
+	conn    *grpc.ClientConn                    // of this process
 	kv      pb.KVClient
 	leases  pb.LeaseClient
 
@@ -191,8 +191,8 @@ func again(role string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// serve is the main of a server's process: args are its directory, its addresses for clients
-// and peers, its name, and its cluster's members. It ends when its standard input does.
+// serve is the main of a server's process. args are its directory, its addresses for clients and
+// peers, its name, and its cluster's members. It ends when its standard input does.
 func serve(args []string) error {
 	cfg := embed.NewConfig()
 	cfg.Dir, cfg.LogLevel, cfg.Metrics, cfg.EnablePprof = args[0], "error", "extensive", true

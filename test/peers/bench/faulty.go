@@ -19,8 +19,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// These scenarios measure only pawl: alone and together, where its writes may not share
-// requests, and where requests fail.
+// These scenarios measure only pawl, alone and together, where its writes may not share requests,
+// and where requests fail.
 
 // repeats is how often a run repeats what ends at once.
 const repeats = 3
@@ -50,8 +50,8 @@ func (w *worker) keys(ctx context.Context, prefix string, n int) error {
 	}
 }
 
-// acquireAll makes n lockers acquire, each in a goroutine of its own; wait waits for all, and
-// returns the first error.
+// acquireAll makes n lockers acquire, each in a separate goroutine. wait waits for all, and returns
+// the first error.
 func acquireAll(ctx context.Context, n int, l func(i int) locker) (wait func() error) {
 	errs := make([]error, n)
 	var all sync.WaitGroup
@@ -129,18 +129,18 @@ func givenUp(ctx context.Context, w *worker, n int) (f figures, err error) {
 	return timesOf(took), nil
 }
 
-// lostAnswers has n enqueues applied, each sent alone, and all their answers lost. P50 is the
-// time from when they fail until all have been settled and have their locks. An interceptor
-// withholds the answers: if the network did, so many requests would not be sent. The connection
-// stays, because to connect again takes as long however the settling is sent.
+// lostAnswers makes the server apply n enqueues, each sent alone, and loses all their answers. P50
+// is the time from their failure until all have been settled and have their locks. An interceptor
+// withholds the answers, because so many requests would not be sent if the network did. The
+// connection stays, because connecting again takes as long however the settling is sent.
 func lostAnswers(ctx context.Context, w *worker, n int) (f figures, err error) {
 	k, ok := w.kit.(pawlKit)
 	if !ok {
 		return f, errors.New("only pawl settles")
 	}
-	var lose atomic.Pointer[chan struct{}] // of what is sent now: closed when all are lost; nil: none is
+	var lose atomic.Pointer[chan struct{}] // of what is sent now, closed when all are lost; nil if none is
 	var answered sync.WaitGroup            // all whose answers are to be lost
-	var left atomic.Int64                  // how many of them are still to be sent; what settles one that took too long is not one of them
+	var left atomic.Int64                  // how many are still to be sent, settlings not counted
 	k.options = []grpc.DialOption{grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		lost := lose.Load()
 		isLost := lost != nil && method == pb.KV_Txn_FullMethodName && left.Add(-1) >= 0

@@ -20,10 +20,10 @@ import (
 // floorKit is the least that such work can cost: the same transactions as pawl's, with its
 // comparisons and values, sent on the bare stubs by a client that assumes that nothing fails. A
 // waiter takes the deletion of the key before its own as an acquisition, without a query, and a
-// release hands nothing on; that is not safe, and nothing can cost less.
+// release hands nothing on. That is not safe, and nothing can cost less.
 type floorKit struct {
-	own     bool // a waiter's own key is watched too, which is how a waiter notices its end
-	nested  bool // transactions share requests
+	own     bool // a waiter's key is watched too, which is how a waiter notices its end
+	batched bool // transactions share requests
 	bounded bool // a request ends with its caller's context, or after a while
 }
 
@@ -41,21 +41,21 @@ func (k floorKit) dial(_ context.Context, addrs ...string) (client, error) {
 }
 
 type floorClient struct {
-	kit    floorKit
-	ctx    context.Context
-	kv     pb.KVClient
-	leases pb.LeaseClient
-	conn   pb.WatchClient
-	watch  floorWatch
-	all    floorSessions
-	nested floorBatches
+	kit     floorKit
+	ctx     context.Context
+	kv      pb.KVClient
+	leases  pb.LeaseClient
+	conn    pb.WatchClient
+	watch   floorWatch
+	all     floorSessions
+	batches floorBatches
 }
 
 // txn sends t, either with one context for all requests, or with one that ends with the
 // caller's, and after a while if no answer comes.
 func (c *floorClient) txn(ctx context.Context, t *pb.TxnRequest) (*pb.TxnResponse, error) {
-	if c.kit.nested {
-		return c.nested.send(c, t)
+	if c.kit.batched {
+		return c.batches.send(c, t)
 	}
 	if !c.kit.bounded {
 		return c.kv.Txn(c.ctx, t)
@@ -112,7 +112,7 @@ type floorLocker struct {
 
 func (l floorLocker) acquire(ctx context.Context) (held, error) {
 	h, t := l.enqueue()
-	from, to := keys.LeaseRange(h.key) // the session's own keys
+	from, to := keys.LeaseRange(h.key) // the session keys
 	t.Success = append(t.Success, txn.LastBetween([]byte(l.prefix), from, 0), txn.LastBetween(to, txn.PrefixEnd(l.prefix), 0))
 	c := l.s.c
 	r, err := c.txn(ctx, t)
@@ -165,7 +165,7 @@ type floorHeld struct {
 	s      *floorSession
 	key    []byte
 	create int64
-	watch  int64 // of its own key; 0: none
+	watch  int64 // of its key; 0 if none
 }
 
 func (h floorHeld) release(ctx context.Context) error {

@@ -19,7 +19,7 @@ type floorSessions struct {
 	reads  chan *floorSession
 }
 
-// renew renews s from now on.
+// renew keeps renewing s.
 func (f *floorSessions) renew(c *floorClient, s *floorSession, ttl time.Duration) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -16,15 +16,15 @@ import (
 // floorParts is how many transactions share a request at most, as in pawl.
 const floorParts = 32
 
-// floorBatches is the least that sending transactions together costs: a transaction that comes
+// floorBatches is the least that sending transactions together costs. A transaction that comes
 // while all lanes are used waits, and is sent with all waiting ones when a lane is answered, or
 // when they are as many as a request may have. There are as many lanes as pawl has. It does not
-// check whether transactions may share a request, does not handle a refusal, and nothing bounds
-// a request's time.
+// check whether transactions may share a request, does not handle a refusal, and nothing bounds a
+// request's time.
 type floorBatches struct {
 	mu      sync.Mutex
 	busy    int
-	trip    time.Duration // the least round trip so far; 0: there is none
+	trip    time.Duration // the least round trip so far; 0 if there is none
 	waiting []*floorPart
 }
 
@@ -59,7 +59,7 @@ func (b *floorBatches) send(c *floorClient, t *pb.TxnRequest) (*pb.TxnResponse, 
 	return r, err
 }
 
-// flush sends what waits; b.mu is held.
+// flush sends what waits. b.mu is held.
 func (b *floorBatches) flush(c *floorClient) {
 	parts := b.waiting
 	b.waiting = nil

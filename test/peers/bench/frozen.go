@@ -13,8 +13,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// For frozenMember: a client acquires locks at a fixed rate, whether earlier ones were acquired
-// or not, and in the middle a member stops for a while.
+// These are for frozenMember, in which a client acquires locks at a fixed rate, whether earlier
+// ones were acquired or not, and in the middle a member stops for a while.
 const (
 	arrivalsEach = 2500 * time.Microsecond
 	frozenAfter  = time.Second

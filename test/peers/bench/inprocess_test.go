@@ -12,13 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The benchmarks do in the test's own process what the command has done in
-// processes of their own. The kit is part of each name, as benchstat reads it:
+// The benchmarks do in the test's process what the command does in separate processes. The kit is
+// part of each name, as benchstat reads it:
 //
 //	go test -run '^$' -bench . -count 10 ./test/peers/bench | benchstat -col /kit -
 
-// withEach runs op for each kit, on a server of its own process, with a name that
-// no other uses.
+// withEach runs op for each kit, on a server in a separate process, with a name that no other uses.
 func withEach(b *testing.B, op func(b *testing.B, c client, name string)) {
 	e, err := startEtcd(b.Context(), b.TempDir(), 1)
 	require.NoError(b, err)

@@ -1,8 +1,7 @@
 //go:build linux
 
-// Command bench puts pawl beside etcd's own client/v3/concurrency, and beside the
-// least that such work can cost, on one real etcd server, and measures all three
-// in turns.
+// Command bench puts pawl beside etcd's client/v3/concurrency, and beside the least that such work
+// can cost, on one real etcd server, and measures all three in turns.
 //
 //	go run ./test/peers/bench                       prints the page
 //	go run ./test/peers/bench -o docs/results         writes docs/results/performance.md and docs/results/performance/*.svg
@@ -10,10 +9,10 @@
 //	go run ./test/peers/bench -targets              what the targets compare, in about 12 minutes
 //	go run ./test/peers/bench -only chain-100       the scenarios whose names contain the word
 //
-// Each turn has a client process of its own; the server is another, or for a few
-// scenarios three members are. Round trips as on networks are a proxy's, in the
-// process that gives the orders. A round is one turn, or a few, of every scenario for everybody; the order
-// changes with the round. Five rounds take about 50 minutes, and Linux.
+// Each turn has a separate client process. The server is another process, or three in a
+// few scenarios. Round trips as on networks are a proxy's, in the process that gives the orders. A round
+// is one turn, or a few, of every scenario for everybody, and the order changes with the round. Five
+// rounds take about 50 minutes, and Linux.
 package main
 
 import (
@@ -44,7 +43,7 @@ func main() {
 	}
 }
 
-// play plays the program's role; without one it does main.
+// play plays the program's role. Without one it does main.
 func play(main func() error) error {
 	switch os.Getenv(roleEnv) {
 	case roleServer:
@@ -62,7 +61,7 @@ type flags struct {
 	rounds  int
 	short   bool
 	targets bool          // only what the targets compare
-	span    time.Duration // of one turn of each scenario; 0: as long and as many as it has
+	span    time.Duration // of one turn of each scenario; if 0, as long and as many as it has
 	only    string
 	data    string
 	out     string

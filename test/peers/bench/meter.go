@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A meter adds up what happens between its starts and stops: in this process, and according to
-// the server's own metrics. Its own cost is left out.
+// A meter adds up what happens between its starts and stops, in this process, and according to the
+// server's metrics. The meter's cost is left out.
 type meter struct {
 	addr   string
-	daemon *daemon // its CPU is counted too; nil: there is none
+	daemon *daemon // its CPU is counted too; nil if there is none
 	before reading
 	sum    reading
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// pawl's modes.
+// These are pawl's modes.
 
 func (s pawlSession) readWrite(name string) readWriter {
 	return pawlReadWriter{lock.New(s.s, name, lock.Options{})}
@@ -78,7 +78,7 @@ type plainSession struct{ pawlSession }
 func (s plainSession) permits(name string, limit int) taker { return anyOf(s, name, limit) }
 func (s plainSession) set(names []string) taker             { return inOrder(s, names) }
 
-// The modes of etcd's own client: RWMutex of its experimental recipes, and plain locks.
+// These are the modes of etcd's client: RWMutex of its experimental recipes, and plain locks.
 
 func (s peerSession) readWrite(name string) readWriter {
 	return peerReadWriter{recipe.NewRWMutex(s.s, name)}

@@ -123,8 +123,8 @@ func (w *worker) pass(ctx context.Context, acquire func(context.Context) (held, 
 	return h.release(ctx)
 }
 
-// readers is workers with a session each, which all read or write under one name: percent of
-// their operations are reads.
+// readers is workers with a session each, which all read or write under one name. percent of their
+// operations are reads.
 func readers(ctx context.Context, w *worker, percent int) (f figures, err error) {
 	if err := w.grow(ctx, modeWorkers); err != nil {
 		return f, err

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// A section is a part of the page; without a body it is left out.
+// A section is a part of the page. Without a body it is left out.
 type section struct{ title, text, body string }
 
 // write puts the page and the plots under dir.
@@ -117,7 +117,7 @@ var (
 		{"server heap per session, KiB", figures.serverHeap, 1. / 1024}, {"goroutines per session", figures.goroutines, 1}}
 )
 
-// table has a row for each point and kit: the median of the rounds, and after the first column
+// table has a row for each point and kit, with the median of the rounds, and after the first column
 // its extremes.
 func (r *results) table(what string, points []point, columns []column) string {
 	var b strings.Builder

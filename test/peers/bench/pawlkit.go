@@ -40,7 +40,7 @@ func (c pawlClient) session(ctx context.Context, ttl time.Duration) (session, er
 
 type pawlSession struct{ s *pawl.Session }
 
-// together lets up to n writes share a request from now on; 0: none do.
+// together lets up to n later writes share a request, or none if n is 0.
 func (s pawlSession) together(n int) { inside.SessionOf(s.s).Host().Together.Hold(0, n, nil) }
 
 func (s pawlSession) locker(name string) locker {

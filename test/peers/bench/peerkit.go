@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// peerKit is etcd's own client and its concurrency package, unchanged.
+// peerKit is etcd's client and its concurrency package, unchanged.
 type peerKit struct{}
 
 func (peerKit) dial(_ context.Context, addrs ...string) (client, error) {
@@ -33,7 +33,7 @@ func (s peerSession) locker(name string) locker {
 	return peerLocker{concurrency.NewMutex(s.s, name)}
 }
 
-// peerLocker is the peer's Mutex, which is what is held too.
+// peerLocker is the peer's Mutex, which is also what is held.
 type peerLocker struct{ m *concurrency.Mutex }
 
 func (l peerLocker) acquire(ctx context.Context) (held, error) { return l, l.m.Lock(ctx) }

@@ -23,7 +23,7 @@ type chart struct {
 	view              func(figures) float64
 	scale             float64 // of the view, to the unit of y
 	logY              bool
-	at                []float64 // where the points are on the x axis; nil: at their sizes
+	at                []float64 // where the points are on the x axis; if nil, at their sizes
 }
 
 // point is where a chart's figures of one size come from.
@@ -130,7 +130,7 @@ func (r *results) plot(c chart) (*plot.Plot, error) {
 	return p, nil
 }
 
-// lowest is where a logarithmic axis begins: below the least figure.
+// lowest is where a logarithmic axis begins, below the least figure.
 func (r *results) lowest(c chart) float64 {
 	least := math.Inf(1)
 	for _, kit := range drawn {

@@ -40,7 +40,7 @@ func (w *worker) repeat(ctx context.Context, n int, op func(ctx context.Context,
 	return f, err
 }
 
-// uncontended is workers that each acquire and release a lock of their own, in one session.
+// uncontended is workers, each of which acquires and releases a separate lock, in one session.
 func uncontended(ctx context.Context, w *worker, n int) (figures, error) {
 	if err := w.grow(ctx, 1); err != nil {
 		return figures{}, err

@@ -95,7 +95,7 @@ func (r *results) spread(scenario, kit string, n int, view func(figures) float64
 	return spreadOf(values)
 }
 
-// ratios divide a's by b's, round by round; with no b they are a's figures.
+// ratios divide a's by b's, round by round. Without a b they are a's figures.
 func (r *results) ratios(scenario, a, b string, n int, view func(figures) float64) (all []float64) {
 	bs := r.of(scenario, b, n)
 	for i, f := range r.of(scenario, a, n) {

@@ -14,26 +14,26 @@ type scenario struct {
 	Task  string        // the name of the task of a client's process
 	Sizes []int         // of workers, waiters, locks or sessions: one after another in one process
 	Hold  time.Duration // of each lock of a chain
-	Limit int           // of the handoffs of a chain; 0: all
+	Limit int           // of the handoffs of a chain; all if 0
 
 	Processes int           // that waiters are spread over
 	Clients   int           // of each of those
 	Writes    int           // of others, a second
 	Ahead     time.Duration // how long before a release a waiter comes
 
-	Names  int // that those wait for; 0: one
+	Names  int // that those wait for; one if 0
 	Shards int // that workers share out
 
-	Span    time.Duration // how long a task without an end of its own lasts
+	Span    time.Duration // how long a task lasts that does not end by itself
 	TTL     time.Duration
 	RTT     time.Duration // added to each of a client's round trips
-	Members int           // of the cluster; 0: one
+	Members int           // of the cluster; one if 0
 	kits    []string
 	turns   int  // how many runs each kit makes in a round
 	once    bool // only in the first round
 }
 
-// workers are the scenarios in which each worker acquires a lock of its own.
+// workers are the scenarios in which each worker acquires a separate lock.
 var workers = []point{{"uncontended-1", 1}, {"uncontended-8", 8}, {"uncontended-64", 64}, {"uncontended-512", 512}}
 
 const longTTL = 300 * time.Second // so that there are no renewals
@@ -45,7 +45,7 @@ var (
 	two   = []string{ours, lone}
 )
 
-// scenarios returns all of them; short: a quick selection.
+// scenarios returns all of them, or a quick selection if short is set.
 func scenarios(short bool) []scenario {
 	list := []scenario{
 		{Name: "uncontended-1", Task: "uncontended", Sizes: []int{1}, Span: time.Second, kits: five},
@@ -119,7 +119,7 @@ func onThree(list []scenario) (out []scenario) {
 // delays are round trips, as on networks.
 var delays = []time.Duration{2 * time.Millisecond, 10 * time.Millisecond}
 
-// delayed are workers with a lock of their own each, behind a network.
+// delayed are workers with a separate lock each, behind a network.
 func delayed() (list []scenario) {
 	for _, rtt := range delays {
 		for _, p := range delayedPoints(rtt) {
@@ -158,8 +158,8 @@ func faulty() []scenario {
 	}
 }
 
-// chains are queues of waiters. In the longest only a part takes its turn: a whole drain would
-// take the peer a minute, because each enqueue walks the queue.
+// chains are queues of waiters. In the longest only a part takes its turn, because a whole drain
+// would take the peer a minute, as each enqueue walks the queue.
 func chains(short bool) (list []scenario) {
 	sizes := []int{2, 10, 100, 1_000, 5_000}
 	if short {
@@ -173,7 +173,7 @@ func chains(short bool) (list []scenario) {
 			case n < 100:
 				s.kits = three
 				s.turns = 2
-			case n == 100 && hold == 0: // a run of so few has little meaning: the CPU of two differs by 15 % for no reason
+			case n == 100 && hold == 0: // so few mean little: two runs' CPU differs by 15 %
 				s.turns = 5
 			case n == 1_000 && hold == 0:
 				s.turns = 2

@@ -21,7 +21,7 @@ var shardChanges = []string{"start", "rest", "join", "leave", "death"}
 
 const shortTTL = 5 * time.Second
 
-// shardScenarios are each change, for few shards and for many; and a rolling restart of the few.
+// shardScenarios are each change, for few shards and for many, and a rolling restart of the few.
 func shardScenarios() (list []scenario) {
 	for _, size := range []struct{ shards, workers int }{{64, 8}, {1_000, 50}} {
 		for _, change := range shardChanges {
@@ -48,16 +48,16 @@ func shardPoints() (all []point) {
 	return all
 }
 
-// A crew is the workers of one name, each of which has a client of its own.
+// A crew is the workers of one name, each of which has a separate client.
 type crew struct {
 	w       *worker
 	workers []*shardWorker // that live
 
 	mu      sync.Mutex
 	changed chan struct{}        // closed by the next change
-	owner   []*shardWorker       // by shard; nil: it has none
+	owner   []*shardWorker       // by shard; nil if it has none
 	since   []time.Time          // since when it has none
-	gaps    []time.Duration      // for which shards had none, from their second owner on
+	gaps    []time.Duration      // for how long shards had none, after their first owner
 	loads   map[*shardWorker]int // of those that live
 }
 
@@ -69,10 +69,9 @@ type shardWorker struct {
 	done   chan error
 }
 
-// sharing has n workers share out the scenario's shards, and then calls change, of which it
-// measures what it costs until all shards are shared out evenly again; P50 and P99 are the times
-// for which a shard had nobody. change returns how many operations it was. nil: the start is
-// measured.
+// sharing makes n workers share out the scenario's shards, and then calls change. It measures what
+// that costs until all shards are shared out evenly again. P50 and P99 are the times for which a
+// shard had nobody. change returns how many operations it was. If it is nil, the start is measured.
 func sharing(ctx context.Context, w *worker, n int, change func(context.Context, *crew) (int, error)) (f figures, err error) {
 	c := &crew{w: w, changed: make(chan struct{}), owner: make([]*shardWorker, w.Scenario.Shards), since: make([]time.Time, w.Scenario.Shards),
 		loads: map[*shardWorker]int{}}
@@ -146,7 +145,7 @@ func (c *crew) set(i int, x *shardWorker) {
 	c.notify()
 }
 
-// unset notes that x has stopped to work on a shard, unless it is dead: then that is known.
+// unset notes that x has stopped working on a shard, unless x is dead, and that is known.
 func (c *crew) unset(i int, x *shardWorker) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -215,7 +214,7 @@ func unlessCanceled(err error) error {
 	return err
 }
 
-// kill cuts a worker off, as if its machine had died: its shards have nobody from now on.
+// kill cuts a worker off, as if its machine had died. Its shards then have nobody.
 func (c *crew) kill(x *shardWorker) {
 	x.proxy.BlackHole()
 	c.remove(x)
@@ -238,7 +237,7 @@ func shardsStart(ctx context.Context, w *worker, n int) (figures, error) {
 	return sharing(ctx, w, n, nil)
 }
 
-// shardsRest is nothing happening; an operation is one worker for one TTL.
+// shardsRest is nothing happening. An operation is one worker for one TTL.
 func shardsRest(ctx context.Context, w *worker, n int) (figures, error) {
 	return sharing(ctx, w, n, func(context.Context, *crew) (int, error) {
 		time.Sleep(w.Scenario.Span)
@@ -261,7 +260,7 @@ func shardsDeath(ctx context.Context, w *worker, n int) (figures, error) {
 	})
 }
 
-// shardsRolling replaces each worker; an operation is one of them.
+// shardsRolling replaces each worker. An operation is one of them.
 func shardsRolling(ctx context.Context, w *worker, n int) (figures, error) {
 	return sharing(ctx, w, n, func(ctx context.Context, c *crew) (int, error) {
 		for range n {

@@ -70,7 +70,7 @@ func renewalsApart(ctx context.Context, w *worker, n int) (f figures, err error)
 	})
 }
 
-// keep measures what n sessions cost; grow makes all but have of them.
+// keep measures what n sessions cost. grow makes all but have of them.
 func (w *worker) keep(n, have int, grow func() error) (f figures, err error) {
 	before, err := measureFootprint(w.Addr)
 	if err != nil {

@@ -85,7 +85,7 @@ func (t machineTime) stolenSince(before machineTime) float64 {
 	return (t.stolen - before.stolen) / (t.all - before.all)
 }
 
-// others says what they had of the machine; nothing where that was little.
+// others says what they had of the machine, and nothing if that was little.
 func (s *steal) others() string {
 	if s.again+s.disturbed == 0 {
 		return ""

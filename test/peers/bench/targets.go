@@ -15,15 +15,15 @@ type target struct {
 	what     string
 	scenario string
 	n        int
-	a, b     string // a's figure divided by b's; b "": a's own
+	a, b     string // a's figure divided by b's, or a's figure if b is ""
 	view     func(figures) float64
 	bound    float64
 	atLeast  bool // else at most
 }
 
-// With 100 sessions in a client, pawl took 1.75 and 1.18 times the client's and the server's CPU
-// of the floor of as many confirmed renewals. These targets are half of it for one session with a
-// client of its own.
+// With 100 sessions in a client, pawl took 1.75 and 1.18 times the client's and the server's CPU of
+// the floor of as many confirmed renewals. These targets are half of it for one session with a
+// client to itself.
 const halfOfClient, halfOfServer = 0.874, 0.591
 
 // targets are the targets for pawl, as ratios within one round.
@@ -183,7 +183,7 @@ func missed(met, of int) string {
 	return ""
 }
 
-// targeted are the scenarios that targets compare, with those kits and sizes alone.
+// targeted are the scenarios that targets compare, with only those kits and sizes.
 func targeted(list []scenario) (out []scenario) {
 	for _, s := range list {
 		var kits []string

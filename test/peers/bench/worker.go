@@ -25,13 +25,13 @@ type order struct {
 	Addr     string   // the server, or the first member
 	Dial     []string // where a client connects
 	Members  []member // if there is more than one
-	Tag      string   // of this run: no other uses its names
-	Profile  string   // a folder for profiles; "": none
+	Tag      string   // of this run; no other uses its names
+	Profile  string   // a folder for profiles; "" for none
 	Daemon   string   // the path of pawld, for kits that need it
 }
 
-// work is the main of a client's process: it carries out one order, and writes the figures, one
-// for each size, to its standard output.
+// work is the main of a client's process. It carries out one order, and writes the figures, one for
+// each size, to its standard output.
 func work() error {
 	var o order
 	if err := json.NewDecoder(os.Stdin).Decode(&o); err != nil {
@@ -98,7 +98,7 @@ func profile(path string) (stop func(), err error) {
 	}, pprof.StartCPUProfile(cpu)
 }
 
-// turn runs one scenario with one kit, in a process of its own, and cleans up what that process
+// turn runs one scenario with one kit, in a separate process, and cleans up what that process
 // leaves.
 func turn(ctx context.Context, e *etcd, o order) (got []figures, err error) {
 	cmd := again(roleWorker)

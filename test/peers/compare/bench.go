@@ -35,7 +35,7 @@ func (b *bench) within(d time.Duration) context.Context {
 	return ctx
 }
 
-// network is a client's own connections to the members.
+// network is a client's connections to the members.
 type network []*faultproxy.Proxy
 
 func (b *bench) network() (n network, endpoints []string) {
@@ -71,8 +71,8 @@ func (b *bench) keys(op *clientv3.Client, name string) int64 {
 	return r.Count
 }
 
-// waitFor waits until f holds and returns how long that took; false: it did not hold within
-// limit.
+// waitFor waits until f holds and returns how long that took. It returns false if f did not hold
+// within limit.
 func waitFor(limit time.Duration, f func() bool) (time.Duration, bool) {
 	start := time.Now()
 	for !f() {

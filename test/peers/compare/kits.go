@@ -23,11 +23,11 @@ import (
 type kit interface {
 	name() string
 	client(b *bench, endpoints []string) client
-	// command is the kit's own command, which runs child while it holds the lock.
+	// command is the kit's command, which runs child while it holds the lock.
 	command(b *bench, endpoints []string, name string, child ...string) *exec.Cmd
 }
 
-// client is a connection of its own.
+// client is a client with a separate connection.
 type client interface {
 	session(ttl time.Duration) session
 }
@@ -49,7 +49,7 @@ type held interface {
 	key() string
 	// lost reports, as well as the kit can, whether it is no longer held.
 	lost() bool
-	token() int64 // 0: the kit has none
+	token() int64 // 0 if the kit has none
 	release(ctx context.Context) error
 }
 

@@ -57,7 +57,7 @@ func childAfterLoss(b *bench, k kit) string {
 	b.t.Cleanup(func() {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		_ = cmd.Wait()
-		_ = exec.Command("pkill", "-KILL", "-f", pulse).Run() // a child in a group of its own
+		_ = exec.Command("pkill", "-KILL", "-f", pulse).Run() // a child in a separate group
 	})
 	lives := func() (since time.Time) {
 		info, err := os.Stat(pulse)

@@ -1,15 +1,14 @@
 //go:build linux
 
-// Command compare puts pawl and etcd's own client/v3/concurrency side by side
-// on the same cluster, under the same faults, and measures both.
+// Command compare puts pawl and etcd's client/v3/concurrency side by side on the same cluster,
+// under the same faults, and measures both.
 //
 //	go run ./test/peers/compare                    prints the table
 //	go run ./test/peers/compare -o docs/results/comparison.md
 //	go run ./test/peers/compare sets nested        the rows whose names contain one of the words
 //
-// Every figure is measured in that run, for both alike; nothing is remembered
-// from another. The command fails where pawl does not do as it promises. It takes
-// about five minutes, and Linux.
+// Every figure is measured in that run, for both alike, and nothing is remembered from another. The
+// command fails if pawl does not do as it promises. It takes about five minutes, and Linux.
 package main
 
 import (
@@ -31,7 +30,7 @@ import (
 type row struct {
 	name string
 	what string // is measured
-	want string // how pawl's figure begins, as it promises; "": it promises nothing
+	want string // how pawl's figure begins, as it promises; "" if it promises nothing
 	run  func(b *bench, k kit) string
 }
 
@@ -119,8 +118,7 @@ func choose(words []string, publish bool) ([]row, error) {
 	}), nil
 }
 
-// measure runs one row for one of the two, with clients of its own. Without ok,
-// figure says what failed.
+// measure runs one row for one of the two, with new clients. Without ok, figure says what failed.
 func measure(c *etcdtest.Cluster, r row, k kit, binaries map[string]string) (figure string, ok bool) {
 	t := &scope{}
 	defer t.end()

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// scope stands in for a test: what is made in it is cleaned up at its end, and a
-// fatal error is a panic.
+// scope stands in for a test. What is made in it is cleaned up at its end, and a fatal error is a
+// panic.
 type scope struct {
 	testing.TB
 	cleanups []func()

@@ -40,7 +40,7 @@ type store struct {
 	mu        sync.Mutex
 	elements  []int
 	confirmed []int
-	holder    int // the worker that read last; 0: it has written
+	holder    int // the worker that read last, or 0 if it has written
 }
 
 func (s *store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -126,8 +126,8 @@ func (s *store) pauseHolder(workers []*exec.Cmd) {
 	_ = workers[holder-1].Process.Signal(syscall.SIGCONT)
 }
 
-// work is the main of a worker process: it adds numbers until it is killed. Right before it
-// writes it checks whether it still holds, as well as its kit can.
+// work is the main of a worker process. It adds numbers until it is killed. Right before it writes
+// it checks whether it still holds, as well as its kit can.
 func work(role string) int {
 	f := strings.Fields(role)
 	number, _ := strconv.Atoi(f[1])

@@ -16,21 +16,21 @@ import (
 
 var electLayout = elect.Options{EtcdLayout: true}
 
-func (b *bench) ourCandidate(who string) func(chan<- turn) {
+func (b *bench) ourCandidate(who string) func(chan<- acquired) {
 	e := elect.New(b.session(), "team/a", electLayout)
-	return func(turns chan<- turn) {
+	return func(turns chan<- acquired) {
 		tm, err := e.Campaign(b.ctx, []byte(who))
 		if assert.NoError(b.t, err) {
-			turns <- turn{who, func() { b.leads(who); assert.NoError(b.t, tm.Resign(b.ctx)) }}
+			turns <- acquired{who, func() { b.leads(who); assert.NoError(b.t, tm.Resign(b.ctx)) }}
 		}
 	}
 }
 
-func (b *bench) theirCandidate(who string) func(chan<- turn) {
+func (b *bench) theirCandidate(who string) func(chan<- acquired) {
 	e := concurrency.NewElection(b.peer(), "team/a")
-	return func(turns chan<- turn) {
+	return func(turns chan<- acquired) {
 		if assert.NoError(b.t, e.Campaign(b.ctx, who)) {
-			turns <- turn{who, func() { b.leads(who); assert.NoError(b.t, e.Resign(b.ctx)) }}
+			turns <- acquired{who, func() { b.leads(who); assert.NoError(b.t, e.Resign(b.ctx)) }}
 		}
 	}
 }
@@ -51,11 +51,11 @@ func (b *bench) leads(who string) {
 
 func TestCandidatesOfBothKindsQueueTogether(t *testing.T) {
 	b := start(t)
-	order := b.inOrder("team/a", []func(chan<- turn){
+	order := b.inOrder("team/a", []func(chan<- acquired){
 		b.theirCandidate("etcd 1"), b.ourCandidate("pawl 1"), b.ourCandidate("pawl 2"), b.theirCandidate("etcd 2"), b.ourCandidate("pawl 3"),
 	})
 	assert.Equal(t, []string{"etcd 1", "pawl 1", "pawl 2", "etcd 2", "pawl 3"}, order)
-	order = b.inOrder("team/a", []func(chan<- turn){b.ourCandidate("pawl 1"), b.theirCandidate("etcd 1")})
+	order = b.inOrder("team/a", []func(chan<- acquired){b.ourCandidate("pawl 1"), b.theirCandidate("etcd 1")})
 	assert.Equal(t, []string{"pawl 1", "etcd 1"}, order)
 	_, err := elect.LeaderOf(b.ctx, b.pawl, "team/a", electLayout)
 	assert.ErrorIs(t, err, elect.ErrNoLeader)

@@ -16,32 +16,32 @@ import (
 
 var etcdLayout = lock.Options{EtcdLayout: true}
 
-func (b *bench) ourLock(who string) func(chan<- turn) {
+func (b *bench) ourLock(who string) func(chan<- acquired) {
 	m := lock.New(b.session(), "jobs/42", etcdLayout)
-	return func(turns chan<- turn) {
+	return func(turns chan<- acquired) {
 		h, err := m.Acquire(b.ctx)
 		if assert.NoError(b.t, err) {
-			turns <- turn{who, func() { assert.NoError(b.t, h.Err()); assert.NoError(b.t, h.Release(b.ctx)) }}
+			turns <- acquired{who, func() { assert.NoError(b.t, h.Err()); assert.NoError(b.t, h.Release(b.ctx)) }}
 		}
 	}
 }
 
-func (b *bench) theirLock(who string) func(chan<- turn) {
+func (b *bench) theirLock(who string) func(chan<- acquired) {
 	m := concurrency.NewMutex(b.peer(), "jobs/42")
-	return func(turns chan<- turn) {
+	return func(turns chan<- acquired) {
 		if assert.NoError(b.t, m.Lock(b.ctx)) {
-			turns <- turn{who, func() { assert.NoError(b.t, m.Unlock(b.ctx)) }}
+			turns <- acquired{who, func() { assert.NoError(b.t, m.Unlock(b.ctx)) }}
 		}
 	}
 }
 
 func TestLocksOfBothKindsQueueTogether(t *testing.T) {
 	b := start(t)
-	order := b.inOrder("jobs/42", []func(chan<- turn){
+	order := b.inOrder("jobs/42", []func(chan<- acquired){
 		b.ourLock("pawl 1"), b.theirLock("etcd 1"), b.theirLock("etcd 2"), b.ourLock("pawl 2"), b.ourLock("pawl 3"), b.theirLock("etcd 3"),
 	})
 	assert.Equal(t, []string{"pawl 1", "etcd 1", "etcd 2", "pawl 2", "pawl 3", "etcd 3"}, order)
-	order = b.inOrder("jobs/42", []func(chan<- turn){b.theirLock("etcd 1"), b.ourLock("pawl 1"), b.theirLock("etcd 2")})
+	order = b.inOrder("jobs/42", []func(chan<- acquired){b.theirLock("etcd 1"), b.ourLock("pawl 1"), b.theirLock("etcd 2")})
 	assert.Equal(t, []string{"etcd 1", "pawl 1", "etcd 2"}, order)
 }
 

@@ -74,35 +74,35 @@ func (b *bench) queued(name string, n int64) {
 	}, lane.Hang, 5*time.Millisecond)
 }
 
-// turn is one that waits for its turn, and gives it up when it is cancelled.
-type turn struct {
+// acquired is the lock or the term of one whose turn has come, and how to give it up.
+type acquired struct {
 	who  string
 	give func()
 }
 
 // inOrder has each of enter, one after the other, wait in the queue of name, and
 // checks that they come to hold it in that order, one at a time.
-func (b *bench) inOrder(name string, enter []func(turns chan<- turn)) (order []string) {
+func (b *bench) inOrder(name string, enter []func(turns chan<- acquired)) (order []string) {
 	b.t.Helper()
-	turns := make(chan turn, len(enter))
+	turns := make(chan acquired, len(enter))
 	for i, f := range enter {
 		go f(turns) // ends with its turn, which comes before the end of the test
 		b.queued(name, int64(i)+1)
 	}
 	for range enter {
-		var tn turn
+		var a acquired
 		select {
-		case tn = <-turns:
+		case a = <-turns:
 		case <-b.ctx.Done():
 			require.Fail(b.t, "nobody's turn came", "after %q", order)
 		}
 		select {
 		case other := <-turns:
-			require.Fail(b.t, "two at once", "%s and %s", tn.who, other.who)
+			require.Fail(b.t, "two at once", "%s and %s", a.who, other.who)
 		case <-time.After(20 * time.Millisecond):
 		}
-		order = append(order, tn.who)
-		tn.give()
+		order = append(order, a.who)
+		a.give()
 	}
 	b.queued(name, 0)
 	return order

@@ -13,9 +13,9 @@ type costs struct {
 	handoff   float64 // an acquisition, waiting and release in a queue of 100
 	long      float64 // the same in a queue of 1,000
 	longest   float64 // and of 5,000
-	session   float64 // one session that has its client to itself, for one TTL
+	session   float64 // one session with a client to itself, for one TTL
 	open      float64 // to make a session
-	turn      float64 // release to acquire, at the median, in a queue of 100
+	handover  float64 // release to acquire, at the median, in a queue of 100
 	lockHeap  float64 // for each lock held, with its watch
 	waitHeap  float64 // for each waiter, with its watches
 	leaseHeap float64 // for each session
@@ -41,7 +41,7 @@ func readCosts(file string) (c costs, err error) {
 		{&c.longest, "chain-5000-hold-0s/5000", "serverCPU"},
 		{&c.session, "renewals-apart/200", "serverCPU"},
 		{&c.open, "sessions/200", "serverCPU"},
-		{&c.turn, "chain-100-hold-0s/100", "p50"},
+		{&c.handover, "chain-100-hold-0s/100", "p50"},
 		{&c.lockHeap, "held-many/100000", "serverHeap"},
 		{&c.waitHeap, "chain-5000-hold-0s/5000", "serverHeap"},
 		{&c.leaseHeap, "renewals-many/10000", "serverHeap"},

@@ -47,7 +47,7 @@ type load struct {
 // on spreads the holders over clusters, according to where, and lets the busiest cluster work
 // for a while.
 func (w deployment) on(c costs, where func(name string) string) load {
-	names, sessions := w.spread(where)
+	names, sessions := w.perCluster(where)
 	var busiest string
 	for label := range names {
 		if busiest == "" || names[label] > names[busiest] || names[label] == names[busiest] && label < busiest {
@@ -68,9 +68,9 @@ func (w deployment) on(c costs, where func(name string) string) load {
 	return l
 }
 
-// spread counts names and sessions on each cluster: a process has a session on
-// every cluster that one of its names is on.
-func (w deployment) spread(where func(string) string) (names, sessions map[string]int) {
+// perCluster counts names and sessions on each cluster. A process has a session on every cluster that
+// one of its names is on.
+func (w deployment) perCluster(where func(string) string) (names, sessions map[string]int) {
 	names, sessions = map[string]int{}, map[string]int{}
 	each := max(1, w.holders/w.processes)
 	var used map[string]bool // by the present process
@@ -88,8 +88,8 @@ func (w deployment) spread(where func(string) string) (names, sessions map[strin
 	return names, sessions
 }
 
-// queue lets requests arrive at random, each served by one of the leader's cores,
-// and returns how long they wait for it: the median and the 99th percentile.
+// queue lets requests arrive at random, each served by one of the leader's cores, and returns the
+// median and the 99th percentile of how long they wait for it.
 func (w deployment) queue(c costs, l load) [2]time.Duration {
 	rng := rand.New(rand.NewPCG(w.seed, uint64(l.names)))
 	free := make([]float64, w.cores) // when each core is
@@ -114,7 +114,7 @@ func (w deployment) queue(c costs, l load) [2]time.Duration {
 	return [2]time.Duration{at(0.5), at(0.99)}
 }
 
-// work is what one request costs: which, at says, between 0 and the sum of all.
+// work is what one request costs. at, between 0 and the sum of all, says which request.
 func (w deployment) work(c costs, l load, at float64) float64 {
 	switch {
 	case at < 2*l.acquired*w.contended:

@@ -12,7 +12,7 @@ func page(c costs, w deployment) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, intro, w.cores, percent(full))
 	b.WriteString(oneCluster(c, w))
-	fmt.Fprintf(&b, ends, us(c.handoff), us(c.long), us(c.longest), math.Round(1/c.turn), ms(c.turn),
+	fmt.Fprintf(&b, ends, us(c.handoff), us(c.long), us(c.longest), math.Round(1/c.handover), ms(c.handover),
 		us(c.session), percent(10_000/15.*c.session/float64(w.cores)), percent(10_000/60.*c.session/float64(w.cores)))
 	fmt.Fprintf(&b, million, grouped(w.holders), grouped(w.processes), w.hold, percent(w.contended), w.ttl, w.cores)
 	table, err := simulated(c, w)

@@ -11,7 +11,7 @@ import (
 
 var small = deployment{holders: 20_000, processes: 200, hold: 10 * time.Minute, contended: 0.1, ttl: time.Minute, cores: 2, span: time.Minute, seed: 1}
 
-var some = costs{pair: 500e-6, handoff: 1e-3, long: 2e-3, longest: 5e-3, session: 2e-3, open: 2e-3, turn: 1e-3,
+var some = costs{pair: 500e-6, handoff: 1e-3, long: 2e-3, longest: 5e-3, session: 2e-3, open: 2e-3, handover: 1e-3,
 	lockHeap: 4000, waitHeap: 8000, leaseHeap: 4000, lockRAM: 2000}
 
 func TestTwiceTheClustersBearHalfTheNamesAndAsManyRenewals(t *testing.T) {
@@ -36,7 +36,7 @@ func TestAProcessHasASessionOnlyWhereItHasNames(t *testing.T) {
 	four, closeFour, err := shardsOf(4)
 	require.NoError(t, err)
 	defer closeFour()
-	names, sessions := w.spread(four.Label)
+	names, sessions := w.perCluster(four.Label)
 	assert.Equal(t, names, sessions)
 }
 

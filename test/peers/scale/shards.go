@@ -10,7 +10,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
 
-// shardsOf is pawl's own choice among n clusters, which are there in memory only.
+// shardsOf is pawl's choice among n clusters, which exist only in memory.
 func shardsOf(n int) (s *pawl.Clusters, closeAll func(), err error) {
 	clients := map[string]*pawl.Client{}
 	var fakes []*etcdfake.Cluster

@@ -12,15 +12,15 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// DirEnv names the environment variable with the directory for failed histories; without it
-// they are written to the system's temporary directory.
+// DirEnv names the environment variable with the directory for failed histories. Without it they
+// are written to the system's temporary directory.
 const DirEnv = "PAWL_HISTORY_DIR"
 
 // patience is how long Linearizable searches for an order.
 const patience = 20 * time.Second
 
-// Check makes both checks and fails the test with their results; it then writes the history to
-// a file, and porcupine's visualization to another.
+// Check makes both checks and fails the test with their results. It then writes the history to a
+// file, and porcupine's visualization to another.
 func Check(t testing.TB, ops []Op) {
 	t.Helper()
 	report, decided := report(t.Name(), ops, patience)
@@ -32,14 +32,14 @@ func Check(t testing.TB, ops []Op) {
 	}
 }
 
-// Report makes both checks and returns what they find, and where the history was written; "":
-// nothing was found.
+// Report makes both checks and returns what they find, and where the history was written. It
+// returns "" if nothing was found.
 func Report(name string, ops []Op) string {
 	report, _ := report(name, ops, patience)
 	return report
 }
 
-// report is Report; decided is false if the search for an order was given up after patience.
+// report is Report. decided is false if the search for an order was given up after patience.
 func report(name string, ops []Op, patience time.Duration) (_ string, decided bool) {
 	bad := Intervals(ops)
 	ok, decided, info := Linearizable(ops, patience)

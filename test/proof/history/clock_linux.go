@@ -6,8 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Clock is a clock that all processes of the machine share, and that nobody
-// sets: CLOCK_BOOTTIME.
+// Clock is CLOCK_BOOTTIME, a clock that all processes of the machine share, and that nobody sets.
 func Clock() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {

@@ -1,7 +1,7 @@
 // Package history records what clients of a lock learned, and checks that it can be true.
 //
-// A history is a list of operations, each with the times of its call and its return on one
-// clock. Two checks are made of it, which know nothing of how pawl works:
+// A history is a list of operations, each with the times of its call and its return on one clock.
+// It is checked in two ways, which know nothing of how pawl works:
 //
 //   - Intervals: a holder certainly believes that it holds from its Acquire's return to its
 //     last call of Err that returned nil, or to the call of a Release that returned nil. No
@@ -15,8 +15,8 @@
 //     returns, in which a read-write mutex with fencing tokens, and a storage with
 //     two registers, behave like that. porcupine searches for it.
 //
-// Each slot of a semaphore is a mutex of its own, and all of them together are a counter with a
-// limit; an operation on several names at once is one operation on each of them.
+// Each slot of a semaphore is a separate mutex, and all of them together are a counter with a
+// limit. An operation on several names at once is one operation on each of them.
 //
 // A failed history is written to a file, with porcupine's visualization.
 package history
@@ -30,13 +30,13 @@ import (
 // Kind is what was called.
 type Kind string
 
-// The kinds of operations.
+// These are the kinds of operations.
 const (
 	Acquire Kind = "acquire" // Acquire, TryAcquire or Campaign; with a token if it succeeded
-	Look    Kind = "look"    // Err: OK is nil
-	Release Kind = "release" // Release or Resign: OK is nil, Refused is ErrLost
-	Guarded Kind = "guarded" // a transaction under the holder's guard: Refused is ErrFenced
-	Fenced  Kind = "fenced"  // a write to storage that checks tokens: Refused is a stale one
+	Look    Kind = "look"    // Err; OK is nil
+	Release Kind = "release" // Release or Resign; OK is nil, Refused is ErrLost
+	Guarded Kind = "guarded" // a transaction under the holder's guard; Refused is ErrFenced
+	Fenced  Kind = "fenced"  // a write to storage that checks tokens; Refused is a stale one
 	Other   Kind = "other"   // any other call, only checked for its duration
 )
 
@@ -55,13 +55,13 @@ type Op struct {
 	Client  int           `json:"client"`
 	Kind    Kind          `json:"kind"`
 	Name    string        `json:"name"`
-	Slot    int           `json:"slot,omitempty"` // of a semaphore, from 1; 0: it is a lock
+	Slot    int           `json:"slot,omitempty"` // of a semaphore, from 1; 0 if it is a lock
 	Token   int64         `json:"token,omitempty"`
-	Shared  bool          `json:"shared,omitempty"`  // of an Acquire: it holds together with others
-	Permits int           `json:"permits,omitempty"` // of an Acquire of a slot: its semaphore's limit
+	Shared  bool          `json:"shared,omitempty"`  // of an Acquire that holds together with others
+	Permits int           `json:"permits,omitempty"` // of an Acquire of a slot, its semaphore's limit
 	Call    time.Duration `json:"call"`
 	Return  time.Duration `json:"return"`
-	Limit   time.Duration `json:"limit,omitempty"` // its context's end; 0: not to be checked
+	Limit   time.Duration `json:"limit,omitempty"` // its context's end; 0 if it is not to be checked
 	Outcome Outcome       `json:"outcome"`
 	Err     string        `json:"err,omitempty"`
 }
@@ -85,7 +85,7 @@ func (o Op) String() string {
 	return s
 }
 
-// Recorder collects a history; its methods may be called from any goroutine.
+// Recorder collects a history. Its methods may be called from any goroutine.
 type Recorder struct {
 	now func() time.Duration
 
@@ -93,7 +93,8 @@ type Recorder struct {
 	ops []Op
 }
 
-// NewRecorder returns a Recorder with a clock: Clock for several processes, Since for a bubble.
+// NewRecorder returns a Recorder with a clock, which is Clock for several processes, or Since for a
+// bubble.
 func NewRecorder(clock func() time.Duration) *Recorder { return &Recorder{now: clock} }
 
 // Since is a clock of this process that begins now.

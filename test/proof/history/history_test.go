@@ -135,7 +135,7 @@ func permits() []Op {
 		permit(3, 3, op(3, Acquire, 7, 2, 14, OK)),
 		permit(1, 0, op(1, Fenced, 5, 15, 16, OK)),
 		permit(3, 0, op(3, Fenced, 7, 17, 18, OK)),
-		permit(2, 0, op(2, Fenced, 6, 19, 20, OK)), // each slot has registers of its own
+		permit(2, 0, op(2, Fenced, 6, 19, 20, OK)), // each slot has separate registers
 		permit(3, 0, op(3, Look, 7, 30, 31, OK)),
 		permit(2, 0, op(2, Look, 6, 40, 41, OK)),
 		permit(2, 0, op(2, Release, 6, 50, 55, OK)),
@@ -305,7 +305,7 @@ func TestAPulseShowsWhenTheMachineWasLate(t *testing.T) {
 		defer p.Stop()
 		time.Sleep(time.Second)
 		assert.Zero(t, p.Between(0, time.Second))
-		stall.Store(int64(70 * time.Millisecond)) // the clock goes on while nothing runs
+		stall.Store(int64(70 * time.Millisecond)) // the clock runs while nothing else does
 		time.Sleep(time.Second)
 		assert.Equal(t, 70*time.Millisecond, p.Between(900*time.Millisecond, 2*time.Second))
 		assert.Zero(t, p.Between(0, 900*time.Millisecond))

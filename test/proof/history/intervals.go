@@ -28,11 +28,11 @@ func (v Violation) String() string {
 // holding is all that one holder learned.
 type holding struct {
 	acquire Op
-	until   time.Duration // it certainly believed that it holds until then
+	until   time.Duration // it certainly believed until then that it holds
 	last    Op            // the operation that showed so
 	ended   *Op           // the first check that returned an error
 	release *Op           // the last one
-	given   time.Duration // the call of the first; -1: none
+	given   time.Duration // the call of the first, or -1
 }
 
 type holder struct {
@@ -82,8 +82,8 @@ func holdings(ops []Op) ([]*holding, []Violation) {
 func (h *holding) add(o *Op) {
 	switch {
 	case o.Kind == Look && o.Outcome == OK:
-		// It was so at some moment from the call on, and what has ended stays ended:
-		// so it was so at the call.
+		// It was so at some moment after the call, and what has ended stays ended, so it was so at
+		// the call.
 		h.hold(o.Call, *o)
 	case o.Kind == Look && (h.ended == nil || o.Return < h.ended.Return):
 		h.ended = o
@@ -103,8 +103,8 @@ func (h *holding) hold(until time.Duration, says Op) {
 	}
 }
 
-// close applies the release: nil, whichever call returns it, means that it held until the first one
-// was called.
+// close applies the release. A nil, whichever call returns it, means that it held until the first
+// one was called.
 func (h *holding) close() {
 	if h.release != nil && h.release.Outcome == OK {
 		h.hold(h.given, *h.release)
@@ -129,14 +129,14 @@ func Intervals(ops []Op) []Violation {
 	for _, list := range byName {
 		bad = append(bad, overlaps(list)...)
 	}
-	bad = append(bad, crowds(all)...)
+	bad = append(bad, overLimit(all)...)
 	return append(append(bad, writes(ops, all)...), durations(ops)...)
 }
 
 // overlaps checks the holdings of one name, in the order of their acquisitions' returns.
 func overlaps(list []*holding) (bad []Violation) {
-	// Of the exclusive and the shared holdings so far: the one that lasted longest, and the one
-	// with the greatest token.
+	// These are, of the exclusive and of the shared holdings so far, the one that lasted longest
+	// and the one with the greatest token.
 	var latest, highest [2]*holding
 	for _, h := range list {
 		if !h.seen() {
@@ -164,9 +164,9 @@ func overlaps(list []*holding) (bad []Violation) {
 	return bad
 }
 
-// crowds checks semaphores: never more hold at once than any of them allows. A lock of
-// the same name is another matter. all is in the order of the acquisitions' returns.
-func crowds(all []*holding) (bad []Violation) {
+// overLimit checks semaphores, of which no more may hold at once than any of them allows. A lock of
+// the same name is separate. all is in the order of the acquisitions' returns.
+func overLimit(all []*holding) (bad []Violation) {
 	inside := map[string][]*holding{}
 	for _, h := range all {
 		if !h.seen() || h.acquire.Slot == 0 {
@@ -191,7 +191,7 @@ func crowds(all []*holding) (bad []Violation) {
 	return bad
 }
 
-// writes checks writes to storage: no write may be accepted after one with a greater token that
+// writes checks writes to storage. No write may be accepted after one with a greater token that
 // excludes it, and none may be refused for somebody who still held afterwards.
 func writes(ops []Op, all []*holding) (bad []Violation) {
 	until := map[holder]*holding{}
@@ -220,7 +220,7 @@ func writes(ops []Op, all []*holding) (bad []Violation) {
 		case OK:
 			for _, shared := range []bool{false, true} {
 				if shared && k.shared {
-					continue // shared ones exclude exclusive ones alone
+					continue // shared ones exclude only exclusive ones
 				}
 				for _, b := range slices.Backward(seen[key{k.kind, k.of, shared}]) {
 					if b.at < o.Call {

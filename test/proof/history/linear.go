@@ -14,23 +14,23 @@ import (
 // mutex is the state of the model: a read-write mutex with fencing tokens, or one slot of
 // a semaphore, and a storage that checks them.
 type mutex struct {
-	holder  int64   // the token of the exclusive holder; 0: nobody
+	holder  int64   // the token of the exclusive holder; 0 if nobody
 	readers readers // the tokens of the shared ones
 	given   highest // the tokens given out
 	stored  highest // the tokens that were issued
 
-	inside crowd // of a name with a semaphore: all who hold it
+	inside permitHolders // of a name with a semaphore: all who hold it
 }
 
-// A crowd is all holders of a semaphore, each as "token:limit", in order.
-type crowd string
+// permitHolders are all holders of a semaphore, each as "token:limit", in order.
+type permitHolders string
 
-// crowded is the slot of the steps that concern all of a semaphore's slots.
-const crowded = -1
+// allSlots is the slot of the steps that concern all of a semaphore's slots.
+const allSlots = -1
 
-// admits reports whether one with this limit may join the crowd: a permit if no more hold then
+// admits reports whether one with this limit may join them. A permit may if no more hold then
 // than any of them allows.
-func (c crowd) admits(limit int) bool {
+func (c permitHolders) admits(limit int) bool {
 	all := strings.Fields(string(c))
 	least := limit
 	for _, text := range all {
@@ -41,18 +41,20 @@ func (c crowd) admits(limit int) bool {
 	return len(all) < least
 }
 
-func (c crowd) member(st step) string { return fmt.Sprintf("%d:%d", st.token, st.limit) }
+func (c permitHolders) member(st step) string { return fmt.Sprintf("%d:%d", st.token, st.limit) }
 
-func (c crowd) has(st step) bool { return slices.Contains(strings.Fields(string(c)), c.member(st)) }
-
-func (c crowd) with(st step) crowd {
-	all := append(strings.Fields(string(c)), c.member(st))
-	slices.Sort(all)
-	return crowd(strings.Join(all, " "))
+func (c permitHolders) has(st step) bool {
+	return slices.Contains(strings.Fields(string(c)), c.member(st))
 }
 
-func (c crowd) without(st step) crowd {
-	return crowd(strings.Join(slices.DeleteFunc(strings.Fields(string(c)), func(m string) bool { return m == c.member(st) }), " "))
+func (c permitHolders) with(st step) permitHolders {
+	all := append(strings.Fields(string(c)), c.member(st))
+	slices.Sort(all)
+	return permitHolders(strings.Join(all, " "))
+}
+
+func (c permitHolders) without(st step) permitHolders {
+	return permitHolders(strings.Join(slices.DeleteFunc(strings.Fields(string(c)), func(m string) bool { return m == c.member(st) }), " "))
 }
 
 // highest are the greatest exclusive token, and the greatest of any.
@@ -75,7 +77,7 @@ func (h highest) admits(st step) bool {
 	return st.token >= h.any
 }
 
-// readers is a set of tokens: their text, in order, so that states can be compared.
+// readers is a set of tokens, as their text in order, so that states can be compared.
 type readers string
 
 func (r readers) tokens() (all []int64) {
@@ -117,7 +119,7 @@ const (
 	goes    stepKind = "holds no more"
 )
 
-// apply returns the states after the step; none: the step cannot be taken in s.
+// apply returns the states after the step, and none if the step cannot be taken in s.
 func (st step) apply(s mutex) []mutex {
 	one := func(ok bool, to mutex) []mutex {
 		if !ok {
@@ -157,7 +159,7 @@ func (st step) apply(s mutex) []mutex {
 		return one(s.stored.admits(st), to)
 	case refusal:
 		return one(!s.stored.admits(st), s)
-	default: // unknown: it may have been stored, now or later
+	default: // unknown, so it may have been stored, now or later
 		to.stored = s.stored.with(st)
 		if !s.stored.admits(st) {
 			return []mutex{s}
@@ -222,24 +224,24 @@ func steps(ops []Op) []porcupine.Operation {
 		out = append(out, porcupine.Operation{
 			ClientId: o.Client, Input: step{o.Name, o.Slot, kind, o.Token, shared[o.holder()], 0}, Call: int64(call), Return: int64(ret)})
 	}
-	// crowd adds that a holding begins or ends, if it is of a semaphore.
-	crowd := func(h *holding, kind stepKind, call, ret time.Duration) {
+	// permit adds that a holding begins or ends, if it is of a semaphore.
+	permit := func(h *holding, kind stepKind, call, ret time.Duration) {
 		if a := h.acquire; a.Slot > 0 {
 			out = append(out, porcupine.Operation{
-				ClientId: a.Client, Input: step{a.Name, crowded, kind, a.Token, false, a.Permits}, Call: int64(call), Return: int64(ret)})
+				ClientId: a.Client, Input: step{a.Name, allSlots, kind, a.Token, false, a.Permits}, Call: int64(call), Return: int64(ret)})
 		}
 	}
 	forever := time.Duration(math.MaxInt64)
 	for i, h := range all {
 		a := h.acquire
 		add(a, grant, a.Call, a.Return)
-		crowd(h, comes, a.Call, a.Return)
+		permit(h, comes, a.Call, a.Return)
 		if h.seen() && h.last.Kind == Look {
 			add(h.last, hold, h.last.Call, h.last.Return)
 		}
 		if r := h.release; r != nil && r.Outcome == OK {
 			add(*r, end, h.given, r.Return)
-			crowd(h, goes, h.given, r.Return)
+			permit(h, goes, h.given, r.Return)
 			continue
 		}
 		// It ended at some moment after it was last known to last, and before
@@ -252,7 +254,7 @@ func steps(ops []Op) []porcupine.Operation {
 		}
 		begin := max(a.Call, h.until)
 		add(a, end, begin, max(begin, until))
-		crowd(h, goes, begin, max(begin, until))
+		permit(h, goes, begin, max(begin, until))
 	}
 	for _, o := range ops {
 		switch {
@@ -269,7 +271,7 @@ func steps(ops []Op) []porcupine.Operation {
 	return out
 }
 
-// Linearizable searches for an order in which fenced mutexes behave like the history. If it is
+// Linearizable searches for an order in which fenced mutexes behave like the history. If that is
 // not decided within the timeout, ok is true and decided false.
 func Linearizable(ops []Op, timeout time.Duration) (ok, decided bool, info porcupine.LinearizationInfo) {
 	result, info := porcupine.CheckOperationsVerbose(model(), steps(ops), timeout)

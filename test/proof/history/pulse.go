@@ -8,8 +8,8 @@ import (
 // beat is how often a Pulse reads the clock.
 const beat = 5 * time.Millisecond
 
-// Pulse measures how late this process itself is: a goroutine tries to run every 5 ms, and what
-// it is late by is time in which the machine had others run.
+// Pulse measures how late this process is. A goroutine tries to run every 5 ms, and what it is late
+// by is time in which the machine ran others.
 type Pulse struct {
 	now  func() time.Duration
 	stop chan struct{}

@@ -1,7 +1,7 @@
 // Command hops counts the functions and files of the library that each part of a lock's life
 // enters: an uncontended pair of Acquire and Release, a contended one, a renewal, and the loss of a
 // session. It builds itself with coverage counters, clears them before each part, and runs on the
-// in-memory etcd; whatever runs in the background during a part is counted with it.
+// in-memory etcd. Whatever runs in the background during a part is counted with it.
 //
 // "go run ./test/proof/hops" prints the table; with -v it lists the functions of each part.
 package main
@@ -121,7 +121,7 @@ type world struct {
 	renewed     chan struct{} // a renewal of mine was confirmed
 }
 
-// A part is a piece of a lock's life: what it returns is counted, and what it did before is not.
+// A part is a piece of a lock's life. What it returns is counted, and what it did before is not.
 type part struct {
 	name    string
 	prepare func(ctx context.Context, w *world) (run func() error, err error)
@@ -174,7 +174,7 @@ func pair(ctx context.Context, s *pawl.Session) error {
 	return h.Release(ctx)
 }
 
-// live goes through the parts, each in a world of its own, and writes what each entered into dir.
+// live goes through the parts, each in a separate world, and writes what each entered into dir.
 func live(dir string) error {
 	for _, p := range parts {
 		if err := p.live(filepath.Join(dir, p.name)); err != nil {

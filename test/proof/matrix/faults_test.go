@@ -19,7 +19,7 @@ type fault struct {
 	options etcdtest.ClusterOptions
 	auth    bool
 	resends bool          // requests go through an interceptor that repeats them
-	lasts   time.Duration // until it is healed; 0: 3 s, or 1 s everyday
+	lasts   time.Duration // until it is healed; if 0, 3 s, or 1 s everyday
 	// outlives: it lasts for longer than a TTL.
 	outlives bool
 	// loses: the session, or the lock, of whom it strikes may be lost.

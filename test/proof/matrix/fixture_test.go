@@ -44,8 +44,8 @@ const (
 	recovery = lane.Hang
 )
 
-// fixture is what one cell has: a cluster that it shares with the other cells of
-// its fault, and the rest of its own.
+// fixture is what one cell has. It shares its cluster with the other cells of its fault, and
+// nothing else.
 type fixture struct {
 	c      *etcdtest.Cluster
 	fault  fault
@@ -131,7 +131,7 @@ func (w *fixture) person(t *testing.T, number int) *person {
 	return &person{w, number, client}
 }
 
-// record makes a call with a context of its own and adds it to the history.
+// record makes a call with a new context and adds it to the history.
 func (p *person) record(kind history.Kind, name string, limit time.Duration, f func(ctx context.Context, o *history.Op)) {
 	p.recordAll(kind, []string{name}, limit, f)
 }
@@ -292,7 +292,7 @@ func untilHeld(t *testing.T, p *person, s *pawl.Session, what string, acquire fu
 	return h
 }
 
-// look asks Err again and again until stop is closed.
+// look calls Err again and again until stop is closed.
 func (p *person) look(h *lock.Held, stop <-chan struct{}) {
 	for {
 		p.once(h)

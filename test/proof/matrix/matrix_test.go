@@ -73,7 +73,7 @@ var everyday = []struct {
 }
 
 // TestMatrix runs the table: everyday a few cells on each of few clusters, in the proof each line
-// with a cluster of its own.
+// with a separate cluster.
 func TestMatrix(t *testing.T) {
 	t.Parallel()
 	if lane.Proof() {
@@ -162,8 +162,8 @@ func runCell(t *testing.T, name string, c *etcdtest.Cluster, f fault, p phase) b
 	})
 }
 
-// survives checks that err is nil: that a fault that takes nothing from anybody has taken
-// nothing. It reports whether it is.
+// survives checks that err is nil, which means that a fault that takes nothing from anybody has
+// taken nothing. It reports whether it is.
 //
 // This is all that a machine is forgiven, and nowhere else: a process that is not scheduled for
 // long enough loses its sessions, and is right to, so that it keeps them cannot be demanded of it.

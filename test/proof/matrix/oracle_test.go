@@ -41,8 +41,8 @@ func (s *sightings) key(o history.Op) (key string, ok bool) {
 	return key, ok
 }
 
-// watch looks at everything in the cell's queue, and at what is written under its
-// guard, from now on, whatever becomes of the member that shows it.
+// watch reads everything in the cell's queue, and what is written under its guard, as it changes,
+// whatever happens to the member that shows it.
 func watch(t *testing.T, w *fixture) *sightings {
 	s, stop := watchUntil(t, w)
 	t.Cleanup(stop)
@@ -173,9 +173,9 @@ func (s *sightings) check(t *testing.T, ops []history.Op, lossAfter time.Duratio
 	}
 }
 
-// excused is ops without the looks that said nil from an operator's blow on, of
-// holders whose keys went after it. Such a holder may still believe that it holds
-// when the next one does; check bounds for how long.
+// excused is ops without the looks that said nil after an operator's blow, of holders whose keys
+// went after it. Such a holder may still believe that it holds when the next one does. check bounds
+// for how long.
 func (s *sightings) excused(ops []history.Op, struck time.Duration) (rest []history.Op) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -242,7 +242,7 @@ func observe(t *testing.T, w *fixture) func(func()) {
 	}
 }
 
-// campaign has a elected, with as many calls as it takes.
+// campaign makes a campaign until it is elected, with as many calls as it takes.
 func (w *fixture) campaign(t *testing.T) (term *elect.Term) {
 	var s *pawl.Session
 	w.a.until(t, "an election", func() (err error) {

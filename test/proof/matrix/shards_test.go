@@ -74,7 +74,7 @@ func (m *team) notice(ev shard.Event) {
 	}
 }
 
-// work asks Err until its context ends. Its first look is the acquisition, in the history.
+// work calls Err until its context ends. Its first look is the acquisition, in the history.
 func (m *team) work(ctx context.Context, p *person, h *shard.Held) error {
 	m.mu.Lock()
 	kind := history.Acquire

@@ -56,8 +56,8 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// lasting is for how long a variable of the environment says that a soak lasts, or otherwise;
-// 0: for one round.
+// lasting is how long a soak lasts according to a variable of the environment, or otherwise if it is
+// not set. 0 means one round.
 func lasting(t *testing.T, variable string, otherwise time.Duration) time.Duration {
 	text := os.Getenv(variable)
 	if text == "" {
@@ -263,7 +263,7 @@ type heard struct {
 	sent     sent
 }
 
-// await waits until each worker has acquired something so many times from now on.
+// await waits until each worker has acquired something so many times more.
 func (l *heard) await(t *testing.T, times int) {
 	t.Helper()
 	l.mu.Lock()

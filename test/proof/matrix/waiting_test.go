@@ -19,8 +19,8 @@ type waiter struct {
 	err  error
 }
 
-// waits has a begin an acquisition, with a session of its own, and returns when the cell's queue
-// has that many keys.
+// waits makes a begin an acquisition, with a new session, and returns when the cell's queue has
+// that many keys.
 func waits(t *testing.T, w *fixture, keys int, acquire func(s *pawl.Session) (*lock.Held, error)) *waiter {
 	q := &waiter{w: w, s: w.a.session(t), done: make(chan struct{})}
 	go func() { // ends with the call's context, at the latest
@@ -76,7 +76,7 @@ func (w *fixture) giveWay(t *testing.T, all ...*lock.Held) {
 	}
 }
 
-// end has a look at all that it has won, while it has all of it, and release it.
+// end makes a check all that it has won, while it has all of it, and release it.
 func (w *fixture) end(t *testing.T, all []*lock.Held) {
 	for _, h := range all {
 		_ = w.a.once(h)

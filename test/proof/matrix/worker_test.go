@@ -31,7 +31,7 @@ const workerEnv = "PAWL_MATRIX_WORKER"
 
 // order is a line that a worker reads: a round to take part in, or its end.
 type order struct {
-	Name string `json:"name"` // of the lock; "": the round has ended
+	Name string `json:"name"` // of the lock; "" if the round has ended
 	TTL  time.Duration
 	Sets string // the address of the sets' storage
 	Full full   // of a round at full rate
@@ -70,7 +70,7 @@ func guards(h holder) []kv.Guard {
 type want struct {
 	name   string
 	shared bool
-	limit  int // of a semaphore; 0: it is none
+	limit  int // of a semaphore; 0 if it is none
 	slot   int // of a semaphore, the slot that it has, from 1
 }
 
@@ -324,7 +324,7 @@ func causeOf(err error) string {
 	return err.Error()
 }
 
-// record makes a call with a context of its own and says what it learnt.
+// record makes a call with a new context and says what it learnt.
 func (c *client) record(kind history.Kind, token fencing.Token, limit time.Duration, f func(ctx context.Context, o *history.Op)) {
 	c.recordOf(c.wants, kind, token, limit, f)
 }
@@ -350,7 +350,7 @@ func (c *client) say(wants []want, o history.Op) {
 	}
 }
 
-// turn acquires, works, and releases; false: the session's end has to release.
+// turn acquires, works, and releases. It returns false if the session's end has to release.
 func (c *client) turn(s *pawl.Session, take took) bool {
 	c.wants = take.choose(c.order)
 	var h holder
@@ -453,7 +453,7 @@ func (c *client) guarded(h holder, of want) {
 	})
 }
 
-// read reads the fenced set, which registers its token first, and looks for so long.
+// read reads the fenced set, which registers its token first, and calls Err for so long.
 func (c *client) read(h holder, of want, wait time.Duration) {
 	at := setAddress(c.order.Sets, "fenced", of.resource(), int64(h.Token()), 0) + "&shared=1"
 	_, _ = c.storage(h, of, "fenced", func(ctx context.Context) ([]byte, int, error) { return exchange(ctx, "GET", at, "") })

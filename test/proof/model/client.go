@@ -75,8 +75,8 @@ func (w *walker) next(s *state, i int) {
 }
 
 // sends sends an enqueue of k. If the session has no other key of the name, the enqueue reads
-// around the session's own keys; the client decides when the answer comes whether that is still
-// so (RW5).
+// around the session's keys. When the answer comes, the client decides whether that is still so
+// (RW5).
 func (w *walker) sends(s *state, i int, k key) {
 	me := &s.clients[i]
 	me.pc, me.around, me.overtaken = enqueuing, w.c.handsOff(k), false
@@ -96,8 +96,8 @@ func (w *walker) sends(s *state, i int, k key) {
 	}
 }
 
-// follows makes what preds shows in one of its queues the predecessor, any queue; none if preds
-// shows none. A set waits in one queue at a time (ML4).
+// follows makes what preds shows in one of its queues the predecessor, in any queue. It calls none
+// if preds shows none. A set waits in one queue at a time (ML4).
 func (w *walker) follows(name string, i int, preds [maxNames]key, missed names, none func(s *state, me *client)) {
 	if preds == ([maxNames]key{}) {
 		w.try(name, i, func(s *state, me *client) {
@@ -143,9 +143,9 @@ func (w *walker) enqueued(i int) {
 	}
 }
 
-// settle decides an enqueue whose answer was lost (A5): all its keys exist, or some are missing
-// and it is undone, or none exists and none will (ML5). Its own answer may be lost too; then it
-// is repeated.
+// settle decides an enqueue whose answer was lost (A5). Either all its keys exist, or some are
+// missing and it is undone, or none exists and none will (ML5). The answer to settle may be lost
+// too, and settle is then repeated.
 func (w *walker) settle(i int) {
 	do := func(answered bool) func(s *state, me *client) {
 		return func(s *state, me *client) {
@@ -203,8 +203,8 @@ func (w *walker) waits(i int, k key) {
 	w.operatorMayHaveDeleted(i, k)
 }
 
-// operatorMayHaveDeleted is the watch of a waiting client's own keys, which shows that one is
-// gone while the lease is alive (A3).
+// operatorMayHaveDeleted is the watch of a waiting client's keys, which shows that one is gone
+// while the lease is alive (A3).
 func (w *walker) operatorMayHaveDeleted(i int, k key) {
 	if w.from.mishaps == 0 || !w.from.sessions[w.c.session(k)].alive {
 		return
@@ -219,8 +219,8 @@ func (w *walker) operatorMayHaveDeleted(i int, k key) {
 
 func (w *walker) hold(me *client) { me.pc = held }
 
-// query is the transaction that decides who owns (A2): all own keys exist, and nothing that
-// bars them was created before (RW2, ML3).
+// query is the transaction that decides who owns (A2): all keys of the acquisition exist, and
+// nothing that bars them was created before (RW2, ML3).
 func (w *walker) query(i int) {
 	name := "queries its position"
 	me := w.from.clients[i]
@@ -327,8 +327,8 @@ func (w *walker) releases(i int, k key) {
 	deletes("is released, the answer is lost,", false, me.next)
 }
 
-// keeps records that the hold of k ends without its release: its keys stay until the delay has
-// passed (LD2). An operator has deleted those that were lost, and that has no delay.
+// keeps records that the hold of k ends without its release. Its keys stay until the delay has
+// passed (LD2). An operator has deleted those that were lost, and for them there is no delay.
 func (w *walker) keeps(s *state, k key, why cause) {
 	if w.c.LockDelay && s.kept[k].of == 0 {
 		s.kept[k] = kept{w.c.names(k) &^ s.clients[k.owner()].lost, why}
@@ -345,9 +345,9 @@ func (w *walker) isKept(k key) bool {
 	}
 }
 
-// keepsAny reports whether keys of session i are kept, so that its lease stays: it is revoked
-// only after that, and expires only after that, because it lasts a delay longer than the
-// session trusts it (LD1).
+// keepsAny reports whether keys of session i are kept, so that its lease stays. It is revoked only
+// after that, and expires only after that, because it lasts a delay longer than the session trusts
+// it (LD1).
 func (w *walker) keepsAny(i int) bool {
 	for k, at := range w.from.kept {
 		switch r := w.c.Rules; {

@@ -22,7 +22,7 @@ type origin struct {
 	step uint8
 }
 
-// fingerprints stand for the states that were visited: 128 bits each, so that among some
+// fingerprints stand for the states that were visited. They have 128 bits each, so that among some
 // millions two share one with a probability below 1e-24.
 type fingerprints[S comparable] struct {
 	seeds [2]maphash.Seed
@@ -47,8 +47,8 @@ func (f *fingerprints[S]) add(s *S) bool {
 // are, and the first violation.
 func Explore(c Config) (states int, found *Violation) { return c.explore(false) }
 
-// Hunt returns a violation, the last of the steps from a state first: where there is one it is
-// found in fewer states than Explore needs, by a longer history.
+// Hunt returns a violation by following the last of the steps from a state first. If there is a
+// violation, Hunt finds it in fewer states than Explore needs, by a longer history.
 func Hunt(c Config) *Violation {
 	_, found := c.explore(true)
 	return found
@@ -112,8 +112,8 @@ func (s *state) believes(i int, c Config) bool {
 	return s.clients[i].pc == held && (s.sessions[c.Clients[i].Session].valid || c.Rules.NoDeadline)
 }
 
-// acts returns the names on which client i acts as a holder: it believes that it holds, or has
-// learned of a loss and is still winding up. Names that an operator has taken are left out.
+// acts returns the names on which client i acts as a holder, because it believes that it holds, or
+// has learned of a loss and is still winding up. Names that an operator has taken are left out.
 func (s *state) acts(i int, c Config) names {
 	me := &s.clients[i]
 	if !s.believes(i, c) && (me.pc != winding || !s.sessions[c.Clients[i].Session].valid) {
@@ -157,7 +157,7 @@ func (s *state) broken(was *state, c Config) string {
 
 // begins checks client me, which begins to believe that it holds k, and records its tokens.
 func (s *state) begins(c Config, me *client, k key) string {
-	s.kept[k] = kept{} // a hold that is resumed goes on
+	s.kept[k] = kept{} // a hold that is resumed continues
 	if c.isPermit(k) {
 		if s.slots[me.slot] != (slot{k, me.token}) {
 			return "somebody believes to have a slot that is not its own"

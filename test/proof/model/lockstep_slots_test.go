@@ -79,8 +79,8 @@ func (l *lockstep) freed(p *pair, i int) []report {
 	return all
 }
 
-// goneWhileFull is how one learns that its key in the turnstile is gone while its semaphore
-// is full: where a take of its own may have deleted that, a query finds out.
+// goneWhileFull is how one learns that its key in the turnstile is gone while its semaphore is
+// full. If one of its takes may have deleted that, a query finds out.
 func (l *lockstep) goneWhileFull() []report {
 	return []report{func(a *production.Machine) string {
 		tried := a.Trying()

@@ -7,9 +7,9 @@ import (
 	production "github.com/pawl-locks/pawl/internal/queue/state"
 )
 
-// takeover is the report of a step with which client i's session is handed over or resumed (N6);
-// nil: it is another step. Until a key is resumed there is nothing that can hold, and what did not
-// hold when the session was handed over is undone.
+// takeover is the report of a step with which client i's session is handed over or resumed (N6), or
+// nil if it is another step. Until a key is resumed nothing can hold, and what did not hold when
+// the session was handed over is undone.
 func (l *lockstep) takeover(p, next *pair, i int, what string) report {
 	was, me := &p.s.clients[i], &next.s.clients[i]
 	switch {

@@ -51,7 +51,7 @@ type lockstep struct {
 
 // number is the number of a in the table.
 func (l *lockstep) number(a production.Machine) int32 {
-	as := fmt.Sprint(a) // a state has no strings of its own but keys
+	as := fmt.Sprint(a) // a state has no strings but keys
 	if n, ok := l.known[as]; ok {
 		return n
 	}
@@ -101,7 +101,7 @@ func (l *lockstep) present(p *pair, k key) (there []bool) {
 	return there
 }
 
-// gone is the index of the first queue key of k that is not there; -1: all are.
+// gone is the index of the first queue key of k that does not exist, or -1 if all do.
 func (l *lockstep) gone(p *pair, k key) int { return slices.Index(l.present(p, k), false) }
 
 // isSet reports whether k is of several names.
@@ -168,8 +168,8 @@ func (l *lockstep) own(p *pair, i int) (changed production.OwnChanged, ok bool) 
 	return changed, true
 }
 
-// overwritten is client i's key as somebody else's put makes it: with a value of its own,
-// or with the one that the client has put before.
+// overwritten is client i's key as somebody else's put makes it, with another value, or with the
+// one that the client has put before.
 func (l *lockstep) overwritten(p *pair, i int) production.OwnChanged {
 	created := l.createdOf(p, l.c.key(&p.s, i))
 	changed := production.OwnChanged{Create: created, Mod: created + byOther, OnLease: true, Value: []byte("another value")}
@@ -455,7 +455,7 @@ func (l *lockstep) answer(p, next *pair, i int) production.Event {
 	return ev
 }
 
-// releases sends the first delete, which is under way from then on.
+// releases sends the first delete, which is then under way.
 func (l *lockstep) releases(p *pair, i int, a *production.Machine) (wrong string) {
 	a.Apply(production.Released{})
 	if a.Apply(production.DeleteSent{}).Handoff != (p.s.clients[i].next[0] != 0) {
@@ -512,8 +512,8 @@ func (l *lockstep) released(p *pair, i int, a *production.Machine, what string, 
 	if v == production.Explain {
 		v = a.Apply(production.Explained{SessionEnded: !p.s.sessions[l.c.session(k)].alive, Remains: answered.Remains}).Verdict
 	}
-	// Gone though its lease is alive: one of its own deletes was applied or, where none can
-	// have been, somebody else's.
+	// It is gone though its lease is alive, so one of its deletes was applied or, if none can have
+	// been, somebody else's.
 	want := production.Finished
 	others := p.s.clients[i].lost != 0 && !doubt && !p.unsure[i]
 	if part := answered.Remains.There > 0 && !there; spoilt || part || !there && (others || !p.s.sessions[l.c.session(k)].alive) {

@@ -1,14 +1,13 @@
 // Package model is the waiting algorithm as a small state machine, and an
 // explorer that walks every interleaving of a few clients.
 //
-// The algorithm exists once in code, in internal/queue; here it is written a
-// second time, deliberately dumb, in the words of its rules: an enqueue whose
-// answer may be lost and whose copy may be applied late, the transaction that
-// settles it, the wait for the predecessor, the transaction that decides who
-// owns, the release, which may be applied late, the handoff that it may put on the
-// successor, the deadline and the expiry of a lease, a takeover by another process.
-// A client acquires a lock, exclusive or shared, or several names at once, or a permit
-// of a semaphore. Explore visits every state that can be reached and checks in each:
+// The algorithm exists once in code, in internal/queue. Here it is written a second time,
+// deliberately dumb, in the words of its rules: an enqueue whose answer may be lost and whose copy
+// may be applied late, the transaction that settles it, the wait for the predecessor, the
+// transaction that decides who owns, the release, which may be applied late, the handoff that it
+// may put on the successor, the deadline and the expiry of a lease, and a takeover by another
+// process. A client acquires a lock, exclusive or shared, or several names at once, or a permit of
+// a semaphore. Explore visits every state that can be reached and checks in each:
 //
 //  1. Exclusion: of two clients that act on one name as holders, both are readers. No
 //     two permits have one slot, and there are never more than the least limit of
@@ -27,12 +26,12 @@
 //  7. Delay, with LockDelay: after a hold that ended without its release, nobody comes
 //     to hold the name, in a mode that conflicts, before the delay has passed.
 //
-// Rules switches single rules off, and every one of them is needed: without it
-// Explore finds a history that breaks a property, and returns it.
+// Rules switches off single rules, and every one of them is needed: without it Explore finds a
+// history that breaks a property, and returns it.
 package model
 
-// The bounds of a model: small enough to be walked, large enough for a queue of
-// three, for two names in one set, and for a name that is used again.
+// These bound a model. They are small enough for all states to be walked, and large enough for a
+// queue of three, for two names in one set, and for a name that is used again.
 const (
 	maxClients      = 3
 	maxAcquisitions = 2
@@ -79,12 +78,12 @@ type Rules struct {
 	NoDeadline       bool // a holder does not compare the clock (T3)
 	AbsenceSettles   bool // an enqueue that is not there is taken for never applied (A5, F8)
 	NoCancelKey      bool // an enqueue does not compare its cancel key (A5)
-	TrustEvent       bool // the predecessor is gone, so the own key is first (A2)
-	QueryOnce        bool // the own key is not compared when the queue is read (A2)
+	TrustEvent       bool // the predecessor is gone, so the key is first (A2)
+	QueryOnce        bool // the key is not compared when the queue is read (A2)
 	SilenceAnswers   bool // a server that timed out is taken to have executed or refused the enqueue (A5)
 	ForgetEnqueue    bool // a lost answer is an error, and nothing is removed (A6)
 	BlindDelete      bool // names are used again, and a release deletes by name (A1, R1)
-	HandoffAhead     bool // a handoff is put before the own key is deleted, not with it (A2)
+	HandoffAhead     bool // a handoff is put before the key is deleted, not with it (A2)
 	HandoffOnLeaving bool // a client that leaves the queue hands off, not only one that held (A2)
 
 	ReaderIgnoresWriters bool // a shared key does not wait for exclusive ones (RW2)
@@ -94,7 +93,7 @@ type Rules struct {
 
 	OutOfTurn  bool // each in the turnstile reads the slots, not only the first (SM2)
 	BlindTake  bool // a take does not compare the slot (SM1)
-	TakeTwice  bool // a take does not compare its own key in the turnstile (SM1)
+	TakeTwice  bool // a take does not compare its key in the turnstile (SM1)
 	OwnLimit   bool // a taker uses only its own limit (SM3)
 	ForgetSlot bool // an undo deletes only the key in the turnstile (SM1)
 
@@ -139,7 +138,7 @@ type Config struct {
 	Exact      bool // revisions are kept, and not replaced by their ranks
 }
 
-// alike returns n clients, each with a session of its own and the same wants.
+// alike returns n clients, each with a separate session and the same wants.
 func alike(n int, wants ...Want) (all []Client) {
 	for i := range n {
 		all = append(all, Client{Wants: wants, Session: i})
@@ -147,7 +146,7 @@ func alike(n int, wants ...Want) (all []Client) {
 	return all
 }
 
-// each returns clients with one acquisition each, each with a session of its own.
+// each returns clients with one acquisition each, each with a separate session.
 func each(wants ...Want) (all []Client) {
 	for i, w := range wants {
 		all = append(all, Client{Wants: []Want{w}, Session: i})
@@ -175,7 +174,7 @@ const (
 	taking       // first in the turnstile, and a take was sent
 	full         // first in the turnstile, and no slot is free
 	held
-	winding   // lost in part: what it ran under the lock still returns
+	winding   // lost in part, and what it ran under the lock still returns
 	releasing // the delete was sent
 	undoing   // a failed acquisition is being removed in the background
 	handed    // its session was handed over, and nobody has resumed it yet
@@ -183,11 +182,11 @@ const (
 	dead      // the session has ended
 )
 
-// key is an acquisition: client*maxAcquisitions+nth, plus one; 0 is none. It has one
-// key, of one name, in each queue that it stands in.
+// key is an acquisition, client*maxAcquisitions+nth, plus one. 0 is none. It has one key, of one
+// name, in each queue that it stands in.
 type key uint8
 
-// names is a set of names, or of slots: a bit each.
+// names is a set of names, or of slots, with a bit for each.
 type names uint8
 
 func (m names) has(n int) bool { return m&(1<<n) != 0 }
@@ -214,8 +213,8 @@ type client struct {
 	tried     names      // the slots that it may have taken
 	around    bool       // its enqueue reads around its session's keys
 	overtaken bool       // another of its session has sent an enqueue since
-	was       bool       // handed: it held
-	handles   uint8      // handed: copies of the handle that nobody has used
+	was       bool       // it held when it was handed over
+	handles   uint8      // when it was handed over, copies of the handle that nobody has used
 	twin      bool       // another process believes that it holds, too
 	used      bool       // its operation has reached the storage
 	old       uint8      // the token of a hold that has ended, and whose operation is under way
@@ -224,8 +223,8 @@ type client struct {
 
 // session is a lease and its client's view of it.
 type session struct {
-	valid bool // its own clock's word
-	alive bool // the server's: the lease exists
+	valid bool // as its clock says
+	alive bool // as the server says: the lease exists
 	taken bool // it was taken over
 }
 
@@ -257,8 +256,8 @@ type queue struct {
 	n       uint8 // of line
 }
 
-// kept is what a hold leaves that ended without its release: its names are not to be held by
-// another until the delay has passed, because its writes may still be under way.
+// kept is what a hold leaves that ended without its release. Nobody else may hold its names until
+// the delay has passed, because its writes may still be under way.
 type kept struct {
 	of  names
 	why cause
@@ -279,7 +278,7 @@ type slot struct {
 	created uint8
 }
 
-// highest are tokens: of exclusive ones, and of any.
+// highest are the highest token of exclusive ones, and of any.
 type highest struct{ exclusive, any uint8 }
 
 // state is everything there is; it is comparable.
@@ -350,8 +349,8 @@ func (c Config) names(k key) (m names) {
 // isPermit reports whether k is a semaphore's.
 func (c Config) isPermit(k key) bool { return c.want(k)[0] == Permit }
 
-// handsOff reports whether k gives and takes handoffs: it is exclusive, of one name
-// (RW4, ML8).
+// handsOff reports whether k gives and takes handoffs, which it does if it is exclusive, of one
+// name (RW4, ML8).
 func (c Config) handsOff(k key) bool {
 	switch w := c.want(k); {
 	case c.isPermit(k), c.NoHandoffs:
@@ -370,8 +369,8 @@ func (c Config) limit(k key) int { return c.Clients[k.owner()].Limit }
 // conflict reports whether two modes of one name exclude one another.
 func conflict(a, b Mode) bool { return a != Shared || b != Shared }
 
-// bars reports whether e waits for f where f is before it in the queue of name n. The
-// turnstile of a semaphore is a queue of its own.
+// bars reports whether e waits for f if f is before it in the queue of name n. The turnstile of a
+// semaphore is a separate queue.
 func (c Config) bars(f, e key, n int) bool {
 	a, b := c.want(f)[n], c.want(e)[n]
 	switch {
@@ -381,7 +380,7 @@ func (c Config) bars(f, e key, n int) bool {
 	return conflict(a, b)
 }
 
-// at is the position of k in the queue; -1: it is not there.
+// at is the position of k in the queue, or -1 if it is not there.
 func (q *queue) at(k key) int {
 	for i := range int(q.n) {
 		if q.line[i] == k {

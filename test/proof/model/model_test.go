@@ -114,7 +114,7 @@ func TestEachRuleIsNeeded(t *testing.T) {
 		notFirst  = "somebody believes to hold who is not first"
 		keyless   = "somebody believes to hold whose key is not there"
 		slotless  = "somebody believes to have a slot that is not its own"
-		crowd     = "more hold than one of them agreed to"
+		overLimit = "more hold than one of them agreed to"
 		processes = "two processes believe to hold one key"
 		orphan    = "an orphan key is left"
 		slotLeft  = "an orphan slot is left"
@@ -150,7 +150,7 @@ func TestEachRuleIsNeeded(t *testing.T) {
 		"a take that compares neither slot nor turn": {Rules{BlindTake: true, OutOfTurn: true}, permits, slotless},
 		"a take out of turn":                         {Rules{OutOfTurn: true}, limits, deadlock},
 		"a take that is applied twice":               {Rules{TakeTwice: true}, permits, slotLeft},
-		"a taker that heeds its own limit alone":     {Rules{OwnLimit: true}, limits, crowd},
+		"a taker that heeds its own limit alone":     {Rules{OwnLimit: true}, limits, overLimit},
 		"undo of the key in the turnstile alone":     {Rules{ForgetSlot: true}, permits, slotLeft},
 
 		"a set enqueued in two transactions":   {Rules{EnqueueInParts: true}, setBatches, deadlock},

@@ -1,8 +1,8 @@
 package model
 
-// This file is what only a semaphore's client does.
+// This file has what only a semaphore's client does.
 
-// queryTurn queries whether its own key is the first in the turnstile and, in the same
+// queryTurn queries whether the client's key is the first in the turnstile and, in the same
 // transaction, which slots are taken (SM2). It sends a take if one is free.
 func (w *walker) queryTurn(i int) {
 	name := "queries its turn"

@@ -1,6 +1,6 @@
 package model
 
-// This file is the effect of transactions on the server's state.
+// This file has the effect of transactions on the server's state.
 
 // remove deletes k in the queue of name n, if it exists.
 func (s *state) remove(k key, n int) {
@@ -33,7 +33,7 @@ func (s *state) expire(c Config, of int) {
 	}
 }
 
-// slotOf is the slot of k; -1: none.
+// slotOf is the slot of k, or -1.
 func (s *state) slotOf(k key) int {
 	for i := range s.slots {
 		if s.slots[i].of == k {
@@ -77,8 +77,8 @@ func (s *state) handOff(k key, h successors) {
 	}
 }
 
-// mayEnqueue is the comparison of an enqueue of k: neither its keys nor its cancel key exist,
-// and the session is unchanged.
+// mayEnqueue is the comparison of an enqueue of k. It holds if neither its keys nor its cancel key
+// exist, and the session is unchanged.
 func (c Config) mayEnqueue(s *state, k key) bool {
 	if !s.sessions[c.session(k)].alive || s.cancel[k] && !c.Rules.NoCancelKey {
 		return false
@@ -122,8 +122,8 @@ func (c Config) enqueue(s *state, k key, ok bool) {
 	}
 }
 
-// before is what an enqueue reads of name n after its put: the last key that bars it, one of
-// the same revision included, or the last one around its session's own keys.
+// before is what an enqueue reads of name n after its put: the last key that bars it, including one
+// of the same revision, or the last one around its session's keys.
 func (s *state) before(c Config, k key, n int) key {
 	q := &s.queues[n]
 	at := q.at(k)
@@ -225,8 +225,8 @@ func (c Config) take(s *state, k key, i int, ok bool) {
 	}
 }
 
-// free is the lowest slot that k may take; -1: there is none. It uses the least of its own
-// limit and of the holders' (SM3).
+// free is the lowest slot that k may take, or -1 if there is none. It uses the least of k's limit
+// and of the holders' (SM3).
 func (c Config) free(s *state, k key) int {
 	least, lowest, taken := c.limit(k), -1, 0
 	for i := len(s.slots) - 1; i >= 0; i-- {

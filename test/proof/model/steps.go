@@ -87,8 +87,8 @@ func (w *walker) write(a write) {
 	w.add(a.name+" "+string(rune('A'+a.i)), to, false)
 }
 
-// together reports whether a and b may share a request: neither an enqueue nor a release that
-// hands off shares one with anything else of its queue (G2).
+// together reports whether a and b may share a request. Neither an enqueue nor a release that hands
+// off shares one with anything else of its queue (G2).
 func (w *walker) together(a, b write) bool {
 	switch {
 	case a.of&b.of == 0:
@@ -101,7 +101,7 @@ func (w *walker) together(a, b write) bool {
 	return !a.handoff && !b.handoff
 }
 
-// batch adds the step of two writes in one request: their comparisons are made before either is
+// batch adds the step of two writes in one request. Their comparisons are made before either is
 // applied, and their puts have one revision.
 func (w *walker) batch(a, b write) {
 	to := *w.from

@@ -29,9 +29,9 @@ func (w *walker) takeoverSteps(i int) {
 	}
 }
 
-// resumes is the transaction that takes a session over: it compares the session key with the
-// handle. Requests of the previous process that are still under way compare the key too, and
-// are refused from now on.
+// resumes is the transaction that takes a session over. It compares the session key with the
+// handle. Requests of the previous process that are still under way compare the key too, and are
+// refused afterwards.
 func (w *walker) resumes(s *state, me *client, i int) {
 	ses := &s.sessions[w.c.Clients[i].Session]
 	me.handles--

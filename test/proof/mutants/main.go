@@ -7,13 +7,13 @@
 //	go run ./test/proof/mutants -sample 5    five of them, others each day; -day says of which
 //	go run ./test/proof/mutants -o FILE      the table also to its section of FILE
 //
-// The published table says which test caught a fault the last time. That test alone runs first, and
-// only a fault that it lets pass is shown to the tests of whole packages.
+// The published table says which test caught a fault the last time. That test runs first, and only
+// a fault that it lets pass is shown to the tests of whole packages.
 //
-// Nothing in the checkout is changed: the compiler is given other text for the
-// files in question (go build -overlay), and the tests of a client in another
-// language run in a copy of its folder. A fault that no test notices makes the
-// command fail; so does one whose place in the sources is no longer found.
+// Nothing in the checkout is changed. The compiler is given other text for the files in question
+// (go build -overlay), and the tests of a client in another language run in a copy of its folder. A
+// fault that no test notices makes the command fail; so does one whose place in the sources is no
+// longer found.
 package main
 
 import (
@@ -166,14 +166,14 @@ var errSurvived = errors.New("not caught")
 type lab struct {
 	root    string
 	timeout time.Duration      // for the tests of one package
-	caught  map[string]catcher // by the name of a fault: the last time
-	sound   map[string]error   // by the name of a test: what it says without a fault
+	caught  map[string]catcher // by the name of a fault, its catcher the last time
+	sound   map[string]error   // by the name of a test, its result without a fault
 }
 
 // A catcher is a test that notices a fault.
 type catcher struct{ pkg, test string }
 
-// oneTest is how long a single test may take. With some faults it would go on for ever.
+// oneTest is how long a single test may take. With some faults it would never end.
 const oneTest = time.Minute
 
 // run plants a fault, and reports by which test it was caught.
@@ -280,7 +280,8 @@ func goTests(root, overlay, pkg string, timeout time.Duration, which ...string) 
 // others are the folders whose tests are not Go's, and what runs them there.
 var others = map[string][]string{
 	inPython: {"python3", "-m", "unittest", "discover", "-f", "-s", "tests"},
-	// One file after another: with some faults a later one would wait for as long as its tests may.
+	// One file after another, because with some faults a later one would wait for as long as its
+	// tests may.
 	inNode: {"sh", "-c", "for f in session close signal wanted failures; do node --test test/$f.test.js || exit; done"},
 }
 
@@ -308,8 +309,8 @@ func (f files) testsOf(root, dir, folder string, timeout time.Duration) (suite, 
 		defer cancel()
 		cmd := exec.CommandContext(ctx, others[folder][0], others[folder][1:]...)
 		cmd.Dir = dir
-		// What the tests have started, daemons too, ends with them: a test that hangs would
-		// leave it running, with the output open for which CombinedOutput waits.
+		// What the tests have started, daemons too, ends with them. Otherwise a test that hangs
+		// would leave it running, with the output open for which CombinedOutput waits.
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 		return cmd.CombinedOutput()
@@ -322,7 +323,7 @@ func (f files) testsOf(root, dir, folder string, timeout time.Duration) (suite, 
 	}, nil
 }
 
-// fail runs the tests, and says which of them fails first; "": none.
+// fail runs the tests, and says which of them fails first, or "" if none does.
 func (l lab) fail(s suite) (by string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
 	defer cancel()
@@ -337,7 +338,7 @@ func (l lab) fail(s suite) (by string, err error) {
 	if name == "" {
 		return "", fmt.Errorf("its tests end without a word: %s", text)
 	}
-	// The test must be at fault because of the mutant, and not of the machine.
+	// The test must be at fault because of the mutant, and not because of the machine.
 	top, _, _ := strings.Cut(name, "/")
 	if _, ok := l.sound[s.name+top]; !ok {
 		text, err := s.sound(ctx, top)

@@ -7,8 +7,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/shards"
 )
 
-// Adversary does at random whatever it can, until the run is quiet: it joins, kills, cuts off and
-// lets leave workers, deletes keys, and writes any wish.
+// Adversary does at random whatever it can, until the run is quiet. It joins, kills and cuts off
+// workers, lets them leave, deletes keys, and writes any wish.
 func (s *Sim) Adversary(most int, pause time.Duration) {
 	var act func()
 	act = func() {

@@ -16,7 +16,7 @@ type planner struct {
 	over  bool
 	heard time.Duration
 	sent  map[int64]time.Duration // writes under way, or not to be repeated yet
-	own   map[int64]shards.Set    // ForgetWishes: what it has written
+	own   map[int64]shards.Set    // with ForgetWishes, what it has written
 }
 
 // elect looks who is first, and begins terms.
@@ -48,13 +48,13 @@ func (s *Sim) elect() {
 
 func (p *planner) stop() { p.over = true }
 
-// leads reports whether a write's guard holds: its key is there and first.
+// leads reports whether a write's guard holds, which requires that its key exists and is first.
 func (p *planner) leads() bool {
 	q := p.s.queue(p.s.keys.Planner().Prefix)
 	return len(q) > 0 && q[0] == p.key
 }
 
-// ended reports whether the term is over in its own eyes.
+// ended reports whether the term has ended as far as the planner knows.
 func (p *planner) ended() bool {
 	return p.over || !p.w.alive || p.w.deaf || p.w.plans != p
 }
@@ -98,7 +98,7 @@ func (p *planner) begin() {
 	turn()
 }
 
-// seen is what the planner makes of an event: with ForgetWishes it knows of wishes only that they
+// seen is what the planner makes of an event. With ForgetWishes it knows of wishes only that they
 // have changed, and what it has written.
 func (p *planner) seen(e shards.Event) shards.Event {
 	if k := p.s.keys.Parse(e.Key); p.s.Rules.ForgetWishes && k.Kind == keys.ShardsWish {
@@ -156,7 +156,7 @@ func onlyLoses(old, wish shards.Set) bool {
 	return true
 }
 
-// applied is the server's part of a write: the term and the key's revision are compared.
+// applied is the server's part of a write, which compares the term and the key's revision.
 func (p *planner) applied(x shards.Write, answered bool) {
 	s := p.s
 	key := s.keys.Wish(x.Lease)

@@ -1,20 +1,20 @@
 // Package shards is a model of how the shards of a name are shared out: an etcd of a few maps,
-// workers with views that lag, and an adversary. What decides is the code of internal/shards itself;
-// here is what surrounds it, with random delays for everything: requests, answers, watches, copies
-// that arrive late, work that returns late or by itself, sessions that end.
+// workers with views that lag, and an adversary. The code of internal/shards itself decides. Here is
+// what surrounds it, with random delays for everything: requests, answers, watches, copies that
+// arrive late, work that returns late or by itself, sessions that end.
 //
 // It checks at every step that
 //
 //  1. a worker calls work for a shard only while it believes to hold the shard's lock, and never
-//     while an earlier work of its own for the shard still runs;
+//     while an earlier work that it called for the shard still runs;
 //  2. it releases no shard while its work on it runs.
 //
-// That a shard has one owner follows from its queue, and is no matter of this model.
-// And after the adversary has stopped: that each shard has an owner, that loads are within one of
-// the shares, and that nothing is written any more.
+// That a shard has one owner follows from its queue, and is not checked here. After the adversary
+// has stopped, it checks that each shard has an owner, that loads are within one of the shares, and
+// that nothing is written any more.
 //
-// Rules switches single rules of the design off. Each of them is needed: without it a scenario
-// fails.
+// Rules switches off single rules of the design. Each of them is needed, because without it a
+// scenario fails.
 package shards
 
 import (
@@ -32,14 +32,14 @@ import (
 
 // Rules are the parts of the design that can be left out.
 type Rules struct {
-	GainersOnly  bool // a member that only loses is not told
+	GainersOnly  bool // a member that only loses is not notified
 	BlindWrite   bool // a wish is put without a comparison of its key
 	ForgetWishes bool // a planner knows only the wishes that it has written itself
 	NoBound      bool // a plan waits for as long as there are changes
 	KeepPlanning bool // a worker that leaves stops to plan, and does not resign
-	NoLook       bool // a worker gives up without another look
-	NoGrowth     bool // what has no owner is taken up to the own share only
-	MembersOnly  bool // a plan is made when the members change, and for no other reason
+	NoLook       bool // a worker gives up without another read
+	NoGrowth     bool // what has no owner is taken only up to the worker's share
+	MembersOnly  bool // a plan is made only when the members change
 }
 
 // The times of the model.
@@ -104,11 +104,11 @@ type Sim struct {
 	// what is measured
 	moves     int             // grants of a shard that had another owner before
 	last      []int64         // the last owner of each shard, by lease
-	since     []time.Duration // since when it has no owner; -1: it has one
+	since     []time.Duration // since when it has no owner; -1 if it has one
 	Ownerless time.Duration   // the longest time for which a shard that had an owner had none
 	quiet     bool            // no adversary any more
 	Blocked   bool            // nobody can become planner
-	Copies    time.Duration   // every write of a wish is applied once more, that much later; 0: none is
+	Copies    time.Duration   // every write of a wish is applied once more, that much later, unless 0
 }
 
 // New begins a run.
@@ -142,7 +142,7 @@ func (s *Sim) delay() time.Duration {
 
 func rand0(s *Sim, d time.Duration) time.Duration { return time.Duration(s.Int64N(int64(d) + 1)) }
 
-// Run goes on for d.
+// Run runs for d.
 func (s *Sim) Run(d time.Duration) {
 	end := s.now + d
 	for len(s.agenda) > 0 && s.agenda[0].at <= end && len(s.broken) == 0 {
@@ -167,7 +167,7 @@ func (s *Sim) fail(format string, args ...any) {
 	s.broken = append(s.broken, fmt.Sprintf(format, args...))
 }
 
-// Broken is what was found wrong, with the last steps; "": nothing.
+// Broken is what was found wrong, with the last steps, or "".
 func (s *Sim) Broken() string {
 	if len(s.broken) == 0 {
 		return ""
@@ -175,7 +175,7 @@ func (s *Sim) Broken() string {
 	return strings.Join(s.broken, "\n") + "\n" + strings.Join(s.log[max(len(s.log)-60, 0):], "\n")
 }
 
-// put writes a key at a revision of its own.
+// put writes a key at a new revision.
 func (s *Sim) put(key string, value []byte, lease int64) int64 {
 	s.rev++
 	old, there := s.store[key]
@@ -255,8 +255,8 @@ func (s *Sim) measure() {
 	}
 }
 
-// Settled reports what is wrong if nothing has happened for long enough: "" if every shard has an
-// owner, and loads are within one of the shares.
+// Settled reports what is wrong if nothing has happened for long enough. It returns "" if every
+// shard has an owner, and loads are within one of the shares.
 func (s *Sim) Settled() string {
 	load, weights := map[*worker]int{}, 0
 	for _, w := range s.workers {

@@ -19,7 +19,7 @@ type attempt struct {
 type worker struct {
 	*shards.Worker
 	s     *Sim
-	lease int64 // 0: it has no session
+	lease int64 // 0 if it has no session
 	alive bool  // it runs
 	deaf  bool  // its Run hangs, and its session lives
 	left  bool  // it was told to leave
@@ -34,7 +34,7 @@ type worker struct {
 
 	// how its work behaves
 	Fails  func(i int) bool     // it returns by itself
-	Slow   func() time.Duration // how long it takes to return when it is to; nil: a moment
+	Slow   func() time.Duration // how long it takes to return when it is to; a moment if nil
 	Lively time.Duration        // how long preparing takes
 }
 
@@ -96,7 +96,7 @@ func (w *worker) stand() {
 	}
 }
 
-// in does something in the worker's loop after a delay, in the order of the calls; nothing if its
+// in does something in the worker's loop after a delay, in the order of the calls, unless its
 // session has ended by then.
 func (w *worker) in(do func()) {
 	lease := w.lease
@@ -109,7 +109,7 @@ func (w *worker) in(do func()) {
 	})
 }
 
-// changed is the worker's watch: of its own keys, and of the queues in which it holds.
+// changed is the worker's watch of its keys, and of the queues in which it holds.
 func (w *worker) changed(e shards.Event) {
 	s := w.s
 	if !w.alive || w.lease == 0 {

@@ -27,18 +27,18 @@ type actor struct {
 	calm   bool   // the faults have ended
 }
 
-// want is a name, and the mode in which to acquire it: exclusive, shared, or as a semaphore
-// with a limit.
+// want is a name, and the mode in which to acquire it: exclusive, shared, or as a semaphore with a
+// limit.
 type want struct {
 	name   string
 	shared bool
-	limit  int // of a semaphore; 0: it is a lock
+	limit  int // of a semaphore; 0 if it is a lock
 	slot   int // of a semaphore, the slot that it has, from 1
 }
 
-// choose chooses what to acquire: a permit of a semaphore, for which others may use another
-// limit, or some names, each shared or not. Now and then it uses the name of
-// a semaphore for a lock, or the other way round: the two are apart.
+// choose chooses what to acquire: a permit of a semaphore, for which others may use another limit,
+// or some names, each shared or not. Now and then it uses the name of a semaphore for a lock, or
+// the other way round, because the two are separate.
 func (a *actor) choose() {
 	a.wants = nil
 	errs := func() bool { return !a.calm && a.r.IntN(8) == 0 }
@@ -67,7 +67,7 @@ func (a *actor) multi() *lock.Multi {
 	return lock.NewMulti(a.sess, lock.Options{}, all...)
 }
 
-// log makes a call and adds it to the history: for several names, as one operation on each.
+// log makes a call and adds it to the history. A call on several names is one operation on each.
 func (a *actor) log(kind history.Kind, limit time.Duration, token int64, f func(ctx context.Context) (history.Outcome, int64, error)) {
 	a.logOf(a.wants, kind, limit, token, f)
 }
@@ -149,7 +149,7 @@ func (a *actor) last() {
 	}
 }
 
-// turn is one acquisition and its use; it reports whether there was one.
+// turn is one acquisition and its use. It reports whether there was one.
 func (a *actor) turn() bool {
 	a.choose()
 	if !a.ready() {
@@ -180,7 +180,7 @@ func (a *actor) turn() bool {
 	return true
 }
 
-// ready makes sure of a client and a session; false: not possible now.
+// ready ensures that there is a client and a session. It returns false if that is not possible now.
 func (a *actor) ready() bool {
 	if a.client == nil {
 		a.log(history.Other, a.patience(), 0, func(ctx context.Context) (history.Outcome, int64, error) {
@@ -272,7 +272,7 @@ func (a *actor) takeSlot(ctx context.Context, try bool) (*lock.Held, error) {
 	return took(a.w, p, err)
 }
 
-// took is the outcome of an acquisition; either h or err is nil.
+// took is the outcome of an acquisition. Either h or err is nil.
 func took(w *scenario, h *lock.Held, err error) (*lock.Held, error) {
 	if (h == nil) == (err == nil) {
 		w.fail("an error and a handle are both nil, or both set: %v, %v", h, err)

@@ -9,7 +9,7 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// order is the order of events that package observe guarantees: in which state an event may
+// order is the order of events that package observe guarantees. It says in which state an event may
 // come, and which state it leads to. "" is the state before the first event.
 var order = map[[2]string]string{
 	{"", "SessionGranted"}:         "valid",
@@ -28,7 +28,7 @@ var order = map[[2]string]string{
 	{"held", "LockLost"}:       "ended",
 }
 
-// events is a client's Observer: it compares what is delivered to it with order.
+// events is a client's Observer. It compares what is delivered to it with order.
 type events struct {
 	w      *scenario
 	client int
@@ -98,7 +98,7 @@ func (e *events) step(of, ev string) {
 	e.states[of] = to
 }
 
-// close reports what began and whose end was never delivered; the client is closed.
+// close reports what began and whose end was never delivered. The client is closed.
 func (e *events) close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -31,15 +31,15 @@ func OnFake(_ *testing.T, w *scenario) server {
 		}
 	})
 	f := &fake{c, w}
-	f.crowd()
+	f.writeBetween()
 	return f
 }
 
-// unrelated is a key that has to do with nothing.
+// unrelated is a key that has nothing to do with the scenario.
 const unrelated = "unrelated"
 
-// crowd has the store move between every two requests of a busy scenario.
-func (f *fake) crowd() {
+// writeBetween writes between every two requests of a busy scenario.
+func (f *fake) writeBetween() {
 	if f.w.plan.Busy {
 		f.c.Inject(etcdfake.Rule{Match: func(etcdfake.Request) bool { f.c.Put(unrelated, "", 0); return false }})
 	}
@@ -51,7 +51,7 @@ func (f *fake) close()                        { f.c.Close() }
 
 func (f *fake) calm() {
 	f.c.LiftAll()
-	f.crowd()
+	f.writeBetween()
 	f.c.Heal()
 	f.c.SetNoSpace(false)
 	f.c.SetClockRate(1)
@@ -81,7 +81,7 @@ var fakeKinds = []string{
 	"operator deletes", "operator overwrites", "operator revokes", "tokens",
 }
 
-// errors that a server, or what is between, answers with.
+// These are errors that a server, or something on the way, answers with.
 var errs = []error{
 	status.Error(codes.Unavailable, "etcdserver: leader changed"),
 	status.Error(codes.Unavailable, "etcdserver: request timed out"),
@@ -89,7 +89,7 @@ var errs = []error{
 	status.Error(codes.Internal, "stream terminated"),
 	status.Error(codes.DeadlineExceeded, "context deadline exceeded"),
 	status.Error(codes.Canceled, "context canceled"),
-	// From here on: errors that etcd returns only for requests that it has not accepted.
+	// The following are errors that etcd returns only for requests that it has not accepted.
 	status.Error(codes.Unavailable, "etcdserver: no leader"),
 	status.Error(codes.ResourceExhausted, "etcdserver: too many requests"),
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/pawl-locks/pawl/test/proof/history"
 )
 
-// work calls Err, and writes, for a while: a short one when others wait for the end.
+// work calls Err, and writes, for a while, which is short if others wait for the end.
 func (a *actor) work(h *lock.Held) {
 	most := 5
 	if a.calm {
@@ -61,7 +61,7 @@ func (a *actor) guarded(h *lock.Held) {
 }
 
 // fenced writes to storage outside of etcd, guarded by one of the names or by its slot, after a
-// while, like a slow write.
+// while, as a slow write would.
 func (a *actor) fenced(h *lock.Held) {
 	of := a.wants[a.r.IntN(len(a.wants))]
 	a.logOf([]want{of}, history.Fenced, time.Hour, int64(h.Token()), func(context.Context) (history.Outcome, int64, error) {
@@ -107,7 +107,7 @@ func (a *actor) release(h *lock.Held) {
 	}
 }
 
-// handOn detaches the session and takes it over itself, with the lock.
+// handOn detaches the session and takes it over in the same process, with the lock.
 func (a *actor) handOn(h *lock.Held) {
 	handle := a.sess.Detach()
 	if handle == (lease.Handle{}) {

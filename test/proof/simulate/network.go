@@ -13,8 +13,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// network is the network between clients and a real server: it loses, delays and repeats
-// requests and their answers.
+// network is the network between clients and a real server. It loses, delays and repeats requests
+// and their answers.
 type network struct {
 	mu    sync.Mutex
 	rules []*rule
@@ -23,9 +23,9 @@ type network struct {
 
 // rule is one fault in force.
 type rule struct {
-	client int    // -1: any
-	method string // "": any
-	times  int    // how many more it strikes; < 0: all
+	client int    // any if -1
+	method string // any if ""
+	times  int    // how many more it strikes; all if < 0
 	lost   bool   // the request never arrives
 	hang   bool   // no answer, until the caller gives up
 	delay  time.Duration

@@ -42,8 +42,8 @@ type scenario struct {
 	ended     chan struct{} // closed when the faults have ended
 }
 
-// lean are options that make a connection in memory cost less: its windows are fixed, so that
-// no pings measure the bandwidth, and its buffers are small.
+// lean are options that make a connection in memory cost less. Its windows are fixed, so that no
+// pings measure the bandwidth, and its buffers are small.
 func lean() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithStaticStreamWindowSize(1 << 20), grpc.WithStaticConnWindowSize(1 << 20),
@@ -137,7 +137,7 @@ func (w *scenario) trace() string {
 	return text
 }
 
-// afterwards has every client acquire a lock once more, all at once, and close, and the workers
+// afterwards makes every client acquire a lock once more, all at once, and close, and the workers
 // share the shards out.
 func (w *scenario) afterwards(actors []*actor, workers *team) {
 	var calm sync.WaitGroup

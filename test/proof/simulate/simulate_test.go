@@ -29,7 +29,7 @@ func number(t *testing.T, variable string, otherwise uint64) uint64 {
 	return n
 }
 
-// simulate runs n scenarios from seed first on, on all cores.
+// simulate runs n scenarios, starting at seed first, on all cores.
 func simulate(t *testing.T, first, n uint64, kinds []string, start func(*testing.T, *scenario) server) {
 	var next, ran atomic.Uint64
 	t.Run("group", func(t *testing.T) {

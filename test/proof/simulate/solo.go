@@ -42,7 +42,7 @@ func OnSolo(t *testing.T, w *scenario) server {
 				CreateRequest: &pb.WatchCreateRequest{Key: []byte(queues), RangeEnd: []byte(queues + "\xff")}}})
 		}
 		if err == nil {
-			_, err = stream.Recv() // it is watching from now on
+			_, err = stream.Recv() // now it is watching
 		}
 	}
 	if err != nil {

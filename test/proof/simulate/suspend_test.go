@@ -35,7 +35,7 @@ func TestAnAnswerThatASuspendMadeLateBringsNothingBack(t *testing.T) {
 			require.NoError(t, err)
 			f.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", HoldAnswer: time.Second})
 
-			time.Sleep(3800 * time.Millisecond) // renewals were sent from 3 s on, and nobody looks until 4 s
+			time.Sleep(3800 * time.Millisecond) // renewals were sent since 3 s, and nobody looks until 4 s
 			gain.Store(int64(slept))            // the deadline is at 10 s, and it is 10.8 s now
 			time.Sleep(250 * time.Millisecond)
 			assert.ErrorIs(t, s.Err(), want)

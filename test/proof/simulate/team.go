@@ -55,7 +55,7 @@ func newTeam(w *scenario) *team {
 }
 
 // settle waits until the faults that have ended are made good, checks that the shards are shared
-// out evenly, and has all leave.
+// out evenly, and makes all workers leave.
 func (t *team) settle() {
 	time.Sleep(4*t.w.plan.TTL + 4*time.Minute) // what failed may be tried again a minute later
 	t.mu.Lock()
@@ -149,7 +149,7 @@ func (m *member) join() {
 	}
 }
 
-// work works on a shard until its context ends: it asks Err, and writes.
+// work works on a shard until its context ends. It calls Err, and writes.
 func (m *member) work(ctx context.Context, h *shard.Held) error {
 	i := h.Shard()
 	m.team.mu.Lock()
@@ -190,7 +190,7 @@ func (m *member) first(h *shard.Held) history.Kind {
 	return history.Acquire
 }
 
-// look asks Err.
+// look calls Err.
 func (m *member) look(h *shard.Held, kind history.Kind) bool {
 	o := history.Op{Client: m.number, Kind: kind, Name: h.Name(), Token: int64(h.Token()), Call: m.w.rec.Now(), Outcome: history.OK}
 	err := h.Err()

@@ -19,11 +19,11 @@ type life struct {
 	form     keys.QueueKey
 	created  int64
 	from     time.Duration
-	to       time.Duration // -1: it still exists
-	first    time.Duration // when the last earlier key that excludes it was deleted; -1: never
-	meddled  time.Duration // when an operator did something to it; -1: never
+	to       time.Duration // -1 if it still exists
+	first    time.Duration // when the last earlier key that excludes it was deleted, or -1
+	meddled  time.Duration // when an operator did something to it, or -1
 	deletion int64
-	// overwritten: the operator's action left the key's position unchanged.
+	// overwritten is set if the operator's action left the key's position unchanged.
 	overwritten bool
 }
 
@@ -40,7 +40,7 @@ type truth struct {
 // A span is a time with a beginning and an end.
 type span struct{ from, to time.Duration }
 
-// answeredStale records that a member's linearizable reads were stale. No read shows then what an
+// answeredStale records that a member's linearizable reads were stale. No read then shows what an
 // operator did, and pawl renews through reads.
 func (t *truth) answeredStale(from, to time.Duration) {
 	t.mu.Lock()
@@ -49,7 +49,7 @@ func (t *truth) answeredStale(from, to time.Duration) {
 	slices.SortFunc(t.stale, func(a, b span) int { return int(a.from - b.from) })
 }
 
-// visible is from when on every read shows what was done at at. The caller holds t.mu.
+// visible is the time after which every read shows what was done at at. The caller holds t.mu.
 func (t *truth) visible(at time.Duration) time.Duration {
 	for _, s := range t.stale {
 		if s.from <= at && at < s.to {
@@ -63,7 +63,7 @@ func newTruth(now func() time.Duration) *truth {
 	return &truth{now: now, living: map[string]*life{}}
 }
 
-// semaphore is a semaphore's queue: a lock of the same name has one of its own.
+// semaphore is a semaphore's queue. A lock of the same name has a separate one.
 func semaphore(name string) string { return keys.SemaphoreRoot("") + name }
 
 // queueOf is the queue that a key is in, if it is one of the scenario's.
@@ -132,8 +132,8 @@ func (t *truth) at() (keys []string) {
 	return keys
 }
 
-// order computes when each key was the first of those that exclude it: an exclusive one of all,
-// a shared one beside shared ones, a slot's key of its slot.
+// order computes when each key was the first of those that exclude it. For an exclusive key those
+// are all, for a shared one all but shared ones, and for a slot's key those of its slot.
 func (t *truth) order() {
 	type head struct {
 		gone  time.Duration // when the last of them was deleted
@@ -186,8 +186,8 @@ func acquiredBy(o history.Op) acquired {
 	return acquired{o.Name, o.Token}
 }
 
-// together returns which keys of one acquisition of several names were not put at once: a
-// session never uses a number twice.
+// together returns which keys of one acquisition of several names were not put at once. A session
+// never uses a number twice.
 func (t *truth) together() (bad []string) {
 	first := map[string]*life{}
 	for _, l := range t.lives {
@@ -204,9 +204,9 @@ func (t *truth) together() (bad []string) {
 	return bad
 }
 
-// crowded returns which keys were put wrongly: in a slot that was taken, or with more holders
+// wronglyPut returns which keys were put wrongly: in a slot that was taken, or with more holders
 // than one of them allows (rules SM1, SM3).
-func (t *truth) crowded() (bad []string) {
+func (t *truth) wronglyPut() (bad []string) {
 	living := map[string][]*life{}
 	for _, l := range t.lives {
 		list := slices.DeleteFunc(living[l.name], func(other *life) bool { return other.deletion > 0 && other.deletion <= l.created })
@@ -238,7 +238,7 @@ func (t *truth) validate(ops []history.Op, ttl time.Duration) (bad []string, res
 	for _, l := range t.lives {
 		lives[acquired{l.name, l.created}] = l
 	}
-	bad = append(t.together(), t.crowded()...)
+	bad = append(t.together(), t.wronglyPut()...)
 	released := map[acquired]time.Duration{}
 	for _, o := range ops {
 		of := acquiredBy(o)
@@ -268,7 +268,7 @@ func (t *truth) validate(ops []history.Op, ttl time.Duration) (bad []string, res
 		}
 		meddled := l.meddled >= 0 && o.Return >= l.meddled
 		if l.overwritten && l.meddled <= l.first {
-			meddled = false // while it waited: it did not hold yet
+			meddled = false // while it waited, so it did not hold yet
 		}
 		known := strings.HasPrefix(l.name, teamKeys().Prefix) // what work learns when it begins was so before
 		switch {

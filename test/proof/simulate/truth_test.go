@@ -99,8 +99,8 @@ func TestKeysThatASemaphoreMayNotHaveAreFound(t *testing.T) {
 	}
 }
 
-// A permit is held from the creation of its slot's key on, whatever is in the turnstile or in
-// other slots, and not while another has the slot.
+// A permit is held since its slot's key was created, whatever is in the turnstile or in other
+// slots, and not while another has the slot.
 func TestAPermitThatItsSlotDoesNotShowIsFound(t *testing.T) {
 	now := time.Duration(0)
 	tr := newTruth(func() time.Duration { return now })

@@ -34,7 +34,7 @@ type bulletin struct {
 	Lease int64
 	Won   time.Time // right after Campaign returned
 	Last  time.Time // right before the last call of Err that said nil
-	Over  string    // the cause; "": it is not
+	Over  string    // the cause; "" if it is not over
 }
 
 // TestRoleCandidate is not a test: it is a process that wins and loses one name,

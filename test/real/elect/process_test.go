@@ -36,7 +36,7 @@ import (
 // kind of loss comes once. Two hundred take about ten minutes.
 const lossesVariable = "PAWL_ELECT_TEST_LOSSES"
 
-// A candidateProcess is a candidate in a process of its own, and its way to etcd.
+// A candidateProcess is a candidate in a separate process, and its way to etcd.
 type candidateProcess struct {
 	cmd   *exec.Cmd
 	in    io.WriteCloser
@@ -146,7 +146,7 @@ func (f *field) lose(n news, way string) (next news) {
 		_, err := f.op.DeleteRange(ctx, &pb.DeleteRangeRequest{Key: []byte(n.Key)})
 		require.NoError(f.t, err)
 	case "stop":
-		want = []string{"expired", "revoked"} // what it sees first when it goes on
+		want = []string{"expired", "revoked"} // what it sees first when it continues
 		require.NoError(f.t, n.by.cmd.Process.Signal(syscall.SIGSTOP))
 		heal = func() { require.NoError(f.t, n.by.cmd.Process.Signal(syscall.SIGCONT)) }
 	case "cut":

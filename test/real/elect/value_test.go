@@ -33,7 +33,7 @@ func TestAValueThatIsTooLargeIsRefusedAtOnce(t *testing.T) {
 		require.ErrorContains(t, err, want)
 		require.NoError(t, ctx.Err())
 
-		// A Proclaim says so too; the term goes on, and so do its values.
+		// A Proclaim says so too. The term continues, and so do its values.
 		tm, err := elect.New(session, "e", elect.Options{}).Campaign(ctx, nil)
 		require.NoError(t, err)
 		require.ErrorContains(t, tm.Proclaim(ctx, make([]byte, size)), want)

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A viewer ranges over Observe in a goroutine of its own.
+// A viewer ranges over Observe in a separate goroutine.
 type viewer struct {
 	mu    sync.Mutex
 	all   []elect.Leader
@@ -61,7 +61,7 @@ func (v *viewer) said() string {
 	return strings.Join(out, " ")
 }
 
-// state is who led from one revision on.
+// state is who led, starting at one revision.
 type state struct {
 	rev         int64
 	key         string
@@ -69,7 +69,7 @@ type state struct {
 	value       string
 }
 
-// truth is who led from each revision on, from the history of a whole prefix.
+// truth is who led, starting at each revision, from the history of a whole prefix.
 func truth(history []etcdfake.Change, prefix string) []state {
 	states := []state{{}}
 	alive := map[string]state{}

@@ -25,8 +25,8 @@ import (
 // role is the environment variable that makes the test binary something else.
 const role = "PAWL_LOCK_TEST_ROLE"
 
-// sideBySide is how many tests run at a time. Most of them wait for a process or a lease, and
-// have names of their own.
+// sideBySide is how many tests run at a time. Most of them wait for a process or a lease, and use
+// separate names.
 const sideBySide = 12
 
 func TestMain(m *testing.M) {
@@ -59,8 +59,8 @@ type process struct {
 	stop  func()         // ends its input, and waits for its end
 }
 
-// ownGroup has a process that is to be stopped run in a process group of its own, where there are such, so that
-// no other process of the tests' group wakes it when it ends.
+// ownGroup makes a process that is to be stopped run in a separate process group, where there are such,
+// so that no other process of the tests' group wakes it when it ends.
 var ownGroup = func(*exec.Cmd) {}
 
 func start(as string, env ...string) (*process, error) {
@@ -112,8 +112,8 @@ var sharedEndpoint = sync.OnceValues(func() (string, error) {
 	return endpoint, nil
 })
 
-// realServer is the endpoint of the etcd that all tests share, in a process of its own: what it
-// allocates is not counted here.
+// realServer is the endpoint of the etcd that all tests share. It is a separate process, so that
+// what it allocates is not counted here.
 func realServer(t testing.TB) string {
 	t.Helper()
 	endpoint, err := sharedEndpoint()
@@ -121,8 +121,8 @@ func realServer(t testing.TB) string {
 	return endpoint
 }
 
-// said waits for the next line that begins with word and returns its rest; "":
-// the process has ended.
+// said waits for the next line that begins with word and returns its rest. It returns "" if the
+// process has ended.
 func (p *process) said(word string) string {
 	for p.lines.Scan() {
 		if rest, ok := strings.CutPrefix(p.lines.Text(), word+" "); ok {
@@ -132,7 +132,7 @@ func (p *process) said(word string) string {
 	return ""
 }
 
-// handOver prints the session's handle, for the process that goes on with it.
+// handOver prints the session's handle, for the process that continues it.
 func handOver(t *testing.T, s *pawl.Session) {
 	t.Helper()
 	handle, err := s.Detach().MarshalText()

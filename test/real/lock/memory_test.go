@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// At most 2 KiB for each lock held, its own watch included. The server is
-// another process.
+// Each lock held takes at most 2 KiB, including the watch of its key. The server is another
+// process.
 func TestALockHeldTakesLittleMemory(t *testing.T) {
 	if racedetector.On {
 		t.Skip("the race detector's own memory would be counted")

@@ -19,7 +19,7 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// A resumable is a mode in which one process acquires and another goes on.
+// A resumable is a mode in which one process acquires and another continues.
 type resumable struct {
 	acquire func(ctx context.Context, s *pawl.Session) (h *lock.Held, keys []string, err error)
 	resume  func(ctx context.Context, s *pawl.Session, keys []string, t fencing.Token) (h *lock.Held, guards []kv.Guard, err error)

@@ -22,8 +22,8 @@ func permits(s pawl.Sessions) *lock.Semaphore {
 	return lock.NewSemaphore(s, "permits", 2, lock.Options{})
 }
 
-// TestRolePermits is not a test: it is a process that takes both slots of a semaphore, hands its session over,
-// and ends.
+// TestRolePermits is not a test: it is a process that takes both slots of a semaphore, hands its
+// session over, and ends.
 func TestRolePermits(t *testing.T) {
 	if os.Getenv(role) != "permits" {
 		t.Skip("the role of a child process")

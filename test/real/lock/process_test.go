@@ -134,7 +134,7 @@ func TestALocksLifeOnARealServer(t *testing.T) {
 
 	last, err := others.Acquire(ctx)
 	require.NoError(t, err)
-	for lasted := ttl; lasted > 0; { // more than a TTL: what is left was added, and used up
+	for lasted := ttl; lasted > 0; { // more than a TTL, so what is left was added, and used up
 		ev := <-renewed
 		lasted -= ev.Left - ev.Was
 	}

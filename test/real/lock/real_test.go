@@ -53,9 +53,9 @@ func addressOf(t testing.TB, endpoint string) string {
 	return u.Host
 }
 
-// Hazards H1, H3: a holder learns what an operator does to its lock, by itself, and so late writes
-// are none. A revocation deletes the key, which may be all that is known of it. That it is known
-// within 100 ms: TestLossIsReportedWithin100MillisecondsOfArming.
+// Hazards H1, H3: a holder learns what an operator does to its lock, by itself, and so there are no
+// late writes. A revocation deletes the key, which may be all that is known of it.
+// TestLossIsReportedWithin100MillisecondsOfArming shows that it is known within 100 ms.
 func TestAnOperatorsBlowIsNoticedOnARealServer(t *testing.T) {
 	t.Parallel()
 	endpoint := realServer(t)

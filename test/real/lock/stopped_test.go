@@ -37,7 +37,7 @@ func TestRoleSleeper(t *testing.T) {
 	fmt.Printf("holds %d\n", h.Token())
 	for last := time.Now(); ; {
 		now := time.Now()
-		if err := h.Err(); err != nil || now.Sub(last) > s.TTL() { // nil: not reported
+		if err := h.Err(); err != nil || now.Sub(last) > s.TTL() { // nil means not reported
 			fmt.Printf("woke %v\n", err)
 			break
 		}

@@ -16,8 +16,8 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// Rule G4, as a real server counts it: many workers that acquire and release at the same time,
-// each a lock of its own, need a fraction of two requests each. A single worker needs two:
+// Rule G4, as a real server counts it: many workers that acquire and release separate locks at the same
+// time need a fraction of two requests each. A single worker needs two:
 // TestAcquireAndReleaseAreTwoRequestsToARealServer. Others' requests would be counted, so it runs alone.
 func TestManyWorkersLocksShareRequestsOnARealServer(t *testing.T) {
 	endpoint := realServer(t)

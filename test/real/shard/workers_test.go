@@ -24,7 +24,7 @@ import (
 	"github.com/pawl-locks/pawl/shard"
 )
 
-// What a child is told by its environment.
+// These are variables of a child's environment.
 const (
 	endpointsOf = "PAWL_SHARD_TEST_ENDPOINTS"
 	shardsOf    = "PAWL_SHARD_TEST_SHARDS"

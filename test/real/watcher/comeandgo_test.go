@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Watches of all kinds come and go, keys too, and streams are cut: every watch
-// learns every deletion from its revision on, or since it was created, once.
+// Watches of all kinds come and go, keys too, and streams are cut. Every watch learns every
+// deletion once, starting at its revision, or since it was created.
 func TestWatchesThatComeAndGoMissNothing(t *testing.T) {
 	onRealEtcd(t, 300, func(t *testing.T, r *real) {
 		rnd := rand.New(rand.NewPCG(lane.Seed(t), 0))

@@ -41,7 +41,7 @@ type real struct {
 	t      testing.TB
 	server *etcdserver.EtcdServer
 	lis    *bufconn.Listener
-	turn   bufdial.Turn
+	dialer bufdial.Dialer
 	conn   *grpc.ClientConn // never cut
 	kv     pb.KVClient
 	auth   pb.AuthClient
@@ -75,13 +75,13 @@ func startEtcd(t testing.TB, ttl uint) *real {
 	t.Cleanup(srv.Stop)
 	<-srv.ReadyNotify()
 
-	r := &real{t: t, server: srv, lis: bufconn.Listen(1 << 20), turn: bufdial.New(), conns: map[net.Conn]bool{}}
+	r := &real{t: t, server: srv, lis: bufconn.Listen(1 << 20), dialer: bufdial.New(), conns: map[net.Conn]bool{}}
 	g := v3rpc.Server(srv, nil, nil)
 	served := make(chan struct{})
 	go func() { defer close(served); _ = g.Serve(r.lis) }()
 	t.Cleanup(func() { g.Stop(); <-served })
 	r.conn, err = grpc.NewClient("passthrough:///etcd", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return r.turn.Dial(ctx, r.lis) }))
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return r.dialer.Dial(ctx, r.lis) }))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = r.conn.Close() })
 	r.kv, r.auth = pb.NewKVClient(r.conn), pb.NewAuthClient(r.conn)
@@ -105,7 +105,7 @@ func (r *real) dial(ctx context.Context, _ string) (net.Conn, error) {
 	if r.down.Load() {
 		return nil, errors.New("down")
 	}
-	conn, err := r.turn.Dial(ctx, r.lis)
+	conn, err := r.dialer.Dial(ctx, r.lis)
 	if err == nil {
 		r.mu.Lock()
 		r.conns[conn] = true
@@ -136,8 +136,8 @@ func (r *real) compact(rev int64) {
 	require.NoError(r.t, err)
 }
 
-// history returns the first n events of [key, end) from revision from on, as etcd itself delivers them on a
-// connection that is never cut.
+// history returns the first n events of [key, end), starting at revision from, as etcd itself delivers
+// them on a connection that is never cut.
 func (r *real) history(key, end string, from int64, n int) []watcher.Event {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -160,7 +160,8 @@ func (r *real) history(key, end string, from int64, n int) []watcher.Event {
 	return out
 }
 
-// enableAuth makes root, and reader, who may read only what begins with "open/"; their passwords are their names.
+// enableAuth makes root, and reader, who may read only what begins with "open/"; their passwords
+// are their names.
 func (r *real) enableAuth() {
 	ctx := context.Background()
 	for _, name := range []string{"root", "reader"} {
@@ -186,7 +187,7 @@ func (r *real) asRoot() context.Context {
 	return metadata.AppendToOutgoingContext(context.Background(), "token", resp.Token)
 }
 
-// eventOf is what a watch's function is told of e.
+// eventOf is what a watch delivers for e.
 func eventOf(e *mvccpb.Event) watcher.Event {
 	out := watcher.Event{
 		Key: string(e.Kv.Key), Deleted: e.Type == mvccpb.Event_DELETE,

@@ -68,7 +68,7 @@ func (l *log) revisions() []int64 {
 	return out
 }
 
-// created is the revision at which a watch from now was created; 0: none was.
+// created is the revision at which a watch from now was created, or 0 if none was.
 func (l *log) created() int64 {
 	for _, u := range l.all() {
 		return u.Created

@@ -45,7 +45,8 @@ const (
 	eachKeys = 10
 )
 
-// writeAll has each of the writers make so many puts and deletes of w/0 … w/9, some of several keys in one revision.
+// writeAll has each of the writers make so many puts and deletes of w/0 … w/9, some of several keys
+// in one revision.
 func writeAll(r *real, writes int, seed uint64, pause func(rnd *rand.Rand)) {
 	var wg sync.WaitGroup
 	for w := range writers {
@@ -102,7 +103,8 @@ func (g *gather) events() []watcher.Event {
 	return out
 }
 
-// checkCuts writes while connections are cut, and compares what a range watch and ten single ones saw with the history.
+// checkCuts writes while connections are cut, and compares what a range watch and ten single ones
+// saw with the history.
 func checkCuts(t *testing.T, r *real, write func(), each func()) {
 	h := r.hub("")
 	from := r.put("w/", "the beginning")
@@ -166,8 +168,8 @@ func TestEventsUnderWritesAndCutsComeInOrderWithoutGaps(t *testing.T) { // hazar
 						}
 					}
 				})
-				// Fewer than 1,000 revisions: for a watch that is further behind etcd resets a ticker to the time
-				// that it has taken so far, which in a bubble is 0.
+				// Fewer than 1,000 revisions: for a watch that is further behind etcd resets a
+				// ticker to the time that it has taken so far, which in a bubble is 0.
 				writeAll(r, 110, seed, func(rnd *rand.Rand) { time.Sleep(time.Duration(rnd.Int64N(int64(50 * time.Millisecond)))) })
 				close(stop)
 				cutter.Wait()
@@ -242,7 +244,7 @@ func TestWatchesOutliveTheirAuthTokens(t *testing.T) { // hazards C5, W3
 		for i := range 20 {
 			time.Sleep(time.Duration(i) * 500 * time.Millisecond)
 			rev := r.putAs(r.asRoot(), "a", "v")
-			synctest.Wait() // l has been told, so that m's watch, which starts below, is created and not shared
+			synctest.Wait() // l has its event, so that m's watch, which starts below, is created and not shared
 			m := &log{t: t}
 			w := h.Watch("a", "", rev, m.note)
 			time.Sleep(200 * time.Millisecond)
@@ -250,7 +252,8 @@ func TestWatchesOutliveTheirAuthTokens(t *testing.T) { // hazards C5, W3
 			assert.Len(t, l.revisions(), i+1)
 			w.Cancel()
 		}
-		// A token lives for 2 s, and etcd looks every second: each of the 14 pauses of 3 s and more outlasts it.
+		// A token lives for 2 s, and etcd looks every second: each of the 14 pauses of 3 s and more
+		// outlasts it.
 		assert.GreaterOrEqual(t, h.Stats().Moves, uint64(14), "tokens did expire")
 	})
 }
@@ -353,7 +356,8 @@ func TestTwoWatchesCostFourMessagesInAndAtMostSixOut(t *testing.T) {
 	})
 }
 
-// etcd does not end a watch stream that its client half-closed, so it records a cancellation; but no failure.
+// etcd does not end a watch stream that its client half-closed, so it records a cancellation; but
+// no failure.
 func TestAnIdleStreamsEndIsNoFailureToEtcd(t *testing.T) { // hazard O6
 	onRealEtcd(t, 300, func(t *testing.T, r *real) {
 		h := r.hub("")

@@ -18,7 +18,8 @@ import (
 	"github.com/pawl-locks/pawl/kv"
 )
 
-// keys is the Issuer for etcd, where a token is the create revision of the lock's key, and the key goes when the lease ends.
+// keys is the Issuer for etcd, where a token is the create revision of the lock's key, and the key
+// goes when the lease ends.
 type keys struct {
 	t  *testing.T
 	kv *kv.Client
@@ -36,7 +37,7 @@ func lockKey(resource string) string { return "locks/" + resource }
 func (k keys) do(op kv.Op) kv.Result {
 	r, err := k.kv.Txn(context.Background(), kv.Txn{Then: []kv.Op{op}})
 	if err != nil {
-		k.t.Error(err) // the run goes on, and shows nothing
+		k.t.Error(err) // the run continues, and shows nothing
 	}
 	return r
 }
@@ -48,7 +49,8 @@ func (k keys) Issue(resource string) fencing.Token {
 
 func (k keys) End(resource string, _ fencing.Token) { k.do(kv.Delete(lockKey(resource))) }
 
-// An etcdStore keeps each set in a key. With the guard, each transaction compares the lock's key, as Held.Guard does.
+// An etcdStore keeps each set in a key. With the guard, each transaction compares the lock's key,
+// as Held.Guard does.
 type etcdStore struct {
 	*pawl.Client
 	guard bool

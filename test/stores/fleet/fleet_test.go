@@ -62,7 +62,7 @@ func TestFleetLosesNoUpdateWithTheGuardAndOneWithoutIt(t *testing.T) {
 // etcd has no register, with readers or without: a guard there compares the holder's own key.
 func TestFleetOfReadersAndWritersIsRightWithTwoRegistersAndNotWithOne(t *testing.T) {
 	for name := range places {
-		if name == "etcd" || !lane.Proof() && name != "gRPC" { // the registers of each store have tests of their own
+		if name == "etcd" || !lane.Proof() && name != "gRPC" { // the registers of each store have separate tests
 			continue
 		}
 		t.Run(name, func(t *testing.T) {

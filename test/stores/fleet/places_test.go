@@ -27,8 +27,8 @@ func shortDir(t *testing.T) string {
 // A place is where an empty store is.
 type place struct {
 	address string       // for the workers
-	cut     func()       // nil: no connection leads there
-	issuer  fleet.Issuer // nil: the store keeps the tokens
+	cut     func()       // nil if no connection leads there
+	issuer  fleet.Issuer // nil if the store keeps the tokens
 }
 
 // through has the workers go through a proxy on the way to a socket or a port.

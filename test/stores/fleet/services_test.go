@@ -103,8 +103,9 @@ func openHTTP(path string, guard bool) (fleet.Store, error) {
 	return httpStore{&http.Client{Transport: httpfence.Transport{Base: tr}}, carrier{guard}}, nil
 }
 
-// A carrier puts tokens into contexts. Without the guard they are for another resource: a server without a guard does not look at them, and one with a guard registers nothing
-// for the resource that is read.
+// A carrier puts tokens into contexts. Without the guard they are for another resource: a server
+// without a guard does not look at them, and one with a guard registers nothing for the resource
+// that is read.
 type carrier struct{ guard bool }
 
 func (c carrier) exclusive(ctx context.Context, resource string, t fencing.Token) context.Context {
@@ -156,7 +157,8 @@ func (s httpStore) Write(ctx context.Context, resource string, t fencing.Token, 
 	return err
 }
 
-// serveGRPC is the same over gRPC: the method is Read or Write, the request the resource and, after a line's end, the value.
+// serveGRPC is the same over gRPC: the method is Read or Write, the request the resource and, after
+// a line's end, the value.
 func serveGRPC(t *testing.T, guard bool) string {
 	s := newSets(guard)
 	method := func(write bool) func(any, context.Context, func(any) error, grpc.UnaryServerInterceptor) (any, error) {

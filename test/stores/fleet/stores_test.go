@@ -16,7 +16,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/fleet"
 )
 
-// A sqlStore keeps each set in a row. Reads and writes are transactions; with the guard each begins with Admit.
+// A sqlStore keeps each set in a row. Reads and writes are transactions; with the guard each begins
+// with Admit.
 type sqlStore struct {
 	*sql.DB
 	fence sqlfence.Fence

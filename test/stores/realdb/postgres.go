@@ -13,7 +13,8 @@ import (
 
 var postgres = &server{name: "PostgreSQL", start: startPostgres, children: true}
 
-// Postgres returns the data source of a PostgreSQL for the driver "pgx". The socket is .s.PGSQL.5432 in the directory of its "host".
+// Postgres returns the data source of a PostgreSQL for the driver "pgx". The socket is
+// .s.PGSQL.5432 in the directory of its "host".
 func Postgres(t testing.TB) string {
 	t.Helper()
 	return postgresSource(postgres.use(t))

@@ -21,12 +21,13 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
 )
 
-// A server is one database server, started at most once. It waits for no disk: what it has written survives
-// its crash, not the machine's.
+// A server is one database server, started at most once. It waits for no disk, so what it has written
+// survives its crash, but not the machine's.
 type server struct {
 	name  string
 	start func(s *server) error
-	// children: it has processes of its own, which a SIGKILL would leave behind, and takes a SIGQUIT for a crash.
+	// children is set if the server has child processes, which a SIGKILL would leave behind, and takes a
+	// SIGQUIT for a crash.
 	children bool
 
 	once  sync.Once
@@ -43,7 +44,8 @@ var (
 	skipped []string
 )
 
-// Main runs the tests, stops the servers, looks for goroutines that are left, prints what was skipped, and returns what TestMain must exit with.
+// Main runs the tests, stops the servers, looks for goroutines that are left, prints what was skipped,
+// and returns what TestMain must exit with.
 func Main(m *testing.M) int {
 	code := m.Run()
 	for _, s := range []*server{postgres, mariadb} {
@@ -142,7 +144,7 @@ func (s *server) makeDir() (err error) {
 
 const nobody = 65534
 
-// command runs as nobody where the tests run as root, which the servers refuse, and dies with the tests.
+// command runs as nobody if the tests run as root, which the servers refuse, and dies with the tests.
 func (s *server) command(path string, args ...string) *exec.Cmd {
 	cmd := exec.Command(path, args...)
 	cmd.Dir = s.dir
@@ -156,7 +158,7 @@ func (s *server) command(path string, args ...string) *exec.Cmd {
 }
 
 func (s *server) run(path string, args ...string) error {
-	runtime.LockOSThread() // as in await: a thread that another goroutine's end takes with it would kill this one too
+	runtime.LockOSThread() // as in await: if another goroutine ended the thread, this would die too
 	defer runtime.UnlockOSThread()
 	out, err := s.command(path, args...).CombinedOutput()
 	if err != nil {

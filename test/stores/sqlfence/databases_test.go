@@ -27,13 +27,13 @@ func TestMain(m *testing.M) {
 type database struct {
 	sqlfence.Dialect
 	driver string
-	source func(t testing.TB) string // of an empty or shared database; each test has tables of its own
-	crash  func(t testing.TB)        // nil: reopening the file is all there is
+	source func(t testing.TB) string // of an empty or shared database; each test has separate tables
+	crash  func(t testing.TB)        // nil if reopening the file is all there is
 	binary string                    // column type
 	// impatient is source for connections that wait for no lock, and denied what they say instead.
 	impatient func(source string) string
 	denied    string
-	level     sql.IsolationLevel // 0: the database's default
+	level     sql.IsolationLevel // the database's default if 0
 }
 
 var databases = []database{

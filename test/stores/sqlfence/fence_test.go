@@ -139,7 +139,8 @@ func TestTransactionWhoseContextEndsLeavesNoTrace(t *testing.T) {
 	})
 }
 
-// blocked says that a transaction under token waits while another is open: that it is neither admitted nor refused.
+// blocked says that a transaction under token waits while another is open: that it is neither
+// admitted nor refused.
 func (d *desk) blocked(t *testing.T, token fencing.Token) {
 	t.Helper()
 	d.waits(t, func(db *sql.DB) error {
@@ -152,7 +153,7 @@ func (d *desk) blocked(t *testing.T, token fencing.Token) {
 	})
 }
 
-// waits says that f waits for a lock, on a connection that is told so and does not.
+// waits says that f waits for a lock, on a connection that says so without waiting.
 func (d *desk) waits(t *testing.T, f func(db *sql.DB) error) {
 	t.Helper()
 	db, err := sql.Open(d.driver, d.impatient(d.path))

@@ -12,7 +12,8 @@ import (
 	"github.com/pawl-locks/pawl/test/stores/realdb"
 )
 
-// The levels at which the databases work that nobody has set up otherwise: what the other tests here rest on.
+// The levels at which the databases work that nobody has set up otherwise: what the other tests
+// here rest on.
 func TestDatabasesWorkAtTheirDefaultLevels(t *testing.T) {
 	for _, c := range []struct {
 		d         database
@@ -29,7 +30,8 @@ func TestDatabasesWorkAtTheirDefaultLevels(t *testing.T) {
 	}
 }
 
-// Guarantees 1 to 3 at other levels than the default. Where two race there, the database may refuse one of them; it must not admit a stale one.
+// Guarantees 1 to 3 at other levels than the default. Where two race there, the database may refuse
+// one of them; it must not admit a stale one.
 func TestFencePassesTheSuiteAtOtherIsolationLevels(t *testing.T) {
 	lane.OnlyProof(t, "TestFencePassesTheSuite has each database's own level")
 	postgres, mariadb := databases[1], databases[2]

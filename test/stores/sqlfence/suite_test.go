@@ -62,7 +62,7 @@ func (g guarded) transact(ctx context.Context, resource string, t fencing.Token,
 	return end(tx)
 }
 
-// rows is a Row: the statement that writes is the one that asks.
+// rows is a Row, whose statement that writes is the one that asks.
 type rows struct{ *desk }
 
 func (r rows) row() sqlfence.Row {

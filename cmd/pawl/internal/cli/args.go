@@ -21,8 +21,8 @@ func Words(n int, names string) cobra.PositionalArgs {
 	}
 }
 
-// FlagErrors is the FlagErrorFunc of a command with n words before the "--". A flag that is not pawl's, after more
-// words, is probably that of a command whose "--" was forgotten.
+// FlagErrors is the FlagErrorFunc of a command with n words before the "--". If a flag after more words
+// is not pawl's, it probably belongs to a command whose "--" was forgotten.
 func FlagErrors(n int) func(*cobra.Command, error) error {
 	return func(cmd *cobra.Command, err error) error {
 		if words := cmd.Flags().Args(); len(words) > n { // those before the flag

@@ -17,8 +17,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/tlsfiles"
 )
 
-// A Connection holds the cluster's address and the user's credentials: flags, and the variables
-// of etcdctl for flags that were not given.
+// A Connection holds the cluster's address and the user's credentials, from flags, and from
+// etcdctl's variables for flags that were not given.
 type Connection struct {
 	Endpoints         []string
 	user, password    string
@@ -28,7 +28,7 @@ type Connection struct {
 	syncEvery         time.Duration
 	Embed             bool
 	Verbose           bool
-	silent            bool // it does not say on stderr that it takes long to connect
+	silent            bool // does not report on stderr that connecting takes long
 }
 
 const defaultEndpoint = "127.0.0.1:2379"
@@ -47,8 +47,7 @@ func (c *Connection) Flags(fs *pflag.FlagSet) {
 	fs.BoolVarP(&c.Verbose, "verbose", "v", false, "report on stderr what happens")
 }
 
-// environment fills in what no flag gave, as etcdctl does: an empty variable
-// counts as none.
+// environment fills in what no flag gave, as etcdctl does. An empty variable counts as none.
 func (c *Connection) environment(fs *pflag.FlagSet) {
 	if v := os.Getenv("ETCDCTL_ENDPOINTS"); v != "" && !fs.Changed("endpoints") {
 		c.Endpoints = strings.Split(v, ",")
@@ -105,7 +104,7 @@ func (c *Connection) tlsFiles() (pawl.TLSFiles, error) {
 	return pawl.TLSFiles(names), nil
 }
 
-// Logger logs to stderr; without --verbose only errors.
+// Logger logs to stderr, and only errors without --verbose.
 func (c *Connection) Logger() *slog.Logger {
 	level := slog.LevelError
 	if c.Verbose {
@@ -114,8 +113,8 @@ func (c *Connection) Logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 }
 
-// Target returns the Config for pawl.Dial. With --embed it also returns server, to which the
-// Config leads, and which the caller has to close.
+// Target returns the Config for pawl.Dial. With --embed it also returns the server that the Config
+// leads to, which the caller has to close.
 func (c *Connection) Target(fs *pflag.FlagSet) (cfg pawl.Config, server *Server, err error) {
 	c.environment(fs)
 	if cfg, err = c.config(); err != nil || !c.Embed {
@@ -128,7 +127,7 @@ func (c *Connection) Target(fs *pflag.FlagSet) (cfg pawl.Config, server *Server,
 	return cfg, server, nil
 }
 
-// Open connects; with --embed to a server of its own. closed ends what it made.
+// Open connects, with --embed to a new server. closed ends what it made.
 func (c *Connection) Open(ctx context.Context, fs *pflag.FlagSet) (client *pawl.Client, closed func() error, err error) {
 	cfg, server, err := c.Target(fs)
 	if err != nil {
@@ -149,7 +148,7 @@ func (c *Connection) Open(ctx context.Context, fs *pflag.FlagSet) (client *pawl.
 	return client, func() error { return errors.Join(client.Close(), server.Close()) }, nil
 }
 
-// connectingAfter is how long a connection may take before a person is told what is waited for.
+// connectingAfter is how long connecting may take before a person is shown what pawl waits for.
 const connectingAfter = time.Second
 
 // sayConnecting writes one line unless done is called in time.
@@ -168,8 +167,8 @@ func (c *Connection) sayConnecting(w io.Writer) (done func()) {
 	}
 }
 
-// dialCode distinguishes an invalid configuration from a cluster that does not answer: if a
-// member was reached, err contains a gRPC status.
+// dialCode distinguishes an invalid configuration from a cluster that does not answer. If a member
+// was reached, err contains a gRPC status.
 func dialCode(err error) int {
 	_, answered := status.FromError(err)
 	if answered || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, pawl.ErrClusterChanged) {

@@ -83,7 +83,7 @@ func TestCertificateWithoutKeyIsWrongUsage(t *testing.T) {
 	assert.Equal(t, ExitUsage, CodeOf(err))
 }
 
-// A person who waits for a member that says nothing is told so, once; who is answered at once reads nothing.
+// A person who waits for a silent member is shown so, once. A person who is answered at once sees nothing.
 func TestAConnectionThatTakesLongSaysWhatItWaitsFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []struct {

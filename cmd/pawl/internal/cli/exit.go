@@ -20,8 +20,8 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// The exit codes. A command's own code, and 128+n for a command that signal n
-// ended, are passed on as they are.
+// These are the exit codes. A command's exit code, and 128+n for a command that signal n ended, are
+// passed on as they are.
 const (
 	ExitOK          = 0
 	ExitWrong       = 1   // demo, doctor: something is not as it should be; show -q: nobody holds it
@@ -46,11 +46,11 @@ const ExitHelp = `Exit codes:
   126  the command cannot be run
   127  the command does not exist`
 
-// exitError is an error with an exit code of its own. Without an err it is silent.
+// exitError is an error with an exit code. Without an err it is silent.
 type exitError struct {
 	code   int
 	err    error
-	signal syscall.Signal // not 0: the process has to die of it
+	signal syscall.Signal // if not 0, the process has to die of it
 }
 
 func (e *exitError) Error() string {
@@ -64,9 +64,8 @@ func (e *exitError) Unwrap() error { return e.err }
 
 func Exit(code int, err error) error { return &exitError{code: code, err: err} }
 
-// EndedBy is the error of a command, or of a wait, that sig ended; err, if not nil, says so. If
-// sig is INT pawl dies of it too, as a shell's own command does, so that a loop of the shell
-// ends too.
+// EndedBy is the error of a command, or of a wait, that sig ended. err, if not nil, says so. If sig
+// is INT, pawl dies of it, as a shell's command does, so that a loop of the shell ends too.
 func EndedBy(sig syscall.Signal, err error) error {
 	e := &exitError{code: exitSignal + int(sig), err: err}
 	if sig == unix.SIGINT {
@@ -94,8 +93,8 @@ func CodeOf(err error) int {
 	return ExitFailed
 }
 
-// WasEnded reports whether err says that a command was ended because of a loss, and is not a
-// command's own exit code that has the same value.
+// WasEnded reports whether err says that a command was ended because of a loss. It returns false
+// for a command's exit code that has the same value.
 func WasEnded(err error) bool {
 	var e *exitError
 	return errors.As(err, &e) && e.code == ExitLost && e.err != nil
@@ -121,8 +120,8 @@ func Reach(err error) error {
 	return err
 }
 
-// Run runs pawl, whose commands root has, with args, and returns its exit code. If it has to
-// die of a signal, it does not return.
+// Run runs pawl with args and returns its exit code. root has pawl's commands. If pawl has to die
+// of a signal, Run does not return.
 func Run(root *cobra.Command, args []string) int {
 	root.SetArgs(args)
 	out := &output{w: os.Stdout}
@@ -147,7 +146,7 @@ func Complain(err error) {
 	fmt.Fprintln(os.Stderr, "pawl: "+strings.TrimPrefix(err.Error(), "pawl: "))
 }
 
-// hintFor returns what to do about an error of cmd; "": its text is enough.
+// hintFor returns what to do about an error of cmd, or "" if its text is enough.
 func hintFor(cmd *cobra.Command, err error) string {
 	if cluster.IsNoSpace(err) {
 		return "etcd's database is full: compact it and defragment each member, then etcdctl alarm disarm. pawl doctor shows the alarm"

@@ -35,11 +35,11 @@ func completes(cmd *cobra.Command, o *Connection, words int) {
 	}
 }
 
-// names returns the names that begin with begun; none if the cluster does not answer.
+// names returns the names that begin with begun, and none if the cluster does not answer.
 func (o *Connection) names(cmd *cobra.Command, begun string) (names []cobra.Completion) {
 	ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
 	defer cancel()
-	o.silent = true // the shell shows it amid the line that is typed
+	o.silent = true // the shell shows it in the middle of the line that is typed
 	client, closed, err := o.Open(ctx, cmd.Flags())
 	if err != nil {
 		return nil

@@ -43,7 +43,7 @@ func JSONLine(out io.Writer, v any) error {
 	return err
 }
 
-// Written returns the error of writing to stdout; nil if the reader has closed it.
+// Written returns the error of writing to stdout, or nil if the reader has closed it.
 func Written(err error) error {
 	if errors.Is(err, unix.EPIPE) {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
-// Holding describes, for people to read, who holds a queue: "ann", "ann and 2 other readers",
-// "ann and 1 other, 2 of 3 slots"; "": nobody does.
+// Holding describes, for people to read, who holds a queue: "ann", "ann and 2 other readers", "ann
+// and 1 other, 2 of 3 slots". It returns "" if nobody does.
 func Holding(q inspect.NamedQueue) string {
 	holders := q.Holders()
 	if len(holders) == 0 {
@@ -33,8 +33,8 @@ func Holding(q inspect.NamedQueue) string {
 // maxWith is how many other names of a set are listed.
 const maxWith = 3
 
-// With lists the other names that a position holds, or waits for, together with name: ", with b
-// and c". "": none.
+// With lists the other names that a position holds, or waits for, together with name, as in ", with
+// b and c". It returns "" if there are none.
 func With(name string, p inspect.Position) string {
 	var others []string
 	for _, other := range p.Names {
@@ -54,7 +54,7 @@ func With(name string, p inspect.Position) string {
 	}
 }
 
-// Sum summarizes a queue that is not one holder and a number of waiters: "3 readers, 1 writer
+// Sum summarizes a queue that is not just one holder and a number of waiters: "3 readers, 1 writer
 // waiting", "2 of 3 slots, 1 waiting".
 func Sum(q inspect.NamedQueue) string {
 	held := ""
@@ -72,7 +72,7 @@ func Sum(q inspect.NamedQueue) string {
 	return held
 }
 
-// Waiting says how many wait in a queue, and, if some share it, in which modes: "1 writer".
+// Waiting says how many wait in a queue and, if some share it, in which modes: "1 writer".
 func Waiting(q inspect.NamedQueue) string {
 	w := q.Waiters()
 	if len(w) == 0 || !shares(q) {
@@ -130,7 +130,7 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// Mixed says that a name is used as more than one kind; "": it is not.
+// Mixed says that a name is used as more than one kind. It returns "" if it is not.
 func Mixed(q inspect.NamedQueue) string {
 	kinds := q.Kinds()
 	if len(kinds) < 2 {

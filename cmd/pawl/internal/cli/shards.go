@@ -11,7 +11,7 @@ import (
 // SharedOut counts the shards that nobody has, and those for which somebody waits.
 func SharedOut(t shard.Table) (unowned, moving int) {
 	for _, s := range t.Shards {
-		if s.Lease == 0 { // or a key that is no worker's stands first
+		if s.Lease == 0 { // or the first key is no worker's
 			unowned++
 		}
 		if s.Next != 0 {
@@ -44,7 +44,7 @@ func HeldBy(t shard.Table) map[int64]string {
 	return held
 }
 
-// Particular is what is particular about a worker of shards; "": nothing.
+// Particular is what is particular about a worker of shards, or "".
 func Particular(m shard.Member) string {
 	var all []string
 	for _, s := range []struct {

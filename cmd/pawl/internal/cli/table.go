@@ -7,14 +7,14 @@ import (
 	"github.com/clipperhouse/displaywidth"
 )
 
-// widest is the greatest width of a cell that widens its column: a longer cell only moves the
-// rest of its own row to the right.
+// widest is the greatest width of a cell that widens its column. A longer cell only moves the rest
+// of its row to the right.
 const widest = 40
 
 // Gap separates two columns.
 const Gap = "  "
 
-// A table is for people to read: its columns are aligned by the width in which a terminal shows
+// A table is for people to read. Its columns are aligned by the width in which a terminal shows
 // them.
 type table struct {
 	out  io.Writer

@@ -13,7 +13,7 @@ import (
 // ClockTime is a time of day for people.
 const ClockTime = "15:04:05.000"
 
-// Plain returns s if it can be shown as it is, and quoted otherwise: text from others must not
+// Plain returns s as it is if it can be shown so, and quoted otherwise. Text from others must not
 // reach a terminal raw, and spaces at an end or beside another would be invisible.
 func Plain(s string) string {
 	hidden := s != strings.TrimSpace(s) || strings.Contains(s, "  ")

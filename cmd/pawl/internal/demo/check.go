@@ -9,10 +9,9 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 )
 
-// checkQueue checks the first part against the store's log: the order in which contenders came,
-// how often each had to write, and the counter at the end. nil means that every increment
-// arrived, once, in the order of the tokens, and that the first round went first come, first
-// served.
+// checkQueue checks the first part against the store's log: the order in which contenders came, how
+// often each had to write, and the counter at the end. It returns nil if every increment arrived,
+// once, in the order of the tokens, and the first round went first come, first served.
 func checkQueue(log []write, value int64, came []string, rounds int) error {
 	if want := len(came) * rounds; len(log) != want || value != int64(want) {
 		return fmt.Errorf("%d writes, counter %d, want %d: something was lost", len(log), value, want)
@@ -53,9 +52,9 @@ type paused struct {
 	value               int64         // of the counter in the end
 }
 
-// checkPaused checks the second part. nil means that the next holder came only after the first
-// one's deadline, that the first one's first check found that it had lost, and that the store
-// refused its write because of its token.
+// checkPaused checks the second part. It returns nil if the next holder came only after the first
+// one's deadline, the first one's first check found that it had lost, and the store refused its
+// write because of its token.
 func checkPaused(p paused) error {
 	switch {
 	case p.continued.Sub(p.stopped) <= p.ttl:

@@ -18,10 +18,10 @@ import (
 	"github.com/pawl-locks/pawl/clients/python"
 )
 
-// The third part runs pawld as a process, and does not link it: pawld is a module of its own,
-// whose dependencies would otherwise be forced on users of this command, and its binary is also
-// useful separately. A released pawl finds the pawld that was released with it; in a checkout,
-// it is built.
+// The third part runs pawld as a process, and does not link it. pawld is a separate module, whose
+// dependencies would otherwise be forced on users of this command, and its binary is also useful
+// separately. A released pawl finds the pawld that was released with it; in a checkout, it is
+// built.
 
 //go:embed contender.py
 var contenderPy string
@@ -39,7 +39,7 @@ type search struct {
 	found  tools // read after done
 }
 
-// findDaemon looks for what the third part needs; it builds what is missing in dir.
+// findDaemon looks for what the third part needs, and builds what is missing in dir.
 func findDaemon(ctx context.Context, dir string) *search {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &search{cancel: cancel, done: make(chan struct{})}
@@ -79,8 +79,8 @@ func findPython(ctx context.Context) (string, error) {
 	return path, nil
 }
 
-// findPawld finds the daemon beside this program or in PATH, or builds it in dir from the checkout that this program
-// was built from.
+// findPawld finds the daemon beside this program or in PATH, or builds it in dir from the checkout
+// that this program was built from.
 func findPawld(ctx context.Context, dir string) (string, error) {
 	if self, err := os.Executable(); err == nil {
 		if path, err := exec.LookPath(filepath.Join(filepath.Dir(self), "pawld")); err == nil {
@@ -110,8 +110,8 @@ func findPawld(ctx context.Context, dir string) (string, error) {
 	return path, nil
 }
 
-// checkout is where the source of pawld is, if this program was built beside it, and not with -trimpath, as
-// released ones are.
+// checkout is where the source of pawld is, if this program was built from a checkout without -trimpath.
+// Released programs were built with it.
 func checkout() (string, bool) {
 	_, file, _, _ := runtime.Caller(0)
 	if !filepath.IsAbs(file) {

@@ -22,7 +22,7 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// demoLimit bounds the whole demo. It is so long because the daemon may have to be built first.
+// demoLimit bounds the whole demo. It is long because the daemon may have to be built first.
 const demoLimit = 2 * time.Minute
 
 func New() *cobra.Command {
@@ -59,7 +59,7 @@ them hold, and with 1 if not. It leaves nothing behind.`,
 	}
 }
 
-// demoEnd adds the exit code to the demo's error; ctx knows of signals.
+// demoEnd adds the exit code to the demo's error. ctx has the signals.
 func demoEnd(ctx context.Context, err error) error {
 	var sig *supervise.Interrupted
 	switch {

@@ -20,8 +20,8 @@ const (
 	demoThink  = 40 * time.Millisecond
 )
 
-// queue runs the first part: all queue after the demo itself, in a known order, and then take
-// turns. It returns what was shown.
+// queue runs the first part. All contenders queue after the demo itself, in a known order, and then
+// take turns. It returns what was shown.
 func (d *demo) queue(ctx context.Context) (shown string, err error) {
 	const name = "counter"
 	d.print("\n1. %d contenders read a counter, think, and write it back plus one, %d times each.", len(contenders), demoRounds)
@@ -53,7 +53,7 @@ func (d *demo) queue(ctx context.Context) (shown string, err error) {
 	d.line(time.Now(), "demo", held.Token(), "releases")
 	for range demoRounds {
 		for _, w := range workers { // first come, first served: this is the order
-			if err := d.turn(ctx, w); err != nil {
+			if err := d.increment(ctx, w); err != nil {
 				return "", err
 			}
 		}
@@ -74,8 +74,8 @@ func (d *demo) queue(ctx context.Context) (shown string, err error) {
 		len(contenders), strings.Join(contenders, ", "), len(log), value), nil
 }
 
-// turn shows one read-modify-write of w.
-func (d *demo) turn(ctx context.Context, w *worker) error {
+// increment shows one read-modify-write of w.
+func (d *demo) increment(ctx context.Context, w *worker) error {
 	if _, err := w.next(ctx, "holds"); err != nil {
 		return err
 	}
@@ -90,7 +90,8 @@ func (d *demo) turn(ctx context.Context, w *worker) error {
 	return nil
 }
 
-// A pausing is a part in which the first holder is stopped, the next one takes over, and the first one wakes.
+// A pausing is a part in which the first holder is stopped, the next one takes over, and the first
+// one wakes.
 type pausing struct {
 	name          string // of the lock
 	first, second string

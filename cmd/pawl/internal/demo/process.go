@@ -24,7 +24,7 @@ type worker struct {
 	exited chan struct{}
 
 	cmd    *exec.Cmd
-	stdin  io.Closer // it exits when this is closed, so also when we die
+	stdin  io.Closer // the process exits when this is closed, so also when we die
 	stdout io.Reader
 	stderr bytes.Buffer // read after exited
 	end    error        // read after exited
@@ -65,8 +65,8 @@ func startProcess(name string, cmd *exec.Cmd) (w *worker, err error) {
 
 // live starts the process, reads its facts and waits for its end.
 func (w *worker) live(started chan<- error) {
-	// The kernel's "die with the parent" means this thread: it must last as long
-	// as the process does.
+	// To the kernel, "die with the parent" means this thread, which must last as long as the
+	// process does.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	err := w.cmd.Start()
@@ -103,7 +103,7 @@ func (w *worker) next(ctx context.Context, what string) (fact, error) {
 	}
 }
 
-// finish waits for the process's end, which must be a good one.
+// finish waits for the process's end, which must be without an error.
 func (w *worker) finish(ctx context.Context) error {
 	select {
 	case <-w.exited:

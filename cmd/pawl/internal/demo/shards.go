@@ -83,8 +83,8 @@ func (d *demo) shared(ctx context.Context, names []string) ([]shard.Owner, error
 	return nil, context.Cause(ctx)
 }
 
-// evenly is who has which shards, and whether that is final: all shards are shared out evenly
-// among names, and nobody waits for one.
+// evenly is who has which shards. It also reports whether that is final: all shards are shared out
+// evenly among names, and nobody waits for one.
 func evenly(t shard.Table, names []string) (has map[string][]int, even bool) {
 	has = map[string][]int{}
 	even = len(t.Shards) == demoShards && len(t.Members) == len(names)

@@ -13,8 +13,8 @@ import (
 	"github.com/pawl-locks/pawl/fencing/sqlfence"
 )
 
-// store is the demo's storage: a SQLite file with a counter, a log of who wrote
-// it, and the table of the fence. Contenders open it in processes of their own.
+// store is the demo's storage, a SQLite file with a counter, a log of who wrote it, and the table
+// of the fence. Each contender opens it in its process.
 type store struct {
 	db    *sql.DB
 	fence sqlfence.Fence

@@ -17,7 +17,7 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// demoTTL is the TTL of the demo's sessions: the shortest allowed.
+// demoTTL is the TTL of the demo's sessions, the shortest allowed.
 const demoTTL = lease.MinTTL
 
 // fact is one line from a contender to the demo.
@@ -40,7 +40,7 @@ type contender struct {
 	rounds                       int
 	work                         time.Duration
 	careless                     bool // writes although it has found that the lock is lost
-	shards                       int  // not 0: it is a worker, of so many shards
+	shards                       int  // if not 0, it is a worker, of so many shards
 	out                          *json.Encoder
 }
 
@@ -104,8 +104,8 @@ func (c contender) run(ctx context.Context) error {
 	return nil
 }
 
-// round is one read-modify-write under the lock. Reading and writing are two transactions: the
-// lock makes them one step.
+// round is one read-modify-write under the lock. Reading and writing are two transactions, which
+// the lock makes one step.
 func (c contender) round(ctx context.Context, s *store, m *lock.Mutex) error {
 	h, err := m.Acquire(ctx)
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// The bounds of a clock's rate, in millionths. pawl's margin, a sixth of the TTL, covers two
-// clocks that are each corrected by a tenth, which is the most that NTP does.
+// These are the bounds of a clock's rate, in millionths. pawl's margin, a sixth of the TTL, covers
+// two clocks that are each corrected by a tenth, which is the most that NTP does.
 const (
 	oddRate   = 1_000
 	wrongRate = 100_000

@@ -9,7 +9,7 @@ import (
 // rateOf is the rate of the kernel's clock: how many millionths it is faster than the
 // oscillator, and whether it is synchronized.
 func rateOf() (ppm float64, kept bool, err error) {
-	var t unix.Timex // Modes 0: it only reads
+	var t unix.Timex // with Modes 0 it only reads
 	if _, err := unix.Adjtimex(&t); err != nil {
 		return 0, false, err
 	}
@@ -17,7 +17,7 @@ func rateOf() (ppm float64, kept bool, err error) {
 	return float64(t.Tick-nominal)*perTick + float64(t.Freq)/(1<<16), t.Status&unix.STA_UNSYNC == 0, nil
 }
 
-// clock checks the rate of this machine's clock; nothing else about the clock matters.
+// clock checks the rate of this machine's clock, the only property of the clock that matters.
 func (d *doctor) clock() {
 	ppm, kept, err := rateOf()
 	if err != nil {

@@ -20,10 +20,10 @@ import (
 // An endpoint is what one of --endpoints reports about itself.
 type endpoint struct {
 	name   string
-	status *pb.StatusResponse // nil: it does not answer
+	status *pb.StatusResponse // nil if it does not answer
 	took   time.Duration      // the best of a few answers
-	agreed bool               // it has answered what it can answer only while most members run
-	alone  bool               // it has not, although it may be asked
+	agreed bool               // it has given an answer that it can give only while most members run
+	alone  bool               // it has not given it, though it could be queried
 	err    error
 }
 
@@ -64,8 +64,8 @@ func (d *doctor) endpoints(ctx context.Context, cfg pawl.Config, within time.Dur
 	return ends
 }
 
-// haveQuorum reports whether most members run, as one of the endpoints has shown. That it knows a leader shows
-// nothing: it knows for a while the one that has gone.
+// haveQuorum reports whether most members run, as one of the endpoints has shown. That an endpoint knows
+// a leader shows nothing, because it still knows a leader that has gone for a while.
 func haveQuorum(ends []endpoint) bool {
 	return slices.ContainsFunc(ends, func(e endpoint) bool { return e.agreed })
 }
@@ -75,7 +75,7 @@ func lostQuorum(ends []endpoint) bool {
 	return !haveQuorum(ends) && slices.ContainsFunc(ends, func(e endpoint) bool { return e.alone })
 }
 
-// probe connects to the endpoint, reads its status, and then asks what takes a quorum.
+// probe connects to the endpoint, reads its status, and then makes a request that takes a quorum.
 func (e *endpoint) probe(ctx context.Context, cfg cluster.Config, within time.Duration) {
 	first, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -102,7 +102,7 @@ func (e *endpoint) probe(ctx context.Context, cfg cluster.Config, within time.Du
 	if e.status == nil {
 		return
 	}
-	second, cancel := context.WithTimeout(ctx, within) // of its own: a slow member is no lost quorum
+	second, cancel := context.WithTimeout(ctx, within) // a separate one: a slow member is no lost quorum
 	defer cancel()
 	err = c.Do(second, cluster.Request{Op: "list members", Repeat: cluster.Always, Local: true, Reads: true}, func(ctx context.Context, m *cluster.Member) (*pb.ResponseHeader, error) {
 		resp, err := pb.NewClusterClient(m).MemberList(ctx, &pb.MemberListRequest{Linearizable: true})
@@ -112,7 +112,7 @@ func (e *endpoint) probe(ctx context.Context, cfg cluster.Config, within time.Du
 	e.alone = err != nil && !e.status.IsLearner && !cluster.IsFinal(err)
 }
 
-// endpoint checks an endpoint. quorum: most members run.
+// endpoint checks an endpoint. quorum says whether most members run.
 func (d *doctor) endpoint(e endpoint, quorum bool) {
 	s := e.status
 	switch {
@@ -147,7 +147,7 @@ func (d *doctor) endpoint(e endpoint, quorum bool) {
 	d.room(e)
 }
 
-// full is the share of its quota from which a database is reported.
+// full is the share of its quota at which a database is reported.
 const full = 0.8
 
 // room checks how full the database is.

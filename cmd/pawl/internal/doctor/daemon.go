@@ -58,8 +58,8 @@ func (d *doctor) daemon(ctx context.Context, p *daemon, socket, prefix string) {
 	}
 }
 
-// ready checks that the daemon serves, and that a lock can be acquired. false: the calls cannot
-// be checked.
+// ready checks that the daemon serves, and that a lock can be acquired. It returns false if the
+// calls cannot be checked.
 func (d *doctor) ready(ctx context.Context, p *daemon) bool {
 	var health struct{ Status string }
 	began := time.Now()
@@ -110,8 +110,8 @@ func (d *doctor) version(p *daemon) {
 	d.ok("version", "", "%s; this is pawl %s", cli.Plain(p.serves), version.String())
 }
 
-// probeTTL is the TTL of the probe's session, the shortest that pawld accepts; believed is how
-// much of it a client may believe.
+// probeTTL is the TTL of the probe's session, the shortest that pawld accepts. believed is how much
+// of it a client may believe.
 const (
 	probeTTL  = 3 * time.Second
 	believed  = probeTTL * 5 / 6
@@ -150,7 +150,7 @@ func (d *doctor) probe(ctx context.Context, p *daemon, prefix string) {
 	}
 	began := time.Now()
 	held := true
-	defer func() { // whatever happens, an interrupt and a lost answer too; otherwise it expires
+	defer func() { // always, even after an interrupt or a lost answer; otherwise it expires
 		if !held {
 			return
 		}
@@ -199,7 +199,7 @@ func (d *doctor) probe(ctx context.Context, p *daemon, prefix string) {
 	d.waited(waited)
 }
 
-// whoAmI says as whom pawld knows this user; "" if it does not say.
+// whoAmI returns as whom pawld knows this user, or "" if pawld does not say.
 func (d *doctor) whoAmI(ctx context.Context, p *daemon, name string) string {
 	var list struct {
 		Queues []struct{ Entries []struct{ Owner string } }
@@ -211,7 +211,7 @@ func (d *doctor) whoAmI(ctx context.Context, p *daemon, name string) string {
 	return " for " + cli.Plain(identity)
 }
 
-// refused says why the probe's lock could not be acquired, and whether it may be held for all that.
+// refused says why the probe's lock could not be acquired, and whether it may be held nevertheless.
 func (d *doctor) refused(name string, err error) (perhaps bool) {
 	var r *refusal
 	if !errors.As(err, &r) {
@@ -231,7 +231,7 @@ func (d *doctor) refused(name string, err error) (perhaps bool) {
 	return false
 }
 
-// failed says what became of a call of the probe's, or that a limit is reached.
+// failed says what happened to a call of the probe's, or that a limit is reached.
 func (d *doctor) failed(name, what string, err error) {
 	if do, limited := limit(err); limited {
 		d.wrong("calls", name, fmt.Sprintf("a limit is reached: %s: %v", what, err), do)
@@ -240,11 +240,11 @@ func (d *doctor) failed(name, what string, err error) {
 	d.wrong("calls", name, fmt.Sprintf("%s: %v", what, err), "see pawld's log, and pawl doctor for the cluster")
 }
 
-// A promise is for how long an answer said that a lock is valid, and how long the answer took.
+// A promise is how long a lock is valid according to an answer, and how long the answer took.
 type promise struct{ valid, took time.Duration }
 
 // promise checks how long the probe's lock was said to be valid. A pawld that did not run for a while
-// begins the TTLs of its clients again, so that an answer that took long may be valid for that much longer.
+// restarts the TTLs of its clients, so an answer that took long may be valid for that much longer.
 func (d *doctor) promise(all ...promise) {
 	least, most, wrong := believed, time.Duration(0), false
 	for _, p := range all {

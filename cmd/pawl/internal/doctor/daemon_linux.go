@@ -79,7 +79,7 @@ func serving(socket string) (process, error) {
 	return found[0], nil
 }
 
-// pawldOf is the process with a number, if it is called pawld.
+// pawldOf returns the process with a number, if it is called pawld.
 func pawldOf(pid string) (process, bool) {
 	b, err := os.ReadFile(filepath.Join("/proc", pid, "cmdline"))
 	if err != nil {
@@ -126,8 +126,8 @@ func (p process) path(path string) string {
 	return filepath.Join("/proc", p.pid, "root", path)
 }
 
-// statfs asks for the file system of a path: as the process sees it, or, without the permission
-// for that, as this one does.
+// statfs reads the file system of a path, as the process sees it, or, without the permission for
+// that, as this one does.
 func (p process) statfs(path string) (fs unix.Statfs_t, err error) {
 	if err = unix.Statfs(p.path(path), &fs); errors.Is(err, unix.EACCES) {
 		err = unix.Statfs(path, &fs)

@@ -20,7 +20,7 @@ import (
 type daemon struct {
 	http   *http.Client
 	base   string
-	serves string // what its last answer said of it; "": it did not say
+	serves string // what its last answer said of it, or "" if it did not say
 }
 
 // daemonAt returns the pawld at the value of --daemon. An invalid value is wrong usage.
@@ -62,7 +62,7 @@ type refusal struct{ Code, Message string }
 
 func (r *refusal) Error() string { return cli.Plain(r.Message) }
 
-// call makes one call of the API; out is what is read of the answer.
+// call makes one call of the API, and reads the answer into out.
 func (p *daemon) call(ctx context.Context, path string, in, out any) error {
 	b, err := json.Marshal(in)
 	if err != nil {

@@ -53,7 +53,7 @@ func (d *doctor) health(ctx context.Context, p *daemon) {
 	d.metrics(p.base, said)
 }
 
-// faults are the counters that are 0 for as long as all is well.
+// faults are the counters that stay 0 while all is well.
 var faults = []struct{ name, says, do string }{
 	{"pawld_etcd_sessions_lost_total", "times pawld lost its own session at etcd, and all locks with it", "check etcd and the network to it around the times in pawld's log"},
 	{"pawld_stalls_total", "times pawld did not run for longer than a sixth of a client's TTL", "give it more CPU, and keep its machine from suspending or swapping"},

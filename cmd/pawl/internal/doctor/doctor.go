@@ -87,7 +87,7 @@ type finding struct {
 	Says    string `json:"says"`
 	Do      string `json:"do,omitempty"`
 
-	SubjectBase64 string `json:"subjectBase64,omitempty"` // where JSON cannot carry it as it is
+	SubjectBase64 string `json:"subjectBase64,omitempty"` // if JSON cannot represent it as it is
 }
 
 // The statuses of findings.
@@ -189,7 +189,7 @@ func (d *doctor) run(ctx context.Context, client *pawl.Client, each time.Duratio
 	return d.sum()
 }
 
-// skip ends the checks because of why: the cluster does not answer.
+// skip ends the checks because the cluster does not answer, which why reports.
 func (d *doctor) skip(why error) error {
 	_ = d.sum() // its code is another
 	return cli.Exit(cli.ExitNoCluster, why)

@@ -138,11 +138,11 @@ func TestTheDoctorExaminesSessions(t *testing.T) {
 	one := func(k inspect.SessionKey, left time.Duration) string {
 		return notes(func(d *doctor) { d.session(k, inspect.Lease{Left: left, Granted: 20 * time.Second}) })
 	}
-	good := inspect.SessionKey{Position: inspect.Position{Key: "//pawl/1f", Lease: 0x1f, Owner: "ann"}, Named: 0x1f}
+	good := inspect.SessionKey{Position: inspect.Position{Key: "//pawl/1f", Lease: 0x1f, Owner: "ann"}, KeyLease: 0x1f}
 	assert.Empty(t, one(good, 10*time.Second))
 	assert.Regexp(t, `^look  session .*ann has not renewed it for 11s.*its locks expire in 9s\n→ .*etcdctl lease revoke 1f$`, one(good, 9*time.Second))
 	other := good
-	other.Named = 0x2f
+	other.KeyLease = 0x2f
 	assert.Contains(t, one(other, 20*time.Second), "is on lease 1f, which it does not name")
 	none := good
 	none.Lease = 0

@@ -142,7 +142,7 @@ func (d *doctor) key(l inspect.NamedQueue, p inspect.Position, home string) {
 	}
 }
 
-// sessions checks the sessions' own keys and their leases.
+// sessions checks the session keys and their leases.
 func (d *doctor) sessions(ctx context.Context, c *pawl.Client) error {
 	keys, err := inspect.Sessions(ctx, c)
 	if err != nil {
@@ -158,7 +158,7 @@ func (d *doctor) sessions(ctx context.Context, c *pawl.Client) error {
 	}
 	before, n := d.counts[isWrong]+d.counts[isOdd], 0
 	for _, k := range keys {
-		if !k.Below && k.Named != 0 {
+		if !k.Below && k.KeyLease != 0 {
 			n++
 		}
 		d.session(k, leases[k.Lease])
@@ -175,7 +175,7 @@ func (d *doctor) session(k inspect.SessionKey, l inspect.Lease) {
 		d.wrong("session", k.Key, "has no lease, so it never expires: written by hand, or restored",
 			"if no session of that name is alive: etcdctl del "+cli.ShellName(k.Key))
 	case k.Below:
-	case k.Named == 0 || k.Named != k.Lease:
+	case k.KeyLease == 0 || k.KeyLease != k.Lease:
 		d.odd("session", k.Key, fmt.Sprintf("is on lease %x, which it does not name: no session wrote it", k.Lease),
 			"if nobody needs it: etcdctl del "+cli.ShellName(k.Key))
 	case l.Gone || l.Granted == 0:

@@ -52,9 +52,9 @@ func (d *doctor) ttl(ctx context.Context, c *pawl.Client) error {
 	return nil
 }
 
-// permissions checks the permissions for sessions, and for locks under prefix. The latter may
-// be in two places, one of which may be enough: pawl's layout keeps names with a slash apart,
-// and etcd's does not.
+// permissions checks the permissions for sessions, and for locks under prefix. The latter may be in
+// two places, one of which may be enough, because pawl's layout keeps names with a slash apart, and
+// etcd's does not.
 func (d *doctor) permissions(ctx context.Context, c *pawl.Client, namespace, prefix string) error {
 	own := keys.SessionRoot(namespace)
 	names := slices.DeleteFunc(inspect.Scope{Prefix: prefix}.Prefixes(namespace), func(p string) bool {
@@ -124,8 +124,8 @@ func mayRead(ctx context.Context, c *pawl.Client, prefix string) error {
 	return transact(ctx, c, &pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestRange{RequestRange: one}}}})
 }
 
-// mayWrite requests a put that never happens: etcd checks the permissions for both branches of
-// a transaction.
+// mayWrite requests a put that never happens. etcd checks the permissions for both branches of a
+// transaction.
 func mayWrite(ctx context.Context, c *pawl.Client, prefix string) error {
 	key := prefix + "pawl-doctor"
 	return transact(ctx, c, &pb.TxnRequest{

@@ -116,7 +116,8 @@ func TestTheDoctorTellsALimitFromAStranger(t *testing.T) {
 	}
 }
 
-// The identity is all that comes before what the doctor calls itself, and no control character reaches a terminal.
+// The identity is all that comes before what the doctor calls itself, and no control character
+// reaches a terminal.
 func TestTheDoctorShowsAnIdentityWhole(t *testing.T) {
 	for owner, want := range map[string]string{
 		`uid:0 "pawl doctor"`:                   " for uid:0",

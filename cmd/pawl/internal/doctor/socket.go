@@ -15,8 +15,8 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 )
 
-// socket checks that a socket is there, who may connect to it, and that somebody serves it. false:
-// this user cannot connect.
+// socket checks that a socket exists, who may connect to it, and that somebody serves it. It
+// returns false if this user cannot connect.
 func (d *doctor) socket(ctx context.Context, path string) bool {
 	start := "start pawld (systemctl start pawld.service), or name what its --socket names"
 	info, err := os.Stat(path)

@@ -14,15 +14,15 @@ import (
 	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
-// blocker is who keeps a name taken. Without a holder, nobody does, or an unknown one.
+// blocker is who keeps a name taken. Without a holder, that is nobody, or somebody unknown.
 type blocker struct {
 	name    string
-	holder  string // "": nobody
+	holder  string // "" if nobody
 	holders int    // more than one: of a shared lock, or a semaphore
 	said    string // all of them, for people to read
 	since   time.Time
 	ahead   int   // how many waiters are served earlier
-	failed  error // why it was not even queued for, if that is what is known
+	failed  error // why the name was not even queued for, if nothing else is known
 }
 
 // notice makes a notice about b.
@@ -34,8 +34,8 @@ func (b blocker) notice(event string) notice {
 	return n
 }
 
-// blockerOf reads who keeps the first taken one of names, as far as can be read now; of gives the
-// rest of their scope, and mine picks the caller's own place in the queue.
+// blockerOf reads who keeps the first taken one of names, as far as can be read now. of gives the
+// rest of their scope, and mine picks the caller's position in the queue.
 func blockerOf(ctx context.Context, c *pawl.Client, names []string, of inspect.Scope, mine func(inspect.Position) bool) blocker {
 	for _, name := range names {
 		of.Name = name
@@ -74,7 +74,7 @@ func blockerIn(q inspect.NamedQueue, mine func(inspect.Position) bool) blocker {
 	return out
 }
 
-// text describes it for people to read: "backup" is held by ann for 3 min, 2 ahead.
+// text describes it for people to read, as in "backup" is held by ann for 3 min, 2 ahead.
 func (b blocker) text() string {
 	s := strconv.Quote(b.name) + " is taken"
 	if b.holder == "" && b.ahead == 0 && b.failed != nil {
@@ -105,12 +105,12 @@ func lasting(d time.Duration) string {
 	return fmt.Sprintf("%d s", max(0, d)/time.Second)
 }
 
-// onLease picks the place on a lease.
+// onLease picks the position on a lease.
 func onLease(id int64) func(inspect.Position) bool {
 	return func(p inspect.Position) bool { return p.Lease == id }
 }
 
-// ofThisProcess picks the place of this process, according to the key's value.
+// ofThisProcess picks the position of this process, according to the key's value.
 func ofThisProcess(p inspect.Position) bool {
 	host, _ := os.Hostname()
 	return p.PID == os.Getpid() && strings.EqualFold(p.Host, host)

@@ -27,18 +27,18 @@ type candidate struct {
 	name, value string
 	opts        lease.Options
 	say         reporter
-	command     *supervise.Command // nil: none
+	command     *supervise.Command // nil if there is none
 	sigs        *supervise.Signals
 	cancel      context.CancelCauseFunc
 	rest        func() // stops listening for deadly signals
 	terms       int64
-	limit       *time.Timer // ends the wait for the first term; nil: the wait is not limited
-	waited      func()      // called at the first term; nil: nobody waits for it
+	limit       *time.Timer // ends the wait for the first term; nil if the wait is not limited
+	waited      func()      // called at the first term; nil if nobody waits for it
 	failed      error       // of the last campaign
 	led         bool        // a signal ended a term, which is how pawl elect without a command ends
 }
 
-// run campaigns and leads until a signal, or the command's own end.
+// run campaigns and leads until a signal, or until the command ends.
 func (c *candidate) run(ctx context.Context) error {
 	opts := elect.RunOptions{EtcdLayout: c.o.etcd, Value: []byte(c.value), Session: c.opts, Notify: c.notify}
 	for {
@@ -106,7 +106,7 @@ func (c *candidate) resign(session *pawl.Session, t *elect.Term) (lost bool) {
 	return lost
 }
 
-// leave revokes the lease of try's session. If there is no answer, the lease expires.
+// leave revokes the lease of try's session. If that is not answered, the lease expires.
 func (c *candidate) leave(session *pawl.Session) {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveWithin(c.o.DialTimeout, session.Deadline()))
 	defer cancel()
@@ -123,7 +123,7 @@ func (c *candidate) blocker(ctx context.Context) blocker {
 // lead is one term.
 func (c *candidate) lead(ctx context.Context, t *elect.Term) error {
 	if c.limit != nil && !c.limit.Stop() && c.terms == 0 {
-		return nil // it came too late: --wait has ended
+		return nil // it came too late, after --wait
 	}
 	if c.waited != nil {
 		c.waited()
@@ -156,7 +156,7 @@ func (c *candidate) lead(ctx context.Context, t *elect.Term) error {
 	}
 	err := commandEnd(c.command.Run(t))
 	if got != 0 && cli.WasEnded(err) {
-		c.cancel(&supervise.Interrupted{Signal: got}) // it was told to end: no further term
+		c.cancel(&supervise.Interrupted{Signal: got}) // it was told to end, so there is no further term
 	}
 	return err
 }

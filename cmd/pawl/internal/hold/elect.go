@@ -75,7 +75,7 @@ func (o *electOptions) run(cmd *cobra.Command, name, value string, argv []string
 	return guarded(c, func() error { return o.campaign(cmd, name, value, opts, c) })
 }
 
-// campaign leads until a signal, or, with a command, until that ends by itself.
+// campaign leads until a signal, or, with a command, until the command ends.
 func (o *electOptions) campaign(cmd *cobra.Command, name, value string, opts lease.Options, command *supervise.Command) error {
 	sigs := signalsOf(command)
 	ctx, cancel := context.WithCancelCause(context.Background())

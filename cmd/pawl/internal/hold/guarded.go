@@ -29,8 +29,8 @@ func lookPath(argv []string) (path string, err error) {
 	return "", cli.Exit(cli.ExitNoExec, err)
 }
 
-// guarded calls hold in the process that holds the lock, where c can run. The process that the
-// user started guards that process, and ends as it does.
+// guarded calls hold in the process that holds the lock and can run c. The process that the user
+// started guards that process, and ends as it does.
 func guarded(c *supervise.Command, hold func() error) error {
 	link, err := supervise.Inherited()
 	switch {
@@ -65,7 +65,7 @@ func signalsOf(c *supervise.Command) *supervise.Signals {
 	return c.Link.Signals
 }
 
-// signalIn is the signal that ended ctx; nil: none.
+// signalIn is the signal that ended ctx, or nil.
 func signalIn(ctx context.Context) *supervise.Interrupted {
 	var sig *supervise.Interrupted
 	errors.As(context.Cause(ctx), &sig)

@@ -17,7 +17,7 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// hold waits for the lock, and holds it while c runs, or without a c until a signal.
+// hold waits for the lock, and holds it while c runs, or without c until a signal.
 func (o *lockOptions) hold(cmd *cobra.Command, names []string, opts lease.Options, c *supervise.Command) (err error) {
 	sigs := signalsOf(c)
 	waiting, stop := sigs.Ends(context.Background())
@@ -123,7 +123,7 @@ func (o *lockOptions) acquire(ctx context.Context, client *pawl.Client, names []
 	return held, session, o.withExitCode(ctx, err, say, readBlocker)
 }
 
-// withExitCode adds an exit code to an error of acquire. ctx knows of signals and --wait;
+// withExitCode adds an exit code to an error of acquire. ctx has the signals and --wait.
 // readBlocker reads who holds the name.
 func (o *lockOptions) withExitCode(ctx context.Context, err error, say reporter, readBlocker func(context.Context) blocker) error {
 	cause, sig := context.Cause(ctx), signalIn(ctx)
@@ -153,7 +153,7 @@ func (o *lockOptions) untilSignal(sigs *supervise.Signals, held grip, say report
 		case sig := <-sigs.C:
 			if o.user == nil && sig.Deadly() || sig.Number == unix.SIGTERM {
 				return nil
-			} // the script may get the terminal's signals too, and survive them
+			} // the script may also get the terminal's signals, and survive them
 		case <-ended:
 			return nil
 		case <-held.Done():

@@ -15,13 +15,13 @@ type lockOptions struct {
 	waiting
 	etcd    bool
 	shared  bool
-	permits int      // slots of the semaphore; noPermits: not a semaphore
-	pid     int      // hold it only until this process ends; 0: no process
+	permits int      // slots of the semaphore; noPermits if it is not a semaphore
+	pid     int      // hold it only until this process ends, if not 0
 	user    *process // the process with number pid
-	once    firing   // run only what has not run for it, or later; zero: run always
+	once    firing   // run only what has not run for it, or later; if zero, run always
 	atLeast seconds
 	maxHold seconds
-	wanted  sign // what COMMAND is sent once somebody waits; zero: nothing
+	wanted  sign // the signal for COMMAND once somebody waits; zero for none
 }
 
 // noPermits is the value of --permits if it was not given.
@@ -103,7 +103,7 @@ it leaves in the background continue without the lock.
 	return cmd
 }
 
-// names are one word before the "--" or, with a COMMAND or --pid, any number of words. Without
+// names are one word before the "--", or any number of words with a COMMAND or --pid. Without
 // those, a second word may be a COMMAND whose "--" was forgotten.
 func (o *lockOptions) names(cmd *cobra.Command, args []string) error {
 	n := len(cli.BeforeDash(cmd, args))

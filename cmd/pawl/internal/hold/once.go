@@ -46,7 +46,7 @@ func (f *firing) Set(text string) (err error) {
 	return nil
 }
 
-// periodOf reads a duration, or a number of days as in "1d". What is neither is 0.
+// periodOf reads a duration, or a number of days as in "1d". It returns 0 for anything else.
 func periodOf(text string) time.Duration {
 	const day = 24 * time.Hour
 	if days, ok := strings.CutSuffix(text, "d"); ok {
@@ -98,7 +98,7 @@ func (o *lockOptions) longest(ttl time.Duration) time.Duration {
 }
 
 // overheld names --max-hold in the error of a command that was ended because of it. The command is
-// ended before the lock is, like one whose renewals are missing.
+// ended before the lock is, as a command without renewals is.
 func (o *lockOptions) overheld(err error, session *pawl.Session, began time.Time) error {
 	most := time.Duration(o.maxHold)
 	if most == 0 || !errors.Is(err, supervise.ErrRunningOut) || session.Deadline().Before(began.Add(most)) {
@@ -109,7 +109,7 @@ func (o *lockOptions) overheld(err error, session *pawl.Session, began time.Time
 
 var errMaxHold = errors.New("it held the lock for as long as --max-hold allows")
 
-// keep returns when the lock was held for --at-least, is lost, or a signal arrives.
+// keep returns once the lock was held for --at-least, is lost, or a signal arrives.
 func (o *lockOptions) keep(sigs *supervise.Signals, lost <-chan struct{}, began time.Time) {
 	left := time.Duration(o.atLeast) - time.Since(began)
 	if left <= 0 {
@@ -124,7 +124,8 @@ func (o *lockOptions) keep(sigs *supervise.Signals, lost <-chan struct{}, began 
 	}
 }
 
-// record finds the record of --once, and whether that has run already. Without --once there is none.
+// record finds the record of --once, and whether the run is recorded already. Without --once there
+// is no record.
 func (o *lockOptions) record(ctx context.Context, client *pawl.Client, names []string, say reporter) (inside.Record, bool, error) {
 	if o.once.IsZero() {
 		return nil, false, nil

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// seconds is a flag for a duration: "1m30s", or a plain number of seconds as in
-// flock(1) and timeout(1).
+// seconds is a flag for a duration, as "1m30s" or a plain number of seconds as in flock(1) and
+// timeout(1).
 type seconds time.Duration
 
 // String is "" for a flag that was not given, which its usage text describes.

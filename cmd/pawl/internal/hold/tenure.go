@@ -54,8 +54,7 @@ func (o *tenure) graceOf(ttl time.Duration) time.Duration {
 	return time.Duration(o.grace)
 }
 
-// reporter returns where a command's notices go: stdout belongs to the COMMAND, if there is
-// one.
+// reporter returns where a command's notices go. stdout belongs to the COMMAND, if there is one.
 func (o *tenure) reporter(cmd *cobra.Command, command, verbose bool) reporter {
 	var w io.Writer
 	switch {

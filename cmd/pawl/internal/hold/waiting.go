@@ -19,7 +19,7 @@ type waiting struct {
 	conflict int
 }
 
-// noWait is the value of --wait if it was not given: no limit.
+// noWait is the value of --wait if it was not given, which means no limit.
 const noWait = seconds(-1)
 
 func (o *waiting) flags(fs *pflag.FlagSet, what string) {
@@ -43,8 +43,8 @@ func (o *waiting) check() error {
 // errWaited is the cause of a wait that --wait ended.
 var errWaited = errors.New("not acquired within --wait")
 
-// refusal is the error for a name that was not acquired with -n or within --wait. If -E makes
-// that a success, it is silent, and is reported to whom wants reports.
+// refusal is the error for a name that was not acquired with -n or within --wait. If -E makes that
+// a success, the error is silent, and is reported only if reports are wanted.
 func (o *waiting) refusal(r reporter, verbose bool, q blocker) error {
 	why := "not acquired"
 	if !o.nonblock {
@@ -74,8 +74,8 @@ func (e *notAcquired) Unwrap() error { return e.failed }
 // patience is how long pawl waits before it prints what it waits for.
 const patience = time.Second
 
-// reportWait reports a wait that lasts, until stop, which waits for it to return. A terminal gets the
-// text for people; anything else needs --verbose.
+// reportWait reports a wait that lasts, until stop, which waits for reportWait to return. A terminal
+// gets the text for people; anything else needs --verbose.
 func (o *waiting) reportWait(ctx context.Context, r reporter, verbose bool, readBlocker func(context.Context) blocker) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	gone := make(chan struct{})

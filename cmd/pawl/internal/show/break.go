@@ -24,7 +24,7 @@ type breakOptions struct {
 	cli.Reader
 	yes   bool
 	token int64
-	slot  int // of a semaphore; below 0: not given
+	slot  int // of a semaphore; below 0 if not given
 }
 
 func NewBreak() *cobra.Command {
@@ -212,14 +212,14 @@ func (o *breakOptions) confirm(ctx context.Context, cmd *cobra.Command, v *view,
 
 // An eviction is a line of JSON.
 type eviction struct {
-	Event   string    `json:"event"` // evicted
+	Event   string    `json:"event"` // "evicted"
 	Evicted position  `json:"evicted"`
-	Holder  *position `json:"holder"`          // now, the first of several; null: nobody, or not known
+	Holder  *position `json:"holder"`          // now, the first of several; null if nobody, or not known
 	Failure string    `json:"error,omitempty"` // why it is not known
 	Time    time.Time `json:"time"`
 }
 
-// report prints that the i-th position of l, the earlier queue, was evicted, and who holds now.
+// report prints that the i-th position of l, the queue as it was, was evicted, and who holds now.
 func (o *breakOptions) report(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope inspect.Scope, before *view, l inspect.NamedQueue, i int) error {
 	out := cmd.OutOrStdout()
 	p := l.Queue[i]

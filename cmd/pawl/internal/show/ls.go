@@ -68,7 +68,7 @@ func list(ctx context.Context, o *cli.Reader, cmd *cobra.Command, c *pawl.Client
 	if o.JSON {
 		out := json.NewEncoder(cmd.OutOrStdout())
 		for _, l := range v.Queues {
-			p := v.named(l)
+			p := v.queueOnly(l)
 			holders, waiters := len(l.Holders()), len(l.Waiters())
 			if holders > 0 {
 				p = v.position(l, 0)

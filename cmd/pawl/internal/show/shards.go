@@ -158,7 +158,7 @@ type (
 	}
 )
 
-// leaseOr is a lease in hex; "" for none.
+// leaseOr is a lease in hex, or "" for none.
 func leaseOr(lease int64) string {
 	if lease == 0 {
 		return ""
@@ -244,8 +244,8 @@ func (o *drainOptions) drain(ctx context.Context, out io.Writer, c *pawl.Client,
 	return nil
 }
 
-// pick returns the worker with this lease or value. An empty one, as of a variable of a script that
-// is not set, is nobody's.
+// pick returns the worker with this lease or value. An empty one, as of an unset variable in a
+// script, matches nobody.
 func pick(all []shard.Member, who string) (found shard.Member, err error) {
 	n := 0
 	for _, m := range all {

@@ -74,7 +74,7 @@ type showOptions struct {
 	holder bool
 }
 
-// answer is for scripts: the exit code says whether somebody holds, and the output who.
+// answer is for scripts. The exit code says whether somebody holds, and the output who.
 func (o *showOptions) answer(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope inspect.Scope) error {
 	s, err := inspect.Read(ctx, c, scope)
 	if err != nil {
@@ -182,7 +182,7 @@ func (v *view) print(w io.Writer, l inspect.NamedQueue) error {
 	return nil
 }
 
-// prefixed is s after what goes before it; "" without an s.
+// prefixed is s after what goes before it, or "" without an s.
 func prefixed(before, s string) string {
 	if s == "" {
 		return ""
@@ -212,7 +212,7 @@ func shown(p inspect.Position) string {
 	return p.Form.String()
 }
 
-// showNobody prints that the name is free, and, if it is not free in the other layout, that.
+// showNobody prints that the name is free, and, if it is taken in the other layout, a hint.
 func (o *showOptions) showNobody(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope inspect.Scope) error {
 	if o.JSON {
 		return nil

@@ -14,18 +14,18 @@ import (
 type position struct {
 	Name     string        `json:"name"`
 	Kind     string        `json:"kind"`             // lock, election, semaphore
-	Layout   string        `json:"layout,omitempty"` // etcd: the name is verbatim
-	Position int           `json:"position"`         // 0: it holds; of those that wait, from 1
+	Layout   string        `json:"layout,omitempty"` // etcd if the name is verbatim
+	Position int           `json:"position"`         // 0 if it holds; waiters count from 1
 	Holders  *int          `json:"holders,omitempty"`
 	Waiters  *int          `json:"waiters,omitempty"`
 	Mode     inspect.Mode  `json:"mode,omitempty"`  // exclusive, shared, semaphore, foreign
-	Slot     *int          `json:"slot,omitempty"`  // of a semaphore, that it holds
-	Limit    int           `json:"limit,omitempty"` // how many slots that has
+	Slot     *int          `json:"slot,omitempty"`  // the slot of a semaphore that it holds
+	Limit    int           `json:"limit,omitempty"` // how many slots the semaphore has
 	Names    []string      `json:"names,omitempty"` // of several names that are locked at once
 	Key      string        `json:"key"`
 	Form     string        `json:"form"`            // pawl, etcd, foreign
-	Token    fencing.Token `json:"token"`           // 0: it waits for a slot, and has none yet
-	Lease    string        `json:"lease,omitempty"` // in hex; none: it stays until somebody deletes it
+	Token    fencing.Token `json:"token"`           // 0 if it waits for a slot, and has none yet
+	Lease    string        `json:"lease,omitempty"` // in hex; none if it stays until somebody deletes it
 	TTL      float64       `json:"ttl,omitempty"`   // seconds, as granted
 	Left     *float64      `json:"left,omitempty"`  // seconds, unless renewed
 	Owner    string        `json:"owner,omitempty"`
@@ -35,7 +35,7 @@ type position struct {
 	Value    string        `json:"value,omitempty"` // a candidate's, its first KiB
 	Revision int64         `json:"revision"`
 
-	// What JSON cannot carry as it is.
+	// These are in base64 what JSON cannot represent as it is.
 	NameBase64  string `json:"nameBase64,omitempty"`
 	KeyBase64   string `json:"keyBase64,omitempty"`
 	ValueBase64 string `json:"valueBase64,omitempty"`
@@ -64,7 +64,7 @@ func read(ctx context.Context, c *pawl.Client, scope inspect.Scope, wanted func(
 	return &view{s, leases, time.Now()}, err
 }
 
-// layout names the layout of a queue, for people to read; "": pawl's own.
+// layout names the layout of a queue, for people to read, or "" if it is pawl's own.
 func layout(l inspect.NamedQueue) string {
 	if l.EtcdLayout {
 		return "etcd layout"
@@ -72,8 +72,8 @@ func layout(l inspect.NamedQueue) string {
 	return ""
 }
 
-// named is a position of a queue of which only the queue is known.
-func (v *view) named(l inspect.NamedQueue) position {
+// queueOnly is a position without anything but its queue.
+func (v *view) queueOnly(l inspect.NamedQueue) position {
 	out := position{Name: l.Name, Kind: l.Kind(), Revision: v.Revision, NameBase64: cli.Base64(l.Name)}
 	if l.EtcdLayout {
 		out.Layout = "etcd"
@@ -83,7 +83,7 @@ func (v *view) named(l inspect.NamedQueue) position {
 
 // position is a queue's i-th position as a line of JSON.
 func (v *view) position(l inspect.NamedQueue, i int) position {
-	p, out := l.Queue[i], v.named(l)
+	p, out := l.Queue[i], v.queueOnly(l)
 	out.Key, out.Form, out.Owner, out.Host, out.PID, out.Value = p.Key, p.Form.String(), p.Owner, p.Host, p.PID, string(p.Value)
 	out.Mode, out.Limit, out.Names = p.Mode, p.Limit, p.Names
 	out.KeyBase64, out.ValueBase64 = cli.Base64(p.Key), cli.Base64(string(p.Value))

@@ -42,8 +42,8 @@ func (e *EndedError) Error() string { return fmt.Sprintf("%s was ended: %v", e.N
 func (e *EndedError) Unwrap() error { return e.Cause }
 
 // Run runs the command while h is held. It returns when the command has ended, and, unless the
-// command exited by itself, everything that it started too. The status is the command's. The
-// error is a *StartError, an *EndedError, an *Interrupted, or why h had ended before the start.
+// command exited by itself, everything that it started has ended too. The status is the command's.
+// The error is a *StartError, an *EndedError, an *Interrupted, or why h had ended before the start.
 func (c *Command) Run(h Holding) (unix.WaitStatus, error) {
 	// Linux kills the command when the thread that started it ends.
 	runtime.LockOSThread()

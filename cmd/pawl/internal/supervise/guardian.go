@@ -16,8 +16,8 @@ import (
 // An End is how a holder ended.
 type End struct {
 	Code   int
-	Signal syscall.Signal // not 0: the guardian has to die of it
-	Err    error          // not nil: the holder failed its command, which was ended
+	Signal syscall.Signal // if not 0, the guardian has to die of it
+	Err    error          // if not nil, the holder failed its command, which was ended
 }
 
 // errHolderGone is why the guardian ends everything.
@@ -39,7 +39,7 @@ type guardian struct {
 }
 
 // Guard starts this program again, with the same arguments, as the holder. It returns when the
-// holder has ended, and, if it was killed, everything that it started.
+// holder has ended, and, if it was killed, everything that it started has ended too.
 func Guard() (End, error) {
 	conn, theirs, err := newConn()
 	if err != nil {
@@ -71,8 +71,8 @@ func Guard() (End, error) {
 	return g.end(signals), nil
 }
 
-// start starts the holder, in a process group of its own. It inherits conn and page under their
-// own numbers, so that they do not use the numbers of the command's descriptors.
+// start starts the holder, in a separate process group. It inherits conn and page under their
+// numbers here, so that they do not use the numbers of the command's descriptors.
 func (g *guardian) start(conn, page int) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -95,7 +95,7 @@ func (g *guardian) start(conn, page int) error {
 	return proc.Release()
 }
 
-// questions receives a value for each question whether the job is stopped.
+// questions returns a channel that receives a value for each question whether the job is stopped.
 func questions(conn io.Reader) <-chan struct{} {
 	asked := make(chan struct{})
 	go func() { // ends with the holder, or with the process
@@ -109,8 +109,8 @@ func questions(conn io.Reader) <-chan struct{} {
 	return asked
 }
 
-// guard returns when the holder has ended, and, if it has left a command behind, everything
-// that the command started.
+// guard returns when the holder has ended, and, if it has left a command behind, everything that
+// the command started has ended too.
 func (g *guardian) guard(signals, children <-chan os.Signal, asked <-chan struct{}) {
 	timer := time.NewTimer(glance)
 	defer timer.Stop()
@@ -155,8 +155,9 @@ func (g *guardian) forward(sig os.Signal) {
 }
 
 // send sends a message without waiting. If the holder is stopped and reads none, it misses those
-// for which the system has no room: the deadline does not wait. No time limit serves for that: if
-// this process is late, as on a busy machine, the limit passes before the message is written.
+// for which the system has no room, because the deadline does not wait. A time limit would not
+// help: if this process is late, as on a busy machine, the limit passes before the message is
+// written.
 func (g *guardian) send(message byte) {
 	_ = g.conn.Control(func(fd uintptr) {
 		for {
@@ -195,15 +196,15 @@ func (g *guardian) Deadline() time.Time {
 	return g.page.until(awake)
 }
 
-// signal sends sig to all that the holder started, and not to the holder itself. One that was stopped
-// for too long and goes on finds its session expired, and removes its key: another would get the lock
-// while the command still lives.
+// signal sends sig to all that the holder started, but not to the holder. A holder that was stopped
+// for too long and continues finds its session expired, and removes its key. Another could then get
+// the lock while the command still lives.
 func (g *guardian) signal(sig unix.Signal) {
 	isHolder := func(p relative) bool { return p.pid == g.holder }
 	signalAll(slices.DeleteFunc(below(os.Getpid(), processes()), isHolder), sig)
 }
 
-// kill kills all that the holder started, and first the holder, whose key then stays until its lease
+// kill kills all that the holder started, but first the holder, whose key then stays until its lease
 // expires.
 func (g *guardian) kill() { signalAll(below(os.Getpid(), processes()), unix.SIGKILL) }
 
@@ -228,8 +229,8 @@ func (g *guardian) end(signals <-chan os.Signal) End {
 	return End{Code: 128 + int(sig)}
 }
 
-// received reports whether sig also arrived here: the terminal sends it to all processes of the
-// job, one after the other.
+// received reports whether sig also arrived here, because the terminal sends it to all processes of
+// the job, one after the other.
 func (g *guardian) received(sig os.Signal, signals <-chan os.Signal) bool {
 	for timeout, last := time.After(afterwards), false; !g.arrived[sig]; {
 		select {
@@ -239,7 +240,7 @@ func (g *guardian) received(sig os.Signal, signals <-chan os.Signal) bool {
 			if last {
 				return false
 			}
-			timeout, last = time.After(afterwards), true // this process may have been paused all the while, and not have seen the signal yet
+			timeout, last = time.After(afterwards), true // this process may have been paused, with the signal pending
 		}
 	}
 	return true

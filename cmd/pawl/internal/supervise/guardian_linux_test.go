@@ -14,7 +14,7 @@ import (
 func TestAGuardianDoesNotWakeAStoppedHolder(t *testing.T) {
 	run := func() *exec.Cmd {
 		c := exec.Command("sleep", "1000")
-		c.SysProcAttr = &unix.SysProcAttr{Setpgid: true} // of its own: the kernel may wake what is stopped in an orphaned one
+		c.SysProcAttr = &unix.SysProcAttr{Setpgid: true} // the kernel may wake what is stopped in an orphaned group
 		require.NoError(t, c.Start())
 		return c
 	}

@@ -76,7 +76,7 @@ func TestAGuardianStoppedBetweenPageAndClockFindsTheDeadlineExtended(t *testing.
 	var p page
 	p.deadline.Store(int64(10 * time.Second))
 	now := 9 * time.Second
-	stopped := func() time.Duration { // for a minute, in which the holder goes on
+	stopped := func() time.Duration { // for a minute, in which the holder continues
 		if p.deadline.CompareAndSwap(int64(10*time.Second), int64(75*time.Second)) {
 			now += time.Minute
 		}
@@ -157,8 +157,8 @@ func TestWhatForksAndEndsIsLeftThoughNoScanShowsIt(t *testing.T) {
 	assert.False(t, anyLeft())
 }
 
-// A signal of the terminal may arrive after the command has died of it. Where this process was paused meanwhile, the
-// first wait for it is over when it goes on.
+// A signal of the terminal may arrive after the command has died of it. Where this process was
+// paused meanwhile, the first wait for it is over when it goes on.
 func TestASignalThatArrivesAfterTheCommandsEndIsWaitedFor(t *testing.T) {
 	for after, want := range map[time.Duration]bool{afterwards / 2: true, afterwards + afterwards/2: true, 3 * afterwards: false} {
 		synctest.Test(t, func(t *testing.T) {

@@ -18,8 +18,8 @@ type job struct {
 	watch    *watchman
 	ended    bool            // the command itself
 	status   unix.WaitStatus // how it ended
-	stopped  unix.Signal     // what stopped the command; 0: it runs
-	alone    bool            // nobody could ever have continued it: there is no shell
+	stopped  unix.Signal     // what stopped the command; 0 if it runs
+	alone    bool            // without a shell, nobody could ever have continued it
 	warned   bool            // about processes that cannot be ended
 }
 
@@ -136,8 +136,8 @@ func (j *job) goOn() {
 	}
 }
 
-// wakeOrphan does, for a stopped job that nobody can continue, what the kernel does for an
-// orphaned process group.
+// wakeOrphan does for a stopped job that nobody can continue what the kernel does for an orphaned
+// process group.
 func (j *job) wakeOrphan() {
 	if j.ended || j.stopped == unix.SIGSTOP {
 		return
@@ -168,7 +168,7 @@ func (j *job) forward(sig unix.Signal) {
 	if p, ok := find(j.pid, all); ok {
 		group = p.group
 	} else if !j.ended {
-		_ = unix.Kill(j.pid, sig) // not to be seen
+		_ = unix.Kill(j.pid, sig) // the list of processes does not show it
 	}
 	var members []relative
 	for _, p := range all {
@@ -184,7 +184,7 @@ func (j *job) signal(sig unix.Signal) {
 	all := below(os.Getpid(), processes())
 	refused := signalAll(all, sig)
 	if len(all) == 0 && !j.ended {
-		_ = unix.Kill(j.pid, sig) // not to be seen
+		_ = unix.Kill(j.pid, sig) // the list of processes does not show it
 	}
 	if len(refused) > 0 && sig == unix.SIGKILL && !j.warned {
 		j.warned = true

@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// linkVariable tells a holder the descriptors that it inherited from its guardian, and the
+// linkVariable contains, for a holder, the descriptors that it inherited from its guardian, and the
 // job's process group.
 const linkVariable = "PAWL_GUARDIAN"
 
-// The messages of the link, a byte each. From the guardian a signal's number comes as
-// itself, or with fromTerminal added where the terminal sent it to the whole job.
+// These are the messages of the link, a byte each. From the guardian a signal's number comes as
+// itself, or with fromTerminal added if the terminal sent it to the whole job.
 const (
 	askAwake     = 'a' // from the holder: is the job stopped?
 	isAwake      = 0   // from the guardian: it is not
@@ -42,8 +42,8 @@ type Link struct {
 	pairs   pairs
 }
 
-// Inherited is the link to the guardian that started this process; nil if none did. It is
-// called once, before anything else is started.
+// Inherited is the link to the guardian that started this process, or nil if none did. It is called
+// once, before anything else is started.
 func Inherited() (*Link, error) {
 	text := os.Getenv(linkVariable)
 	if text == "" {
@@ -78,7 +78,7 @@ func Inherited() (*Link, error) {
 	return l, nil
 }
 
-// passOwn passes on this process's own signals, except those that the guardian received too.
+// passOwn passes on the signals to this process, except those that the guardian received too.
 func (l *Link) passOwn(own <-chan os.Signal, signals chan<- Signal) {
 	for sig := range own {
 		if number := sig.(syscall.Signal); l.pairs.first(number, byHolder, time.Now()) {
@@ -87,7 +87,7 @@ func (l *Link) passOwn(own <-chan os.Signal, signals chan<- Signal) {
 	}
 }
 
-// read receives what the guardian sends. Its end counts as a KILL.
+// read receives what the guardian sends. The end of the stream counts as a KILL.
 func (l *Link) read(signals chan<- Signal) {
 	for buf := make([]byte, 1); ; {
 		if _, err := io.ReadFull(l.conn, buf); err != nil {
@@ -136,8 +136,8 @@ func (l *Link) ready(h Holding) error {
 	}
 }
 
-// ignoreTTOU lets this process, which is always in the background, write to a terminal
-// that is set to stop background writers.
+// ignoreTTOU lets this process, which is always in the background, write to a terminal that is set
+// to stop background writers.
 func (l *Link) ignoreTTOU() {
 	l.ttou = !signal.Ignored(unix.SIGTTOU)
 	signal.Ignore(unix.SIGTTOU)

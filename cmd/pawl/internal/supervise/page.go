@@ -14,8 +14,8 @@ import (
 // reads it. Unlike a message, it is never out of date when a process that was stopped
 // continues.
 type page struct {
-	running  atomic.Int64 // not 0: a command runs, or what it started, as the holder's run of that number
-	deadline atomic.Int64 // of the lock, by awake's clock; 0: none
+	running  atomic.Int64 // if not 0, a command runs, or what it started, as the holder's run of that number
+	deadline atomic.Int64 // of the lock, by awake's clock; 0 if there is none
 	grace    atomic.Int64 // from TERM to KILL
 }
 
@@ -51,13 +51,13 @@ func mapPage(f *os.File) (*page, error) {
 func (p *page) extend(deadline time.Time) {
 	now := awake()
 	if deadline.IsZero() {
-		return // it has ended: the last deadline stays
+		return // it has ended, so the last deadline stays
 	}
 	p.deadline.Store(int64(now + time.Until(deadline)))
 }
 
-// until is the deadline as last extended. clock is the page's. It reads the page before and
-// after the clock, and again if the deadline moved meanwhile: a process that was stopped in
+// until is the deadline as last extended. clock is the page's. It reads the page before and after
+// the clock, and again if the deadline moved meanwhile, because a process that was stopped in
 // between would otherwise compare an old deadline with a late clock.
 func (p *page) until(clock func() time.Duration) time.Time {
 	for {

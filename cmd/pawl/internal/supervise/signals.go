@@ -17,7 +17,7 @@ var forwarded = []os.Signal{
 	unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH,
 }
 
-// typed are those that a terminal sends to all of the job.
+// typed are those that a terminal sends to the whole job.
 var typed = map[syscall.Signal]bool{unix.SIGINT: true, unix.SIGQUIT: true, unix.SIGWINCH: true}
 
 // A Signal is one that this process received, or its guardian.
@@ -40,13 +40,13 @@ type Interrupted struct{ Signal syscall.Signal }
 
 func (i *Interrupted) Error() string { return fmt.Sprintf("ended by signal: %v", i.Signal) }
 
-// Signals are those that a process receives from one moment on.
+// Signals are those that a process receives since a call of Catch or Inherited.
 type Signals struct {
 	C <-chan Signal
 }
 
-// Catch begins to catch this process's own signals, except for those that it was started to
-// ignore, as by nohup(1). It drops PIPE, which would end the process without a release.
+// Catch begins to catch signals to this process, except those that it was started to ignore, as by
+// nohup(1). It drops PIPE, which would end the process without a release.
 func Catch() *Signals {
 	from, to := make(chan os.Signal, 16), make(chan Signal, 16)
 	notify(from, forwarded...)
@@ -55,7 +55,7 @@ func Catch() *Signals {
 	return &Signals{to}
 }
 
-// pass passes signals on, for ever.
+// pass passes signals on, without an end.
 func pass(from <-chan os.Signal, to chan<- Signal) {
 	for sig := range from {
 		to <- Signal{Number: sig.(syscall.Signal)}
@@ -74,22 +74,23 @@ const (
 // both, as at the stop of a service, whose processes are all sent TERM.
 const together = time.Second
 
-// pairs finds out which signals came to both the guardian and the holder, and are passed on
-// once. The zero pairs is ready.
+// pairs finds out which signals came to both the guardian and the holder, so that they are passed
+// on once. The zero pairs is ready.
 type pairs struct {
 	mu      sync.Mutex
 	waiting map[syscall.Signal]arrival
 }
 
-// arrival is a signal that one of the two received so many times more than the other.
+// arrival is a signal that one of the two received more often than the other, and how much more
+// often.
 type arrival struct {
 	by   receiver
 	n    int
 	last time.Time
 }
 
-// first reports whether sig, received at now, is to be passed on: it is not what the other one
-// received just before.
+// first reports whether sig, received at now, is to be passed on, because the other did not receive
+// it just before.
 func (p *pairs) first(sig syscall.Signal, by receiver, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,8 +124,8 @@ func notify(to chan<- os.Signal, sigs ...os.Signal) {
 // effect in programs that this one starts.
 func drop(sigs ...os.Signal) { notify(make(chan os.Signal, 1), sigs...) }
 
-// Ends returns a ctx that a deadly signal cancels. The caller has to call stop; later signals
-// stay in s.
+// Ends returns a ctx that a deadly signal cancels. The caller has to call stop. Later signals stay
+// in s.
 func (s *Signals) Ends(ctx context.Context) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	rest := s.Listen(cancel)
@@ -134,7 +135,7 @@ func (s *Signals) Ends(ctx context.Context) (_ context.Context, stop func()) {
 	}
 }
 
-// Listen calls cancel at a deadly signal, until the caller calls stop, which it has to.
+// Listen calls cancel at a deadly signal, until the caller calls stop, which it has to call.
 func (s *Signals) Listen(cancel context.CancelCauseFunc) (stop func()) {
 	quit, gone := make(chan struct{}), make(chan struct{})
 	go func() { // ends with stop, which waits for it
@@ -156,8 +157,8 @@ func (s *Signals) Listen(cancel context.CancelCauseFunc) (stop func()) {
 	}
 }
 
-// Die ends this process by sig, INT, as sig ends a program that does not handle it, so that a
-// shell's loop ends too. It returns if this process was started to ignore sig.
+// Die ends this process by sig, which is INT, as sig ends a program that does not handle it, so
+// that a shell's loop ends too. It returns if this process was started to ignore sig.
 func Die(sig syscall.Signal) {
 	if signal.Ignored(sig) {
 		return

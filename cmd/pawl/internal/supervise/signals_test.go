@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// As the stop of a service sends it, and pkill: to the guardian and to the holder. What the terminal sent to the job is
-// not the holder's.
+// As the stop of a service sends it, and pkill: to the guardian and to the holder. What the
+// terminal sent to the job is not the holder's.
 func TestASignalToGuardianAndHolderComesThroughTheLinkOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		holder, guardian := net.Pipe()
@@ -59,8 +59,8 @@ func TestASignalToGuardianAndHolderComesThroughTheLinkOnce(t *testing.T) {
 	})
 }
 
-// What comes to both processes is passed on once, in whatever order they receive it, and what comes to one of them
-// as often as it comes.
+// What comes to both processes is passed on once, in whatever order they receive it, and what comes
+// to one of them as often as it comes.
 func TestASignalThatComesToGuardianAndHolderIsPassedOnOnce(t *testing.T) {
 	const g, h = byGuardian, byHolder
 	for name, c := range map[string]struct {

@@ -4,5 +4,5 @@ import "golang.org/x/sys/unix"
 
 const sharedClock = unix.CLOCK_BOOTTIME
 
-// waitContinued has wait4 report a command that goes on.
+// waitContinued makes wait4 report a command that continues.
 const waitContinued = unix.WCONTINUED

@@ -22,7 +22,7 @@ func below(root int, all []relative) (found []relative) {
 		next = next[1:]
 		for _, p := range children[parent] {
 			if seen[p.pid] {
-				continue // the system's answer is no snapshot: it can contain a cycle
+				continue // the system's answer is no snapshot, so it can contain a cycle
 			}
 			seen[p.pid] = true
 			next = append(next, p.pid)
@@ -44,9 +44,9 @@ func find(pid int, all []relative) (relative, bool) {
 	return relative{}, false
 }
 
-// orphaned reports whether nobody could continue a shell's job, the process group group: no
-// member, except ours, has a parent in another group of the session. The kernel's own rule
-// counts the holder as such a parent.
+// orphaned reports whether nobody could continue a shell's job, the process group group, because no
+// member, except ours, has a parent in another group of the session. The kernel's rule counts the
+// holder as such a parent.
 func orphaned(group int, ours func(pid int) bool, all []relative) bool {
 	for _, p := range all {
 		if p.group != group || p.dead || ours(p.pid) {

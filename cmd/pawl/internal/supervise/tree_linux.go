@@ -8,19 +8,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DieWithParent has a child killed when the thread that starts it ends.
+// DieWithParent makes the kernel kill a child when the thread that starts it ends.
 func DieWithParent(attr *unix.SysProcAttr) { attr.Pdeathsig = unix.SIGKILL }
 
 // adoptOrphans makes this process the parent of the orphans of its descendants, so that it can
 // find them.
 func adoptOrphans() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
-// anyChild is wait4's argument: orphans are children of this process too.
+// anyChild is wait4's argument, which includes orphans, because they are children of this process
+// too.
 func anyChild(int) int { return -1 }
 
 // anyLeft reports whether a child of this process, or anything that one started, still runs. An
 // orphan among them becomes a child, so if there is no child, nothing is left. A list of all
-// processes could not show that: it may miss a process that forks and ends meanwhile.
+// processes could not show that, because it may miss a process that forks and ends meanwhile.
 func anyLeft() bool {
 	for {
 		err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
@@ -50,7 +51,7 @@ func processes() (all []relative) {
 	return all
 }
 
-// process is the one with that number.
+// process is the process with that number.
 func process(pid int) (relative, bool) {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {

@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DieWithParent does nothing: only Linux has such a thing.
+// DieWithParent does nothing, because only Linux has such a thing.
 func DieWithParent(*unix.SysProcAttr) {}
 
-// adoptOrphans does nothing: only Linux has such a thing.
+// adoptOrphans does nothing, because only Linux has such a thing.
 func adoptOrphans() {}
 
-// anyChild is wait4's argument: only the command, because ps is a child too.
+// anyChild is wait4's argument, only the command, because ps is a child too.
 func anyChild(pid int) int { return pid }
 
 // anyLeft reports whether a child of this process, or anything that one started, still runs, as
@@ -49,5 +49,5 @@ func processes() (all []relative) {
 	return all
 }
 
-// process is the one with that number.
+// process is the process with that number.
 func process(pid int) (relative, bool) { return find(pid, processes()) }

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Holding is what a command runs under: a lock or a term.
+// Holding is what a command runs under, a lock or a term.
 type Holding interface {
 	Err() error
 	Done() <-chan struct{}
@@ -43,7 +43,7 @@ type watchman struct {
 	notice   time.Duration // how long before the deadline it begins, if only renewals are missing
 	reserve  time.Duration // how long before the deadline KILL is sent at the latest
 	deadline time.Time     // the last one known
-	cause    error         // why the command has to end; nil: it has not
+	cause    error         // why the command has to end; nil if it has not
 	killAt   time.Time     // once it has
 	kills    int           // how often it was killed
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
-// A board is the content of pawl top: the current queues, and what was observed of each name
-// since it began. It is pure; one goroutine uses it, except for shown.
+// A board is the content of pawl top: the current queues, and what was observed of each name since
+// it began. It is pure. One goroutine uses it, except for shown.
 type board struct {
 	snapshot *inspect.Snapshot
 	leases   map[int64]inspect.Lease
@@ -23,8 +23,8 @@ type board struct {
 	busy     bool   // only names that somebody holds
 	filter   string // only rows that contain each of its words
 
-	// shown are the leases of the rows that were last drawn, the only ones that are queried:
-	// with thousands of rows, the cluster would have to answer thousands of requests each time.
+	// shown are the leases of the rows that were last drawn, the only ones that are queried. With
+	// thousands of rows, querying all would take thousands of requests each time.
 	shown atomic.Pointer[[]int64]
 }
 
@@ -128,8 +128,8 @@ type topRow struct {
 	name, kind         string
 	holder, host       string
 	others             string        // owners and hosts of all holders, for the filter
-	token, lease       int64         // of the first holder; 0: nobody holds; no lease
-	held, wait         time.Duration // the longest of a holder, of a waiter; below 0: not known, or none
+	token, lease       int64         // of the first holder; 0 if nobody holds, or without a lease
+	held, wait         time.Duration // the longest of a holder, of a waiter; below 0 if unknown, or none
 	heldAtMost         bool          // held is an upper bound
 	waiters            int
 	taken, lost        int
@@ -159,7 +159,7 @@ func (b *board) rows(now time.Time) (rows []topRow) {
 	return rows
 }
 
-// fits reports whether name, holder and host contain each word of a filter, in whatever case.
+// fits reports whether name, holder and host contain each word of a filter, ignoring case.
 func (r topRow) fits(filter string) bool {
 	text := strings.ToLower(r.name + "\n" + r.holder + "\n" + r.host + r.others)
 	for word := range strings.FieldsSeq(strings.ToLower(filter)) {
@@ -195,8 +195,8 @@ func (b *board) heldRow(l inspect.NamedQueue, t *tally, now time.Time) topRow {
 	return r.with(t)
 }
 
-// heldFor is how long a position has been held; below 0: that is not known. atMost: it may
-// be less.
+// heldFor is how long a position has been held, or below 0 if that is not known. atMost means that
+// it may be less.
 func heldFor(p inspect.Position, now time.Time) (d time.Duration, atMost bool) {
 	switch {
 	case !p.HeldSince.IsZero():
@@ -212,7 +212,7 @@ func (r topRow) with(t *tally) topRow {
 	return r
 }
 
-// compare orders the greatest first, and names alphabetically; down reverses that.
+// compare orders the greatest first, and names alphabetically. down reverses that.
 func (b *board) compare(x, y topRow) int {
 	var c int
 	switch b.by {

@@ -112,7 +112,7 @@ func (v *viewer) holding(l inspect.NamedQueue, p inspect.Position, now time.Time
 		cli.Plain(hostOf(p)), heldCell(topRow{held: d, heldAtMost: atMost}), leaseOfPlace(p, cli.Left(v.leases, p)))
 }
 
-// whom names a position: whether it is a reader, and its other names.
+// whom names a position with whether it is a reader, and its other names.
 func whom(l inspect.NamedQueue, p inspect.Position) string {
 	who := cli.Plain(cli.Who(p))
 	if p.Mode == inspect.ModeShared {
@@ -126,7 +126,7 @@ func (t *tally) describe() []string {
 	return []string{fmt.Sprintf("seen    taken %d times, lost %d times; held %s and waited for %s at the mean", t.taken, t.lost, cli.Span(t.held.mean()), cli.Span(t.waits.mean()))}
 }
 
-// hostOf is the host of a position's process; "": unknown.
+// hostOf is the host of a position's process, or "" if unknown.
 func hostOf(p inspect.Position) string {
 	if p.Host == "" || p.PID == 0 {
 		return p.Host

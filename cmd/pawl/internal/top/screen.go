@@ -12,8 +12,8 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 )
 
-// A column of the screen. On a narrow screen the rightmost ones are dropped first; the first
-// two take the remaining width.
+// A column is a column of the screen. On a narrow screen the rightmost ones are dropped first. The
+// first two take the remaining width.
 type column struct {
 	title string
 	width int // at least
@@ -37,7 +37,7 @@ var columns = []column{
 	{"TTL LEFT", 14, false, -1, func(r topRow) string { return r.left }},
 }
 
-// growing are the first columns, which take the remaining width; each may take so many tenths of
+// growing are the first columns, which take the remaining width. Each may take so many tenths of
 // the whole before other columns are dropped.
 var growing = []int{4, 3}
 

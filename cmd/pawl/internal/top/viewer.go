@@ -21,7 +21,7 @@ type viewer struct {
 	selected string   // its prefix
 	typing   bool     // the user is typing the filter
 
-	details string // the prefix of the name whose details are shown; "": the rows are shown
+	details string // the prefix of the name whose details are shown; "" if the rows are shown
 	scroll  int    // its first visible line
 	lines   int    // how many it has
 }
@@ -29,7 +29,7 @@ type viewer struct {
 // sorts are the keys of the orders.
 const sorts = "nhwtal"
 
-// key handles a key; true: it ends the viewer.
+// key handles a key. It returns true if the key ends the viewer.
 func (v *viewer) key(ev *tcell.EventKey) (end bool) {
 	switch {
 	case ev.Key() == tcell.KeyCtrlC:
@@ -79,7 +79,8 @@ func (v *viewer) typed(ev *tcell.EventKey) {
 	}
 }
 
-// back leaves what was entered last: the details, then the filter; true: nothing is left.
+// back leaves what was entered last, the details or else the filter. It returns true if nothing is
+// left.
 func (v *viewer) back() (end bool) {
 	switch {
 	case v.details != "":
@@ -101,7 +102,7 @@ func (v *viewer) open() {
 	v.details, v.scroll = v.selected, 0
 }
 
-// moves is how far a key moves; 0: it does not.
+// moves is how far a key moves, or 0 if it does not.
 func (v *viewer) moves(ev *tcell.EventKey) int {
 	switch ev.Key() {
 	case tcell.KeyUp:

@@ -20,7 +20,7 @@ const (
 )
 
 // breakHeader carries Options.Token. No other site can send it, because a browser would first
-// ask for permission, and gets no answer.
+// request permission, and get no answer.
 const breakHeader = "Pawl-Break"
 
 // mayBreak compares the key in a request.

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// policy is what the page may load and run: its own files, no inline scripts or styles; no
+// policy is what the page may load and run: only its own files, and no inline scripts or styles. No
 // string becomes markup.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
@@ -34,9 +34,9 @@ func (p *Page) guard(next http.Handler) http.Handler {
 	})
 }
 
-// mayBe reports whether the page is served under host. If a stranger's DNS name pointed here,
-// it would be the stranger's site to the browser, which would let its scripts read the answer;
-// an address cannot be a stranger's.
+// mayBe reports whether the page is served under host. If a stranger's DNS name pointed here, it
+// would be the stranger's site to the browser, which would let its scripts read the answer. An
+// address cannot be a stranger's.
 func (p *Page) mayBe(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

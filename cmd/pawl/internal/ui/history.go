@@ -9,7 +9,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
-// How many ended holds are kept: of all queues, and of one.
+// These are how many ended holds are kept, of all queues, and of one.
 const (
 	maxEnded = 10_000
 	maxOfOne = 200
@@ -27,9 +27,10 @@ type hold struct {
 	PID   int           `json:"pid,omitempty"`
 	From  int64         `json:"from"`
 	Early bool          `json:"early,omitempty"` // it began before From
-	// AtMost: it began at From or later. From is when its key was put, or its session's lease granted, by its holder's clock.
+	// AtMost is set if it began at From or later. From is then when its key was put, or its session's
+	// lease granted, by its holder's clock.
 	AtMost bool   `json:"atMost,omitempty"`
-	To     int64  `json:"to,omitempty"`  // 0: it has not ended
+	To     int64  `json:"to,omitempty"`  // 0 if it has not ended
 	End    string `json:"end,omitempty"` // released, lost, ended
 	Cause  string `json:"cause,omitempty"`
 	By     string `json:"by,omitempty"`
@@ -58,7 +59,7 @@ func newHistory() *history {
 }
 
 // meet processes a read. Those who hold now have held since an earlier moment, at the earliest
-// since their keys were put; those who are missing no longer hold.
+// since their keys were put. Those who are missing no longer hold.
 func (h *history) meet(s *inspect.Snapshot, now time.Time) (c changes) {
 	found := map[string]map[fencing.Token]bool{}
 	for _, l := range s.Queues {

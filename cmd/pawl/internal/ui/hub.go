@@ -13,7 +13,7 @@ import (
 
 // A hub keeps the state that the page shows, and publishes its changes to the readers.
 type hub struct {
-	boot string // names this hub, so that a browser does not take another hub's message numbers for its own
+	boot string // names this hub, so that a browser does not mix up message numbers of two hubs
 	opts Options
 
 	mu        sync.Mutex

@@ -8,7 +8,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/backoff"
 )
 
-// The sources of failures.
+// These are the sources of failures.
 const (
 	following = iota
 	answering
@@ -16,7 +16,7 @@ const (
 
 const probeEvery = 5 * time.Second
 
-// probe reads from the cluster periodically, while a browser is connected: a follower that
+// probe reads from the cluster periodically, while a browser is connected, because a follower that
 // waits reports nothing, even if it waits in vain.
 func (p *Page) probe(ctx context.Context) {
 	for backoff.Sleep(ctx, p.opts.ProbeEvery) {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// The bounds of what is kept for readers that were disconnected, and for slow ones.
+// These bound what is kept for readers that were disconnected, and for slow ones.
 const (
 	maxKept    = 4 << 20 // bytes
 	maxStreams = 64
@@ -71,8 +71,8 @@ func (h *hub) join(last string) (first [][]byte, r *reader) {
 	return [][]byte{h.frame(h.number, "state", h.snapshot())}, r
 }
 
-// after returns the kept messages after last; false: some later ones are not kept, or last is
-// not this hub's.
+// after returns the kept messages after last. It returns false if some later ones are not kept, or
+// if last is not this hub's.
 func (h *hub) after(last string) (frames [][]byte, ok bool) {
 	boot, count, _ := strings.Cut(last, "-")
 	n, err := strconv.ParseInt(count, 10, 64)

@@ -14,12 +14,12 @@ type scheduleView struct {
 	ID    string `json:"id"` // of the name's queue in pawl's layout
 	Name  string `json:"name"`
 	At    int64  `json:"at"`             // for which the last run was due
-	Next  int64  `json:"next,omitempty"` // as the schedule says; 0: there is none, or it is not known
+	Next  int64  `json:"next,omitempty"` // as the schedule says; 0 if there is none, or it is not known
 	Began bool   `json:"began,omitempty"`
 }
 
 // readSchedules reads the records of runs, and publishes them if they are different. They are read with
-// the probe, and not watched: they change seldom.
+// the probe, and not watched, because they change seldom.
 func (p *Page) readSchedules(ctx context.Context) error {
 	found, err := inspect.Schedules(ctx, p.client, p.opts.Prefix)
 	if cluster.IsPermissionDenied(err) {
@@ -40,7 +40,7 @@ func (p *Page) readSchedules(ctx context.Context) error {
 	return nil
 }
 
-// plan takes the schedules in.
+// plan stores the schedules.
 func (h *hub) plan(views []scheduleView) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -12,7 +12,7 @@ var static embed.FS
 
 // handler is the page's whole interface.
 func (p *Page) handler() http.Handler {
-	files, _ := fs.Sub(static, "static") // it is there: it was compiled in
+	files, _ := fs.Sub(static, "static") // no error, because it was compiled in
 	mux := http.NewServeMux()
 	mux.Handle("GET /", http.FileServerFS(files))
 	mux.HandleFunc("GET /api/state", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, p.hub.state()) })

@@ -12,7 +12,7 @@ import (
 	"github.com/pawl-locks/pawl/shard"
 )
 
-// The bounds of what is shown of shards, and how long an answer serves all browsers.
+// These bound what is shown of shards, and how long an answer serves all browsers.
 const (
 	maxShardNames   = 20
 	maxShardWorkers = 200
@@ -85,7 +85,7 @@ func (p *Page) readShards(ctx context.Context) (out shardsAnswer, err error) {
 				return out, err
 			}
 			out.Names = append(out.Names, sharedOutOf(s.Name, t))
-			break // as it is now
+			break // the first table is the current state
 		}
 	}
 	return out, nil

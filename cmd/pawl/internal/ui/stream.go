@@ -11,8 +11,8 @@ const (
 	writeWithin = 15 * time.Second
 )
 
-// stream sends the state, or the changes that a reader missed, and then each change. The
-// parameter last, or the browser's own header, says what the reader already has.
+// stream sends the state, or the changes that a reader missed, and then each change. The parameter
+// last, or the browser's header, says what the reader already has.
 func (p *Page) stream(w http.ResponseWriter, r *http.Request) {
 	last := r.URL.Query().Get("last")
 	if last == "" {

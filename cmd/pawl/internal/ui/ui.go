@@ -19,12 +19,12 @@ type Options struct {
 	Namespace string       // of the client; it is shown
 	Cluster   string       // which cluster it is, for people to read
 	Hosts     []string     // host names that the page is served under, beside localhost and addresses
-	Token     string       // must come with a request to break; "": nothing can be broken
+	Token     string       // must come with a request to break; if "", nothing can be broken
 	By        string       // who breaks, written into the mark
-	Logger    *slog.Logger // nil: silent
+	Logger    *slog.Logger // silent if nil
 
-	// ProbeEvery is how often the cluster is asked whether it answers, and it has four fifths of
-	// that to answer in; 0: 5 s.
+	// ProbeEvery is how often the cluster is asked whether it answers, which it has to do within
+	// four fifths of that. 0 means 5 s.
 	ProbeEvery time.Duration
 }
 
@@ -39,7 +39,7 @@ type Page struct {
 	tasks  sync.WaitGroup
 }
 
-// Open reads the scope, follows it from there, and serves it. Close it.
+// Open reads the scope, follows it from there, and serves it. The caller closes it.
 func Open(ctx context.Context, client *pawl.Client, o Options) (*Page, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -72,7 +72,7 @@ func (p *Page) Close() {
 	p.tasks.Wait()
 }
 
-// The pace of changes, and of new tries after a failure.
+// These are the pace of changes, and of new tries after a failure.
 const (
 	pace     = 100 * time.Millisecond
 	minPause = time.Second
@@ -106,7 +106,7 @@ func (p *Page) keepFollowing(ctx context.Context, f *inspect.Follower) {
 	}
 }
 
-// follow publishes what f reports; changes that arrive together are sent together.
+// follow publishes what f reports. Changes that arrive together are sent together.
 func (p *Page) follow(ctx context.Context, f *inspect.Follower) error {
 	p.hub.begin(f.Snapshot(), time.Now())
 	for {

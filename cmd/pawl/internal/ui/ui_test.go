@@ -100,7 +100,7 @@ func (w *wire) WriteHeader(code int)        { w.code = code }
 func (w *wire) Write(b []byte) (int, error) { return w.pipe.Write(b) }
 func (w *wire) FlushError() error           { return nil }
 
-// stream follows, from the message after last on.
+// stream follows, starting after the message last.
 func (w *fixture) stream(last string) *wire {
 	w.Helper()
 	ctx, cancel := context.WithCancel(w.Context())
@@ -122,7 +122,7 @@ func (w *fixture) stream(last string) *wire {
 	return s
 }
 
-// next is the next message of the stream, without pings; "": the stream has ended.
+// next is the next message of the stream, without pings. It returns "" once the stream has ended.
 func (w *wire) next(t *fixture) (id, event, data string) {
 	t.Helper()
 	for w.Scan() {

@@ -12,19 +12,19 @@ import (
 	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
-// The bounds of what is shown of one queue.
+// These bound what is shown of one queue.
 const (
 	maxQueue = 100 // positions
 	maxText  = 512 // bytes of an owner, a host
 )
 
-// A queueView is an inspect.NamedQueue for the browser. Numbers beyond JavaScript's exact
-// integers are text; times are in milliseconds.
+// A queueView is an inspect.NamedQueue for the browser. Numbers beyond JavaScript's exact integers
+// are text. Times are in milliseconds.
 type queueView struct {
 	ID        string         `json:"id"`
 	Name      string         `json:"name"`
 	Kind      string         `json:"kind"`             // lock, election, semaphore
-	Layout    string         `json:"layout,omitempty"` // etcd: the name is verbatim
+	Layout    string         `json:"layout,omitempty"` // etcd if the name is verbatim
 	Prefix    string         `json:"prefix"`
 	Holding   int            `json:"holding"`
 	Waiting   int            `json:"waiting"`
@@ -40,14 +40,14 @@ type positionView struct {
 	Form  string        `json:"form"`
 	Mode  inspect.Mode  `json:"mode"`
 	Holds bool          `json:"holds,omitempty"`
-	Slot  *int          `json:"slot,omitempty"`  // of a semaphore, that it holds
+	Slot  *int          `json:"slot,omitempty"`  // the slot of a semaphore that it holds
 	Names []string      `json:"names,omitempty"` // of several names that are locked at once
 	Lease string        `json:"lease,omitempty"` // in hex
 	Owner string        `json:"owner,omitempty"`
 	Host  string        `json:"host,omitempty"`
 	PID   int           `json:"pid,omitempty"`
 	Since int64         `json:"since,omitempty"` // by its holder's clock
-	Held  int64         `json:"held,omitempty"`  // since when, as observed; 0: since before the page's server began
+	Held  int64         `json:"held,omitempty"`  // since when, as observed; 0 if before the page's server began
 	Value string        `json:"value,omitempty"`
 	Size  int           `json:"size,omitempty"`
 }
@@ -110,7 +110,7 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// millis is t for the browser; 0: none.
+// millis is t for the browser, or 0 for the zero time.
 func millis(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

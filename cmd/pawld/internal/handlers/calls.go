@@ -161,7 +161,7 @@ func (c *calls) Proclaim(ctx context.Context, r *connect.Request[pb.ProclaimRequ
 // maxLeaderWait bounds how long a call of Leader may be parked.
 const maxLeaderWait = 30 * time.Second
 
-// nobody is the revision of a name without keys: it is no key's revision.
+// nobody is the revision of a name without keys. No key has it.
 const nobody = 1
 
 // Leader implements the service.
@@ -190,7 +190,7 @@ func (c *calls) Leader(ctx context.Context, r *connect.Request[pb.LeaderRequest]
 			return nil, refusal(c.s.Locks.Silent(ctx, err))
 		}
 		if err != nil {
-			break // the time to park has passed, or pawld stops: this is the answer still
+			break // the time to park has passed, or pawld stops; last is the answer
 		}
 		if last = c.leader(ctx, m.Name, l); m.AfterRevision == 0 || last.Revision != m.AfterRevision {
 			break
@@ -213,8 +213,8 @@ func (c *calls) leader(ctx context.Context, name string, l elect.Leader) *pb.Lea
 	return out
 }
 
-// holder is the owner of the first key in the way of a want, for people to read; "" if that is
-// not known.
+// holder is the owner of the first key that blocks a want, for people to read, or "" if that is not
+// known.
 func (c *calls) holder(ctx context.Context, w locks.Want) string {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

@@ -54,9 +54,9 @@ func wanted(m *pb.AcquireRequest, identity string) (locks.Want, error) {
 	return w, nil
 }
 
-// ownerOf is what a key's owner is: the identity, and then the client's own text, quoted. An identity that
-// could be read as two words, or as a quoted text, is quoted, too: otherwise cn:worker would own what
-// "cn:worker 2" holds.
+// ownerOf is a key's owner: the identity, and then the client's text, quoted. An identity that could be
+// read as two words, or as a quoted text, is quoted, too. Otherwise cn:worker would own what "cn:worker
+// 2" holds.
 func ownerOf(identity, text string) string {
 	if quoted := strconv.Quote(identity); strings.Contains(identity, " ") || quoted != `"`+identity+`"` {
 		identity = quoted

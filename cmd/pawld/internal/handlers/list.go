@@ -36,12 +36,12 @@ func (c *calls) List(ctx context.Context, r *connect.Request[pb.ListRequest]) (*
 	return connect.NewResponse(c.listing(ctx, queues, r.Msg.Name != "")), nil
 }
 
-// maxList bounds the bytes of a List's answer, so that it is less than what a gRPC client takes by
-// default, 4 MiB.
+// maxList bounds the bytes of a List's answer to less than what a gRPC client accepts by default, 4
+// MiB.
 const maxList = 1 << 20
 
-// listing is the answer with the queues of names that the caller may use; empty: also with those in
-// which nobody is.
+// listing is the answer with the queues of names that the caller may use. If empty is set, it
+// includes those in which nobody is.
 func (c *calls) listing(ctx context.Context, queues []inspect.NamedQueue, empty bool) *pb.ListResponse {
 	answer := &pb.ListResponse{}
 	mine := callerOf(ctx).identity
@@ -69,7 +69,8 @@ func (c *calls) listing(ctx context.Context, queues []inspect.NamedQueue, empty 
 	return answer
 }
 
-// scopes are what a List reads: of the whole namespace only what the policy gives the caller.
+// scopes are what a List reads. Of the whole namespace that is only what the policy gives the
+// caller.
 func (c *calls) scopes(ctx context.Context, m *pb.ListRequest) (all []inspect.Scope, err error) {
 	if m.Name != "" {
 		if m.Prefix != "" {
@@ -90,7 +91,7 @@ func (c *calls) scopes(ctx context.Context, m *pb.ListRequest) (all []inspect.Sc
 	return all, nil
 }
 
-// The bounds of reading for List: at a time for one call, and for all.
+// These bound reading for List, at a time for one call, and for all.
 const (
 	readsOfOne = 4
 	readsOfAll = 16
@@ -126,7 +127,7 @@ func (c *calls) read(ctx context.Context, scopes []inspect.Scope) ([]inspect.Nam
 	return all, nil
 }
 
-// readOne reads one scope, when there are not too many being read.
+// readOne reads one scope, once not too many are being read.
 func (c *calls) readOne(ctx context.Context, scope inspect.Scope) ([]inspect.NamedQueue, error) {
 	if !c.s.reads.Enter(ctx) {
 		return nil, context.Cause(ctx)

@@ -313,7 +313,8 @@ func TestListIsBounded(t *testing.T) {
 	}
 }
 
-// An identity that begins with another one, or that looks like another one with its text, is its own.
+// An identity that begins with another one, or that looks like another one with its text, is a
+// separate identity.
 func TestMineIsOfOneIdentityAlone(t *testing.T) {
 	identities := []string{"cn:worker", "cn:worker 2", `cn:worker "2"`, `"cn:worker"`, `cn:worker"`, `cn:worker\`, "cn:worker\t2", "cn:worker\u00a02", "uid:1", "uid:10", "spiffe://a/b"}
 	for _, owner := range identities {

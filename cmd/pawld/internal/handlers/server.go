@@ -1,6 +1,6 @@
-// Package handlers serves the API of pawld over HTTP: it identifies the caller, checks what the
-// caller may do and whether the request is valid, and answers. Package table decides what
-// happens to locks.
+// Package handlers serves the API of pawld over HTTP. It identifies the caller, checks what the
+// caller may do and whether the request is valid, and answers. Package table decides what happens
+// to locks.
 package handlers
 
 import (
@@ -42,7 +42,7 @@ type Server struct {
 	Client *pawl.Client
 	Policy *policy.Policy
 	Logger *slog.Logger
-	Calls  *peer.Limit // on calls under way, but for those of Upkeep
+	Calls  *peer.Limit // on calls under way, except those of Upkeep
 	Upkeep *peer.Limit // on renewals and releases under way, of each identity
 
 	reads    gate.Gate // entered to read a scope for List
@@ -75,7 +75,7 @@ func (u *underway) end() {
 	}
 }
 
-// none is closed when nothing is under way.
+// none returns a channel that is closed when nothing is under way.
 func (u *underway) none() <-chan struct{} {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -93,8 +93,8 @@ func (u *underway) none() <-chan struct{} {
 // MaxBody bounds a request's body, before and after decompression.
 const MaxBody = 64 << 10
 
-// ReadWait is http.Server's ReadTimeout: how long a request may take to arrive, from its first byte to its
-// last, whatever becomes of it. net/http reads the rest of what no handler reads.
+// ReadWait is http.Server's ReadTimeout. It bounds how long a request may take to arrive, from its first
+// byte to its last, even if no handler reads it, because net/http then reads the rest.
 const ReadWait = 10 * time.Second
 
 // Handler is the API, with gRPC's health and reflection.
@@ -115,7 +115,7 @@ func (s *Server) Handler() http.Handler {
 	reflector := grpcreflect.NewStaticReflector(pawlv1connect.LocksName)
 	mux.Handle(grpcreflect.NewHandlerV1(reflector, connect.WithReadMaxBytes(MaxBody)))
 	mux.Handle(grpcreflect.NewHandlerV1Alpha(reflector, connect.WithReadMaxBytes(MaxBody)))
-	return s.identified(Named(mux))
+	return s.identified(WithVersion(mux))
 }
 
 // An outcome is a call and its result: ok, or the code of its error.
@@ -174,7 +174,7 @@ func (s *Server) identified(next http.Handler) http.Handler {
 			refuse(w, r, connect.CodeUnauthenticated, err, http.StatusUnauthorized)
 			return
 		}
-		if !s.Policy.Knows(c.identity, c.local) && !s.Locks.Knows(c.identity) { // before anything of his is counted
+		if !s.Policy.Knows(c.identity, c.local) && !s.Locks.Knows(c.identity) { // before anything of the caller's is counted
 			s.count(outcome{"any", connect.CodePermissionDenied.String()})
 			refuse(w, r, connect.CodePermissionDenied, fmt.Errorf("the policy gives %q no names", c.identity), http.StatusForbidden)
 			return
@@ -182,7 +182,7 @@ func (s *Server) identified(next http.Handler) http.Handler {
 		limit := s.Calls
 		switch r.URL.Path {
 		case pawlv1connect.LocksRenewProcedure, pawlv1connect.LocksReleaseProcedure:
-			limit = s.Upkeep // what waits for locks must not lose those that are held, or keep them
+			limit = s.Upkeep // calls that wait for locks must not block these
 		}
 		if err := limit.Take(c.identity); err != nil { // before anything of it is read
 			s.count(outcome{"any", connect.CodeResourceExhausted.String()})
@@ -196,8 +196,8 @@ func (s *Server) identified(next http.Handler) http.Handler {
 
 var errorWriter = connect.NewErrorWriter()
 
-// refuse answers a request that no handler gets: in the form of its protocol, or with status where
-// it has none.
+// refuse answers a request that no handler gets, in the form of its protocol, or with status if the
+// protocol has none.
 func refuse(w http.ResponseWriter, r *http.Request, code connect.Code, err error, status int) {
 	if errorWriter.IsSupported(r) {
 		_ = errorWriter.Write(w, r, connect.NewError(code, err))
@@ -206,13 +206,13 @@ func refuse(w http.ResponseWriter, r *http.Request, code connect.Code, err error
 	http.Error(w, err.Error(), status)
 }
 
-// whole reads the body before the call, within a limit of size and within ReadWait, and ends that: a parked
-// call has no deadline on its connection.
+// whole reads the body before the call, within a limit of size and within ReadWait. It then removes that
+// deadline, because a parked call has no deadline on its connection.
 func (s *Server) whole(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn := http.NewResponseController(w)
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
-		if err != nil { // the deadline stays: net/http reads the rest of the body before it answers
+		if err != nil { // the deadline stays, because net/http reads the rest of the body before it answers
 			code := connect.CodeInvalidArgument
 			if large := new(http.MaxBytesError); errors.As(err, &large) {
 				code, err = connect.CodeResourceExhausted, fmt.Errorf("the body has more than %d bytes", MaxBody)
@@ -220,7 +220,7 @@ func (s *Server) whole(next http.Handler) http.Handler {
 			refuse(w, r, code, err, http.StatusBadRequest)
 			return
 		}
-		s.calls.begin() // not before: a body that does not end holds no upgrade up
+		s.calls.begin() // not before, so that a body that does not end does not delay an upgrade
 		defer s.calls.end()
 		_ = conn.SetReadDeadline(time.Time{})
 		r.Body = io.NopCloser(bytes.NewReader(body))
@@ -228,8 +228,8 @@ func (s *Server) whole(next http.Handler) http.Handler {
 	})
 }
 
-// strict is JSON in which an unknown field is an error: a misspelt waitMs would otherwise mean
-// no wait.
+// strict is JSON in which an unknown field is an error, because a misspelt waitMs would otherwise
+// mean no wait.
 type strict struct{ name string }
 
 // Name implements connect.Codec.
@@ -277,7 +277,7 @@ var codes = map[table.Code]connect.Code{
 	table.Again:   connect.CodeUnavailable,
 }
 
-// health is gRPC's health service: it reports whether a lock can be acquired.
+// health is gRPC's health service. It reports whether a lock can be acquired.
 type health struct{ locks *locks.Service }
 
 // Check implements grpchealth.Checker.

@@ -18,10 +18,11 @@ type Request struct {
 	Identity string
 	Arrival  clock.Instant // when it arrived
 	Wait     time.Duration // how long the answer may take
-	PID      int           // of the process that sent it; 0: not known
-	Wanted   bool          // of a Renew: its answers are to say which locks are wanted
+	PID      int           // of the process that sent it; 0 if not known
+	Wanted   bool          // of a Renew whose answers are to say which locks are wanted
 
-	// Bind opens that process, to which the session is to be bound; nil: it is not requested.
+	// Bind opens the process that the session is to be bound to. It is nil if binding is not
+	// requested.
 	Bind func() (Process, error)
 }
 
@@ -33,22 +34,22 @@ type Lock struct {
 	Keys  []string
 	Slot  int // of a semaphore
 
-	Wanted bool // somebody has come to wait behind it, as far as its client asked
+	Wanted bool // somebody has come to wait behind it, if its client asked for that
 }
 
 // An Answer is the result of Acquire.
 type Answer struct {
 	Lock
 	Busy     bool
-	Position int // if Waiting: how many were ahead when it was enqueued; -1: not known
+	Position int // if Waiting, how many were ahead when it was enqueued, or -1 if not known
 }
 
 // first is how long an Acquire waits at least for the engine's first result, so that a free
 // lock is held in the first answer.
 const first = time.Second
 
-// Acquire finds the lock or position of a request, or makes a position, and waits a while. most is
-// how many locks and positions this identity may have.
+// Acquire finds the lock or position of a request, or makes a position, and waits a while. most
+// bounds the locks and positions of this identity.
 func (s *Service) Acquire(ctx context.Context, r Request, id string, ttl time.Duration, w Want, most int) (Answer, error) {
 	ref := table.Ref{Session: r.Session, Request: id}
 	params := w.params()
@@ -106,16 +107,16 @@ func (s *Service) Acquire(ctx context.Context, r Request, id string, ttl time.Du
 		switch {
 		case parked:
 		case p != nil && p.err == nil && !p.queued && !w.Try && parkable < first && clock.Now().Before(r.Arrival.Add(first)):
-			return Answer{Lock: Lock{Listed: l}, Position: -1}, nil // too soon to say that etcd is silent
+			return Answer{Lock: Lock{Listed: l}, Position: -1}, nil // too soon to say that etcd does not answer
 		default:
 			return s.waiting(ref, p)
 		}
 	}
 }
 
-// mostParked is how long an Acquire may be parked: for half of the belief that its answer would have if
-// the lock were held from then on. That is five sixths of the TTL, or of the time parked and max hold
-// together. A max hold that is so short that this would be no time at all is the client's own risk.
+// mostParked is how long an Acquire may be parked, half of the belief that its answer would have if the
+// lock were held at its end. That is five sixths of the TTL, or of the time parked and max hold
+// together. If max hold is so short that this would be no time at all, the risk is the client's.
 func mostParked(ttl, maxHold time.Duration) time.Duration {
 	most := table.Belief(ttl) / 2
 	if maxHold > 0 {
@@ -153,8 +154,8 @@ func (s *Service) unanswered() error {
 	return fmt.Errorf("%w: etcd at %s does not answer, call again", ErrUnavailable, s.cfg.Etcd)
 }
 
-// Silent returns err, or the error of silent if etcd did not answer within ctx, unless that ended
-// because pawld stops.
+// Silent returns err. If etcd did not answer within ctx, it returns the error of silent instead,
+// unless ctx ended because pawld stops.
 func (s *Service) Silent(ctx context.Context, err error) error {
 	switch {
 	case err == nil || cluster.EndOf(ctx) == nil: // a deadline may have passed before its timer runs
@@ -165,7 +166,7 @@ func (s *Service) Silent(ctx context.Context, err error) error {
 	return s.silent()
 }
 
-// lock is l with its names, and what the engine knows about it; s.mu is held.
+// lock is l with its names, and what the engine knows about it. s.mu is held.
 func (s *Service) lock(l table.Listed) Lock {
 	out := s.nameless(l)
 	out.Names = namesOf(l.Text)
@@ -188,10 +189,11 @@ type parking struct {
 	most clock.Instant // until when it may be parked at most
 }
 
-// grace is how much of its caller's own timeout an answer leaves.
+// grace is how much of its caller's timeout an answer leaves.
 const grace = 100 * time.Millisecond
 
-// newParking is the parking of a request; most counts from its arrival, as its promises do.
+// newParking is the parking of a request. most counts from the request's arrival, as its promises
+// do.
 func newParking(ctx context.Context, r Request, most time.Duration) parking {
 	p := parking{r.Arrival.Add(r.Wait), r.Arrival.Add(most)}
 	if end, ok := ctx.Deadline(); ok {
@@ -203,7 +205,7 @@ func newParking(ctx context.Context, r Request, most time.Duration) parking {
 	return p
 }
 
-// until is how long to park from now on, at least until least.
+// until is how long to park, counted from now, at least until least.
 func (p parking) until(now, least clock.Instant) time.Duration {
 	end := p.wait
 	if end.Before(least) {
@@ -215,8 +217,8 @@ func (p parking) until(now, least clock.Instant) time.Duration {
 	return end.Sub(now)
 }
 
-// park waits for news of a session, without the mutex. false: d has passed, ctx has ended, or
-// pawld stops.
+// park waits for news of a session, without the mutex. It returns false if d has passed, ctx has
+// ended, or pawld stops.
 func (s *Service) park(ctx context.Context, d time.Duration, session string) bool {
 	if d <= 0 || s.stopping() || ctx.Err() != nil {
 		return false

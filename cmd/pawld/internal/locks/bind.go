@@ -14,13 +14,13 @@ type Process interface {
 
 // A binding is the one process that uses a session.
 type binding struct {
-	pid  int           // no other process has it before this one has exited
+	pid  int           // no other process has this number before this one has exited
 	from clock.Instant // until then another process may believe in what was promised before
 	Process
 }
 
-// bound refuses a request of another process on a session that is bound to one: what is promised
-// to it would end with a process that it is not. s.mu is held.
+// bound refuses a request of another process on a session that is bound to one, because what is
+// promised to it would end with the process that the session is bound to. s.mu is held.
 func (s *Service) bound(r Request) error {
 	if b := s.bindings[r.Session]; b != nil && b.pid != r.PID {
 		return &table.Error{Code: table.Denied, Text: "session is bound to another process"}
@@ -37,7 +37,7 @@ func (s *Service) refused(r Request) error {
 	return s.bound(r)
 }
 
-// bind binds the session of a request that asks for it to its process; s.mu is held.
+// bind binds the session of a request that asks for it to the request's process. s.mu is held.
 func (s *Service) bind(r Request) error {
 	if r.Bind == nil || s.bindings[r.Session] != nil {
 		return nil
@@ -70,7 +70,7 @@ func (s *Service) bind(r Request) error {
 	return nil
 }
 
-// unbind ends the bindings of the sessions that ended reports; s.mu is held.
+// unbind ends the bindings of the sessions for which ended returns true. s.mu is held.
 func (s *Service) unbind(ended func(session string) bool) {
 	for id, b := range s.bindings {
 		if ended(id) {

@@ -198,7 +198,7 @@ func TestWhatWaitsWhileAnotherProcessBindsIsPromisedNothing(t *testing.T) {
 	}
 }
 
-// V4: the end of a call's caller, and not the binding, is what ends its wait.
+// V4: the end of a call's caller, and not the binding, ends its wait.
 func TestARenewWhoseCallerHasGoneIsPromisedNothingWhileAnotherProcessIsBound(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		d := w.daemon()

@@ -33,7 +33,7 @@ func final(err error) meaning {
 // A Why is why a lock has ended, as the API names it.
 type Why string
 
-// causes are the errors for each Why, for Restore; the first match counts.
+// causes are the errors for each Why, for Restore. The first match counts.
 var causes = []struct {
 	why Why
 	err error
@@ -49,7 +49,7 @@ var causes = []struct {
 	{"EXPIRED", lease.ErrClosed},
 }
 
-// WhyOf is the Why of an error; "" for nil.
+// WhyOf is the Why of an error, or "" for nil.
 func WhyOf(err error) Why {
 	if err == nil {
 		return ""

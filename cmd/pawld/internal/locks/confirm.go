@@ -11,7 +11,7 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// ErrNoTerm: Proclaim was called for a lock that is no election's term.
+// ErrNoTerm reports that Proclaim was called for a lock that is no election's term.
 var ErrNoTerm = errors.New("request_id is no election's")
 
 // Confirm reads from etcd whether a lock is held.
@@ -19,8 +19,8 @@ func (s *Service) Confirm(ctx context.Context, r Request, id string) (Lock, erro
 	return s.withHeld(r, id, func(*part) error { return nil }, func(h *held) error { return h.Confirm(ctx) })
 }
 
-// Proclaim changes the value of a term, unless may refuses its name: a term that was taken over may be
-// of a name that a newer policy does not give.
+// Proclaim changes the value of a term, unless may refuses its name, because a term that was taken
+// over may be of a name that a newer policy does not allow.
 func (s *Service) Proclaim(ctx context.Context, r Request, id string, value []byte, may func(name string) error) (Lock, error) {
 	allowed := func(p *part) error {
 		if p.held.term == nil {
@@ -32,7 +32,7 @@ func (s *Service) Proclaim(ctx context.Context, r Request, id string, value []by
 }
 
 // withHeld calls do with what is held, if allowed returns nil for it, and returns the lock as it is
-// then. An unknown lock is not held. allowed is called with s.mu held.
+// afterwards. An unknown lock is not held. allowed is called with s.mu held.
 func (s *Service) withHeld(r Request, id string, allowed func(p *part) error, do func(h *held) error) (Lock, error) {
 	ref := table.Ref{Session: r.Session, Request: id}
 	notHeld := Lock{Listed: table.Listed{Ref: ref, State: table.Lost, Why: table.ErrNotHeld}}

@@ -1,12 +1,12 @@
-// Package locks connects the table of pawld's clients with the engine: it queues for them,
-// carries out the table's effects, and parks requests until there is news.
+// Package locks connects the table of pawld's clients with the engine. It queues for them, carries
+// out the table's effects, and parks requests until there is news.
 //
-// All locks of all clients are held on one session of pawld's own at etcd. Before a client
-// learns that it holds a lock, that was promised to the engine, so that the key stays for as
-// long as the client may believe it, whatever ends that session (rule V4).
+// All locks of all clients are held on pawld's session at etcd. Before a client learns that it
+// holds a lock, the lock is promised to the engine, so that the key stays for as long as the client
+// may believe that it holds the lock, whatever ends that session (rule V4).
 //
-// A successor is left what is held, and what was lost since pawld began to stop: no client has
-// learned of that loss. It takes over what it can, and keeps the keys of the rest for as long as a
+// A successor takes over what is held, and what was lost since pawld began to stop, because no
+// client has learned of that loss. It keeps the keys of what it cannot take over for as long as a
 // client may believe.
 //
 // One mutex guards the table. It is not held during a request to etcd.

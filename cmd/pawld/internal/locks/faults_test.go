@@ -127,7 +127,7 @@ func TestABrokenConnectionMeansNothing(t *testing.T) {
 			time.AfterFunc(time.Second, cancel)
 			call(ctx)
 		}
-		for range 5 { // for longer than the TTL: what was received counts
+		for range 5 { // for longer than the TTL, because what was received counts
 			broken(func(ctx context.Context) { _, _ = d.Renew(ctx, d.request("a", time.Minute), nil) })
 			broken(func(ctx context.Context) {
 				_, _ = d.Acquire(ctx, d.request("b", time.Minute), "1", 0, exclusive("name"), 10)
@@ -258,7 +258,7 @@ func TestAForfeitThatARestartFindsPendingIsNoRelease(t *testing.T) {
 		saved := d.left()
 		require.NotNil(w, w.f.Get(key))
 		begin := time.Now()
-		next := w.daemon() // without a lock-delay of its own
+		next := w.daemon() // without a lock-delay
 		_, err := next.Resume(w.Context(), saved)
 		require.NoError(w, err)
 		assert.Equal(w, Why("EXPIRED"), WhyOf(next.one("a").Why))
@@ -317,7 +317,7 @@ func TestAKeyThatWasOverwrittenDuringARestartIsLostAndItsNameIsFree(t *testing.T
 	}
 }
 
-// A state file of another version spells what was requested in its own way.
+// A state file of another version spells what was requested in another way.
 func TestARequestIsTheSameAfterARestartWhoeverSavedIt(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		d := w.daemon()
@@ -445,7 +445,7 @@ func TestAReleaseThatIsUndecidedWhenPawldHandsOverIsCompletedByTheSuccessor(t *t
 		for name, c := range map[string]struct {
 			rule etcdfake.Rule
 			then func(w *fixture, keys []string)
-			why  Why // "": it was held until its release
+			why  Why // "" if it was held until its release
 		}{
 			"it is lost":            {lost, func(*fixture, []string) {}, ""},
 			"its answer is lost":    {unanswered, func(*fixture, []string) {}, ""},

@@ -18,8 +18,8 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// Saved is what a successor has to know. Without a Handle it knows of the locks but can take
-// over none: their keys end with the lease.
+// Saved is what a successor has to know. Without a Handle it knows of the locks but can take over
+// none, and their keys end with the lease.
 type Saved struct {
 	Handle   lease.Handle
 	Sessions []SavedSession
@@ -46,7 +46,8 @@ type SavedRow struct {
 	Releasing bool          `json:",omitempty"` // its release has begun, and is not decided; State is still Held
 }
 
-// keep notes that a client may believe until then in a key that is being removed; s.mu is held.
+// keep notes that a client may believe until then that it holds a key that is being removed. s.mu
+// is held.
 func (s *Service) keep(until clock.Instant) {
 	if s.removing.Before(until) {
 		s.removing = until
@@ -54,7 +55,7 @@ func (s *Service) keep(until clock.Instant) {
 }
 
 // believed is until when a client may believe that it holds something which a successor would
-// delete, or would not know of: a key that is being removed, or what is left of a set.
+// delete, or would not know of, such as a key that is being removed, or what is left of a set.
 func (s *Service) believed() clock.Instant {
 	s.mu.Lock()
 	defer s.unlock()
@@ -68,7 +69,7 @@ func (s *Service) believed() clock.Instant {
 }
 
 // AwaitBeliefs waits until Detach need not wait for any belief, at most for the longest TTL, or
-// until the beliefs of now have ended. It is called before Drain, so that clients are served
+// until the present beliefs have ended. It is called before Drain, so that clients are served
 // meanwhile.
 func (s *Service) AwaitBeliefs(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, max(s.cfg.Table.MaxTTL, s.believed().Sub(clock.Now())))
@@ -78,11 +79,12 @@ func (s *Service) AwaitBeliefs(ctx context.Context) {
 	}
 }
 
-// RenewalsWait is how long AwaitRenewals waits for a client: more than a round trip.
+// RenewalsWait is how long AwaitRenewals waits for a client, which is more than a round trip.
 const RenewalsWait = time.Second
 
-// AwaitRenewals has each client whose Renew is parked renew once more, so that its belief counts from now, and not
-// from when that Renew came: it outlives a longer restart. It is called before Drain.
+// AwaitRenewals makes each client whose Renew is parked renew once more, so that its belief counts from
+// now, and not from when that Renew came. So the belief outlives a longer restart. It is called before
+// Drain.
 func (s *Service) AwaitRenewals(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, RenewalsWait)
 	defer cancel()
@@ -103,7 +105,7 @@ func (s *Service) AwaitRenewals(ctx context.Context) {
 	}
 }
 
-// comes notes a Renew that is answered; s.mu is held.
+// comes notes a Renew that is answered. s.mu is held.
 func (s *Service) comes(r Request) {
 	if s.awaited[r.Session] && !r.Arrival.Before(s.leaving) {
 		if delete(s.awaited, r.Session); len(s.awaited) == 0 {
@@ -148,23 +150,23 @@ func (s *Service) Drain() {
 	})
 }
 
-// ErrHurried: there was no time to leave anything to a successor.
+// ErrHurried reports that there was no time to leave anything to a successor.
 var ErrHurried = errors.New("pawld ended before the last belief in a lost lock had: no successor takes anything over, and all locks stay blocked until pawld's session at etcd has expired")
 
-// Detach leaves everything to a successor once no request is under way: it writes the rows,
-// ends the session in this process, and then writes the session's Handle. After an error there
-// may be nothing to take over; then the lease expires.
+// Detach leaves everything to a successor once no request is under way. It writes the rows, ends
+// the session in this process, and then writes the session's Handle. After an error there may be
+// nothing to take over; then the lease expires.
 //
 // It waits for the beliefs in what was lost before Drain, which the Handle lists for removal. What
-// is lost later is still held as far as its client knows. It is saved as held, and the Handle
-// does not list it, so that the successor keeps the keys for as long as the client may believe.
+// is lost later is still held as far as its client knows. So it is saved as held, and the Handle
+// does not list it, and the successor keeps the keys for as long as the client may believe.
 func (s *Service) Detach(write func(Saved) error) error {
 	s.Drain()
 	if !session.AwaitInstant(s.hurried, s.believed()) {
-		return ErrHurried // a successor would delete what a client believes in: everything ends with the lease
+		return ErrHurried // a successor would delete what a client believes in; everything ends with the lease
 	}
 	s.mu.Lock()
-	rests := slices.Collect(maps.Values(s.rests)) // watch adds none any more, so that each is due
+	rests := slices.Collect(maps.Values(s.rests)) // watch adds no more, so each is due
 	s.unlock()
 	for _, r := range rests {
 		s.back(r.held)
@@ -183,8 +185,8 @@ func (s *Service) Detach(write func(Saved) error) error {
 	return write(saved)
 }
 
-// Close ends without a successor: it makes no further promise, waits until all promises have
-// passed, and has the lease revoked.
+// Close ends without a successor. It makes no further promise, waits until all promises have
+// passed, and revokes the lease.
 func (s *Service) Close(ctx context.Context) error {
 	s.Drain()
 	own := s.current()
@@ -203,7 +205,7 @@ func (s *Service) Close(ctx context.Context) error {
 	return err
 }
 
-// current is pawld's own session, once none is being made; nil: there is none.
+// current is pawld's session, once none is being made, or nil if there is none.
 func (s *Service) current() *pawl.Session {
 	s.own.Enter(context.Background())
 	defer s.own.Leave()
@@ -236,7 +238,7 @@ func (s *Service) save(now clock.Instant) (out []SavedSession) {
 }
 
 // keptFor returns the keys of what was saved as held, and notes in saved which of them somebody has
-// overwritten: that is not seen in every key. It is called after the session's end.
+// overwritten, because not every key shows that. It is called after the session's end.
 func (s *Service) keptFor(saved []SavedSession) map[string]bool {
 	s.mu.Lock()
 	defer s.unlock()

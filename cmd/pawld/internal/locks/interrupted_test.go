@@ -14,8 +14,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
 
-// A takeover is interrupted while it waits for each of its requests in turn, which has been applied or will be
-// later, and while etcd is out of space: the next one takes over all of it.
+// A takeover is interrupted while it waits for each of its requests in turn, which has been applied
+// or will be later, and while etcd is out of space: the next one takes over all of it.
 func TestAnInterruptedTakeoverLeavesEverythingToTheNextOne(t *testing.T) {
 	leave := func(w *fixture) (saved Saved, held map[string]Lock) {
 		d := w.daemon()

@@ -182,7 +182,8 @@ func TestASilentClientIsFollowedAfterItsTTL(t *testing.T) {
 	})
 }
 
-// A client that asks hears, at once and then again, that somebody waits; one that does not ask costs etcd nothing.
+// A client that asks hears, at once and then again, that somebody waits; one that does not ask
+// costs etcd nothing.
 func TestARenewSaysOfALockThatItIsWanted(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		d := w.daemon()

@@ -1,6 +1,6 @@
 package locks
 
-// wake wakes the parked requests of a session; s.mu is held.
+// wake wakes the parked requests of a session. s.mu is held.
 func (s *Service) wake(session string) {
 	if n := s.news[session]; n != nil {
 		close(n.changed)
@@ -14,7 +14,7 @@ type news struct {
 	parked  int           // how many wait for it
 }
 
-// listen returns what a request of the session that is to be parked waits for; s.mu is held.
+// listen returns what a request of the session that is to be parked waits for. s.mu is held.
 func (s *Service) listen(session string) *news {
 	n := s.news[session]
 	if n == nil {
@@ -25,8 +25,8 @@ func (s *Service) listen(session string) *news {
 	return n
 }
 
-// unpark ends what listen began: nothing is kept for a session without a parked request.
-// s.mu is held.
+// unpark ends what listen began, and keeps nothing for a session without a parked request. s.mu is
+// held.
 func (s *Service) unpark(session string, n *news) {
 	if n.parked--; n.parked == 0 && s.news[session] == n {
 		delete(s.news, session)

@@ -26,20 +26,21 @@ type part struct {
 	err      error
 	refused  bool // err is final, and the row was deleted
 	held     *held
-	released chan struct{} // closed when the release is decided; nil: no release has begun
+	released chan struct{} // closed when the release is decided; nil if no release has begun
 	asked    bool          // its client has asked whether it is wanted
-	wanted   bool          // and it is
-	told     bool          // and an answer said so
-	again    bool          // the predecessor began its release: a key that is gone was released
+	wanted   bool          // somebody waits behind it
+	told     bool          // an answer said so
+	again    bool          // the predecessor began its release, so a key that is gone was released
 }
 
-// isHeld reports whether it is held for its client, or lost without the table knowing; s.mu is held.
+// isHeld reports whether it is held for its client, or was lost without the table knowing. s.mu is
+// held.
 func (p *part) isHeld() bool { return p != nil && p.held != nil && p.released == nil }
 
 // partKey is the key of a part in a context, where Observe finds it.
 type partKey struct{}
 
-// Observe implements observe.Observer: it notes that a part's key is in the queue.
+// Observe implements observe.Observer. It notes that a part's key is in the queue.
 func (s *Service) Observe(ctx context.Context, ev observe.Event) {
 	p, _ := ctx.Value(partKey{}).(*part)
 	if p == nil {
@@ -76,7 +77,8 @@ func (s *Service) wins(ctx context.Context, ref table.Ref, p *part) bool {
 	return h != nil && s.won(ref, p, h)
 }
 
-// queue acquires until the lock is held; nil: it was refused, or is no longer wanted.
+// queue acquires until the lock is held. It returns nil if the lock was refused, or is no longer
+// wanted.
 func (s *Service) queue(ctx context.Context, ref table.Ref, p *part) *held {
 	for pause := backoff.Quick(); ; {
 		own, err := s.Session(ctx)
@@ -93,8 +95,9 @@ func (s *Service) queue(ctx context.Context, ref table.Ref, p *part) *held {
 	}
 }
 
-// deletedAlone is err, of an acquisition on own. If that says that its key was deleted, but own is not
-// shown alive, it is an error that says no more than that: the key may have gone with its lease.
+// deletedAlone changes an error that an acquisition on own returned because its key was deleted. If
+// own is not shown alive, the result does not say that only the key is gone, because the key may have
+// gone with its lease. It returns all other errors as they are.
 func deletedAlone(ctx context.Context, own *pawl.Session, err error) error {
 	if !errors.Is(err, lock.ErrKeyDeleted) {
 		return err
@@ -105,7 +108,7 @@ func deletedAlone(ctx context.Context, own *pawl.Session, err error) error {
 	return err
 }
 
-// failed records why an acquisition failed; true: it is not tried again.
+// failed records why an acquisition failed. It returns true if it is not tried again.
 func (s *Service) failed(ref table.Ref, p *part, err error) bool {
 	s.mu.Lock()
 	defer s.unlock()
@@ -127,10 +130,11 @@ func (s *Service) failed(ref table.Ref, p *part, err error) bool {
 	return true
 }
 
-// won gives the table a lock that is held. false: no client wants it any more.
+// won gives the table a lock that is held. It returns false if no client wants the lock any more.
 func (s *Service) won(ref table.Ref, p *part, h *held) bool {
 	s.mu.Lock()
-	// A client that settles what it released may use the request again: then the row is not p's.
+	// A client that settles what it released may use the request again, and the row is then not
+	// p's.
 	ok := !s.stopping() && s.parts[ref] == p && s.table.Won(ref, h, clock.Now())
 	if ok {
 		p.held = h
@@ -142,12 +146,13 @@ func (s *Service) won(ref table.Ref, p *part, h *held) bool {
 	}
 	s.unlock()
 	back()
-	s.poke()
+	s.reschedule()
 	return ok
 }
 
-// asks has it noted of a session's locks whether somebody waits behind them, once its client asks
-// for it, and reports whether that has an answer that the client does not have. s.mu is held.
+// asks makes the service note for a session's locks whether somebody waits behind them, once its
+// client asks for it. It reports whether the client does not have an answer yet that says so. s.mu
+// is held.
 func (s *Service) asks(all []table.Listed) (news bool) {
 	for _, l := range all {
 		p := s.parts[l.Ref]

@@ -21,9 +21,9 @@ type Result struct {
 	Why      error
 }
 
-// Release releases locks and gives up positions; with no ids, all of the session, which then ends.
-// It waits until each is decided. An error that matches ErrUnavailable: some are not decided
-// yet, and continue in the background; another call waits again.
+// Release releases locks and gives up positions, or, with no ids, everything of the session, which
+// then ends. It waits until each is decided. An error that matches ErrUnavailable means that some
+// are not decided yet, and continue in the background. Another call waits again.
 func (s *Service) Release(ctx context.Context, r Request, ids []string) ([]Result, error) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -57,7 +57,7 @@ func (s *Service) Release(ctx context.Context, r Request, ids []string) ([]Resul
 		results = append(results, result)
 	}
 	if err := s.bound(r); err != nil {
-		return nil, err // what is the session's now is that process's
+		return nil, err // what the session has now belongs to that process
 	}
 	if len(ids) == 0 {
 		s.table.Ended(r.Session)
@@ -67,7 +67,7 @@ func (s *Service) Release(ctx context.Context, r Request, ids []string) ([]Resul
 	return results, nil
 }
 
-// release begins the release of a row in state Releasing, once; s.mu is held.
+// release begins the release of a row in state Releasing, once. s.mu is held.
 func (s *Service) release(ref table.Ref) {
 	p := s.parts[ref]
 	if p.released != nil {
@@ -104,7 +104,7 @@ func (s *Service) release(ref table.Ref) {
 	}()
 }
 
-// outcome waits for the result of a row's release; s.mu is held.
+// outcome waits for the result of a row's release. s.mu is held.
 func (s *Service) outcome(ctx context.Context, ref table.Ref) (Result, error) {
 	if p := s.parts[ref]; p != nil && p.released != nil {
 		s.unlock()

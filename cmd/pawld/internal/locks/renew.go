@@ -13,13 +13,13 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// leastPark is how long a Renew is parked at least if its client wants to wait: when max hold
-// ends a lock soon, its belief stays short whatever is renewed.
+// leastPark is how long a Renew is parked at least if its client wants to wait. When max hold ends
+// a lock soon, its belief stays short whatever is renewed.
 const leastPark = 100 * time.Millisecond
 
-// Renew keeps a session, and returns its locks; an unknown session has none. Unless something
-// changes, it waits a while, but no longer than half of the shortest belief that it
-// returns, or of what its arrival found left of one (rule V10).
+// Renew keeps a session, and returns its locks. An unknown session has none. Unless something
+// changes, it waits a while, but no longer than half of the shortest belief that it returns, or of
+// what was left of one at its arrival (rule V10).
 func (s *Service) Renew(ctx context.Context, r Request, settled []string) ([]Lock, error) {
 	locks, err := s.renew(ctx, r, settled)
 	for i, l := range locks {
@@ -58,7 +58,8 @@ func (s *Service) renew(ctx context.Context, r Request, settled []string) ([]Loc
 	if err != nil {
 		return nil, err
 	}
-	// A belief that has expired when its answer arrives says nothing: what ends it does, soon.
+	// A belief that has expired when its answer arrives says nothing. What ends the lock does so,
+	// soon.
 	if shortest = table.Shortest(all, ttl); r.Arrival.Add(shortest).Before(clock.Now().Add(leastPark / 4)) {
 		if all, err = s.parked(ctx, r, endOf(shortest), all); err != nil {
 			return nil, err
@@ -79,8 +80,8 @@ func (s *Service) renew(ctx context.Context, r Request, settled []string) ([]Loc
 	return locks, nil
 }
 
-// parked parks a Renew whose answer would be all, unless something is lost, until d from its arrival
-// at most, and returns its answer then; s.mu is held.
+// parked parks a Renew whose answer would be all, unless something is lost, until d after its
+// arrival at most, and then returns its answer. s.mu is held.
 func (s *Service) parked(ctx context.Context, r Request, d time.Duration, all []table.Listed) ([]table.Listed, error) {
 	if anyLost(all) {
 		return all, nil
@@ -96,7 +97,7 @@ func (s *Service) parked(ctx context.Context, r Request, d time.Duration, all []
 	return s.table.All(r.Session, r.Arrival, clock.Now()), nil
 }
 
-// endOf is after how long what gave a client this belief has ended.
+// endOf is how long what gave a client this belief lasts.
 func endOf(belief time.Duration) time.Duration {
 	return (belief+time.Millisecond)*6/5 + time.Millisecond
 }

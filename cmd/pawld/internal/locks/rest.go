@@ -13,9 +13,9 @@ type rest struct {
 	until clock.Instant // when it is released
 }
 
-// keepRest keeps the other names of a set that lost one taken until its client releases it, or
-// has had its TTL to stop its work: if another name were handed on earlier, that name would
-// have two holders. No client believes that it holds them for longer. s.mu is held.
+// keepRest keeps the other names of a set that lost one until its client releases it, or has had
+// its TTL to stop its work. If another name were handed on earlier, that name would have two
+// holders. No client believes that it holds them for longer. s.mu is held.
 func (s *Service) keepRest(ref table.Ref, h *held) {
 	ttl := s.table.TTL(ref.Session)
 	s.rests[ref] = rest{h, clock.Now().Add(ttl)}
@@ -28,7 +28,7 @@ func (s *Service) keepRest(ref table.Ref, h *held) {
 	})
 }
 
-// freeRest releases, in the background, what is left of a set; s.mu is held. Once pawld stops,
+// freeRest releases, in the background, what is left of a set. s.mu is held. Once pawld stops,
 // Detach does that.
 func (s *Service) freeRest(ref table.Ref) {
 	if r, ok := s.rests[ref]; ok && !s.stopping() {

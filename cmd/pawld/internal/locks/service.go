@@ -20,14 +20,14 @@ import (
 // Config configures a Service.
 type Config struct {
 	Table  table.Config
-	Owner  string // of pawld's own session
+	Owner  string // of pawld's session
 	Etcd   string // where etcd is, for errors
 	Logger *slog.Logger
 
-	LockDelay time.Duration // of pawld's own session
+	LockDelay time.Duration // of pawld's session
 }
 
-// TTL is the TTL of pawld's own session, so long that a client's own TTL decides.
+// TTL is the TTL of pawld's session. It is so long that a client's TTL decides.
 func (c Config) TTL() time.Duration { return 2 * c.Table.MaxTTL }
 
 // A Service holds locks for its clients. It is safe for concurrent use.
@@ -38,49 +38,50 @@ type Service struct {
 	mu    sync.Mutex
 	table *table.Table
 	parts map[table.Ref]*part
-	rests map[table.Ref]rest // what is left of sets that lost a name: their other names stay taken
+	rests map[table.Ref]rest // what is left of sets that lost a name, whose other names stay taken
 	news  map[string]*news   // by session: what its parked requests wait for
 
 	bindings map[string]*binding // by session
 
 	own     gate.Gate // entered to use or replace session
 	session *pawl.Session
-	lost    atomic.Int64 // how many of its own sessions were lost
+	lost    atomic.Int64 // how many sessions of pawld were lost
 
 	probing gate.Gate // entered to probe etcd, or to use probed
 	probed  probe     // the last probe
 
 	leaving clock.Instant   // when AwaitRenewals was called
 	awaited map[string]bool // the sessions that it waits for
-	renewed chan struct{}   // closed when there is none any more
+	renewed chan struct{}   // closed when none is left
 
-	poked    chan struct{}
-	serving  context.Context // ends when no new promise is made
-	draining <-chan struct{} // closed then
-	drain    context.CancelFunc
-	drained  sync.Once
-	hurried  context.Context // ends when the end is to wait for nothing any more
-	Hurry    context.CancelFunc
-	life     context.Context
-	end      context.CancelFunc
-	work     sync.WaitGroup
-	waits    sync.WaitGroup // acquisitions under way; none begins after draining is closed
-	returns  sync.WaitGroup // background releases; none begins after draining is closed
-	running  sync.WaitGroup // waits for run
+	rescheduled chan struct{}
+	serving     context.Context // ends when no new promise is made
+	draining    <-chan struct{} // closed then
+	drain       context.CancelFunc
+	drained     sync.Once
+	hurried     context.Context // ends when the shutdown must no longer wait for anything
+	Hurry       context.CancelFunc
+	life        context.Context
+	end         context.CancelFunc
+	work        sync.WaitGroup
+	waits       sync.WaitGroup // acquisitions under way; none begins after draining is closed
+	returns     sync.WaitGroup // background releases; none begins after draining is closed
+	running     sync.WaitGroup // waits for run
 
-	// until when a client may believe that it holds a key which is being removed, and which a
-	// successor would delete at once: somebody overwrote it, or it could not be taken over
+	// removing is until when a client may believe that it holds a key which is being removed, and
+	// which a successor would delete at once, because somebody overwrote it, or it could not be
+	// taken over.
 	removing clock.Instant
 }
 
-// New makes a Service; Close or Detach ends it. The client's observer has to pass its events to
+// New makes a Service, which Close or Detach ends. The client's observer has to pass its events to
 // Observe.
 func New(client *pawl.Client, cfg Config) *Service {
 	s := &Service{
 		cfg: cfg, client: client, table: table.New(cfg.Table, clock.Now()),
 		parts: make(map[table.Ref]*part), rests: make(map[table.Ref]rest), news: make(map[string]*news),
 		bindings: make(map[string]*binding),
-		own:      gate.New(1), probing: gate.New(1), renewed: make(chan struct{}), poked: make(chan struct{}, 1),
+		own:      gate.New(1), probing: gate.New(1), renewed: make(chan struct{}), rescheduled: make(chan struct{}, 1),
 	}
 	s.serving, s.drain = context.WithCancel(context.Background())
 	s.draining = s.serving.Done()
@@ -99,7 +100,7 @@ func (s *Service) run() {
 	for {
 		select {
 		case <-timer.C:
-		case <-s.poked:
+		case <-s.rescheduled:
 		case <-s.draining:
 			return
 		}
@@ -111,14 +112,15 @@ func (s *Service) run() {
 	}
 }
 
-func (s *Service) poke() {
+// reschedule makes run call Tick now, because something may have become due earlier.
+func (s *Service) reschedule() {
 	select {
-	case s.poked <- struct{}{}:
+	case s.rescheduled <- struct{}{}:
 	default:
 	}
 }
 
-// unlock ends a change of the table: it unlocks s.mu and carries out the table's effects.
+// unlock ends a change of the table. It unlocks s.mu and carries out the table's effects.
 func (s *Service) unlock() {
 	var todo []func()
 	for _, fx := range s.table.Effects() {
@@ -144,10 +146,10 @@ func (s *Service) unlock() {
 	}
 }
 
-// giveBack returns a function that releases, in the background, a lock that no client believes
-// in. s.mu is held when giveBack is called, and not when the function is. While pawld stops,
-// the function releases in the foreground, because a key that is neither saved nor released
-// would belong to nobody.
+// giveBack returns a function that releases, in the background, a lock that no client believes in.
+// s.mu is held when giveBack is called, and not when the function is. While pawld stops, the
+// function releases in the foreground, because nobody would remove a key that is neither saved nor
+// released.
 func (s *Service) giveBack(h *held) func() {
 	if s.stopping() {
 		return func() { s.back(h) }
@@ -167,8 +169,8 @@ func (s *Service) back(h *held) {
 	_ = h.back(ctx) // the engine completes it
 }
 
-// Session implements pawl.Sessions: it returns pawld's own session, and grants a new one after
-// that has ended.
+// Session implements pawl.Sessions. It returns pawld's session, and grants a new one after that has
+// ended.
 func (s *Service) Session(ctx context.Context) (*pawl.Session, error) {
 	if !s.own.Enter(ctx) {
 		return nil, context.Cause(ctx)
@@ -191,16 +193,16 @@ func (s *Service) Session(ctx context.Context) (*pawl.Session, error) {
 	return session, nil
 }
 
-// The errors of a Service.
+// These are the errors of a Service.
 var (
-	// ErrUnavailable: try again.
+	// ErrUnavailable means that the caller should try again.
 	ErrUnavailable = errors.New("unavailable")
-	// ErrStopping: pawld stops, or a successor takes over.
+	// ErrStopping means that pawld stops, or that a successor takes over.
 	ErrStopping = errors.New("pawld is stopping")
 )
 
-// Serving returns a context for a call that parks: it ends with ctx, and when pawld stops.
-// An error: pawld stops already.
+// Serving returns a context for a call that parks. It ends with ctx, and when pawld stops. An error
+// means that pawld stops already.
 func (s *Service) Serving(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	if s.stopping() {
 		return nil, nil, ErrStopping
@@ -210,7 +212,7 @@ func (s *Service) Serving(ctx context.Context) (context.Context, context.CancelF
 	return ctx, func() { unhook(); cancel(nil) }, nil
 }
 
-// stopping reports whether draining is closed; s.mu need not be held.
+// stopping reports whether draining is closed. s.mu need not be held.
 func (s *Service) stopping() bool {
 	select {
 	case <-s.draining:
@@ -220,7 +222,7 @@ func (s *Service) stopping() bool {
 	}
 }
 
-// Knows reports whether an identity has a session: one that a newer policy gives no names may keep and
+// Knows reports whether an identity has a session. One that a newer policy gives no names may keep and
 // release what it has.
 func (s *Service) Knows(identity string) bool {
 	s.mu.Lock()
@@ -231,7 +233,7 @@ func (s *Service) Knows(identity string) bool {
 // Counts are the numbers for metrics.
 type Counts struct {
 	table.Counts
-	Lost int // sessions of pawld's own
+	Lost int // sessions of pawld
 }
 
 // Counts returns the current numbers.
@@ -249,15 +251,15 @@ type probe struct {
 	err error
 }
 
-// However often Ready is called, etcd is probed once at a time, and not again before probeKept has passed: the
-// probe is a write, and there are callers who may use no name.
+// However often Ready is called, etcd is probed once at a time, and again only after probeKept has
+// passed, because the probe is a write, and there are callers who may use no name.
 const (
 	probeKept = time.Second
 	probeWait = 2 * time.Second // how long etcd may take
 )
 
-// Ready returns why no lock can be acquired now, or could be a moment ago; nil: pawld has a session at
-// etcd, which would take a write.
+// Ready returns why no lock can be acquired now, or could be a moment ago. It returns nil if pawld has
+// a session at etcd, which would accept a write.
 func (s *Service) Ready(ctx context.Context) error {
 	if s.stopping() {
 		return ErrStopping
@@ -267,7 +269,7 @@ func (s *Service) Ready(ctx context.Context) error {
 	}
 	defer s.probing.Leave()
 	if s.probed.at.IsZero() || clock.Now().Sub(s.probed.at) >= probeKept {
-		err := s.probe() // for others, too: the end of ctx does not end it
+		err := s.probe() // for others, too, so the end of ctx does not end it
 		s.probed = probe{clock.Now(), err}
 	}
 	return s.probed.err

@@ -340,7 +340,8 @@ func rowOf(saved Saved, session string) int {
 
 func textOf(w Want) string { return w.params().Text }
 
-// What etcd does not answer for now is tried for as long as a client can believe in it, and then it is lost.
+// What etcd does not answer for now is tried for as long as a client can believe in it, and then it
+// is lost.
 func TestALockThatCannotBeTakenOverHoldsARestartUpForABoundedTime(t *testing.T) {
 	for name, lasts := range map[string]time.Duration{"for a while": 8 * time.Second, "for longer": time.Hour} {
 		t.Run(name, func(t *testing.T) {

@@ -9,10 +9,10 @@ import (
 	"github.com/pawl-locks/pawl/internal/inside"
 )
 
-// AwaitSpace waits while etcd is out of space (NOSPACE), because then a successor could take
-// nothing over; full is called once if it has to wait. It is called before Drain, so that clients
-// are served meanwhile. false: ctx ended, and etcd is still out of space. Other errors of etcd's are
-// no reason to wait: a successor tries again for as long as the lease lasts.
+// AwaitSpace waits while etcd is out of space (NOSPACE), because a successor could then take nothing
+// over. full is called once if it has to wait. It returns false if ctx ended and etcd is still out
+// of space. It is called before Drain, so that clients are served meanwhile. Other errors of etcd's
+// are no reason to wait, because a successor tries again for as long as the lease lasts.
 func (s *Service) AwaitSpace(ctx context.Context, full func()) bool {
 	waited := false
 	for ctx.Err() == nil {
@@ -33,8 +33,8 @@ func (s *Service) AwaitSpace(ctx context.Context, full func()) bool {
 	return !waited
 }
 
-// rehearse returns why no successor could take the session over now; nil: one could, or there is
-// none.
+// rehearse returns why no successor could take the session over now. It returns nil if one could,
+// or if there is no session.
 func (s *Service) rehearse(ctx context.Context) error {
 	if !s.own.Enter(ctx) {
 		return nil // one is being made, and nothing is held on it

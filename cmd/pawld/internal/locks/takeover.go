@@ -21,10 +21,11 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// Resume takes over what a predecessor saved: first its session at etcd, which is then renewed,
-// and then each lock. What cannot be taken over is lost, and its client learns that. It is
-// called before any other method. An error says why nothing was taken over. If ctx ends first, that is ErrInterrupted:
-// when this process has ended, another can take all of it over with saved, if that is claimed.
+// Resume takes over what a predecessor saved: first its session at etcd, which is then renewed, and then
+// each lock. What cannot be taken over is lost, and its client learns that. It is called before any
+// other method. It returns an error if nothing was taken over. If ctx ends first, that is
+// ErrInterrupted: when this process has ended, another can take all of it over with saved, if that is
+// claimed.
 func (s *Service) Resume(ctx context.Context, saved Saved) (taken int, err error) {
 	host, err := inside.HostOf(s.client)
 	if err != nil {
@@ -32,10 +33,10 @@ func (s *Service) Resume(ctx context.Context, saved Saved) (taken int, err error
 	}
 	longest := s.cfg.Table.MaxTTL // no client believes in a lock for longer
 	for _, from := range saved.Sessions {
-		longest = max(longest, from.TTL) // the predecessor's bound may have been another
+		longest = max(longest, from.TTL) // the predecessor may have had another bound
 	}
 	until := clock.Now().Add(longest) // no client believes for longer in what the predecessor held
-	whole := false                    // all of it that still has a key is promised here
+	whole := false                    // all of what still has a key is promised here
 	done := host.Deferral.Begin()     // what the predecessor promised keeps the lease, until it is promised here
 	own, err := s.takeOver(ctx, saved)
 	defer func() {
@@ -51,7 +52,7 @@ func (s *Service) Resume(ctx context.Context, saved Saved) (taken int, err error
 	within, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	var wg sync.WaitGroup
-	turns := make(chan struct{}, resumers)
+	limit := make(chan struct{}, resumers)
 	restored := make([]table.Saved, len(saved.Sessions))
 	for i, from := range saved.Sessions {
 		to := table.Saved{ID: from.ID, Identity: from.Identity, TTL: from.TTL, Provisional: from.Provisional, Ended: from.Ended, Rows: make([]table.SavedRow, len(from.Rows))}
@@ -63,8 +64,8 @@ func (s *Service) Resume(ctx context.Context, saved Saved) (taken int, err error
 			wg.Add(1)
 			go func() { // returns when within or the session ends; waited for below
 				defer wg.Done()
-				turns <- struct{}{}
-				defer func() { <-turns }()
+				limit <- struct{}{}
+				defer func() { <-limit }()
 				s.takeOne(within, own, r, &to.Rows[j], from.TTL, until)
 			}()
 		}
@@ -100,16 +101,16 @@ func (s *Service) Resume(ctx context.Context, saved Saved) (taken int, err error
 // ErrInterrupted is the error of a takeover that its context ended.
 var ErrInterrupted = errors.New("the takeover was interrupted")
 
-// Claimed is what a process writes down in place of s before it takes it over, so that the next one can go on with the
-// takeover if the process ends meanwhile. It has to be given up before the process serves.
+// Claimed is what a process writes in place of s before it takes it over, so that the next one can
+// continue the takeover if the process ends meanwhile. It has to be discarded before the process serves.
 func (s Saved) Claimed() Saved {
 	s.Handle = session.Claim(s.Handle)
 	return s
 }
 
-// takeOver makes pawld's session from a Handle. It tries for as long as the lease may last. If
-// a lock is incomplete, nothing is taken over: its keys would stay in their queues for as long
-// as the session, without anyone knowing of them.
+// takeOver makes pawld's session from a Handle. It tries for as long as the lease may last. If a
+// lock is incomplete, nothing is taken over, because its keys would stay in their queues for as
+// long as the session, without anyone knowing of them.
 func (s *Service) takeOver(ctx context.Context, saved Saved) (*pawl.Session, error) {
 	h := saved.Handle
 	if h == (lease.Handle{}) {
@@ -139,14 +140,14 @@ func (s *Service) takeOver(ctx context.Context, saved Saved) (*pawl.Session, err
 	}
 }
 
-// wantOf is the Want for which a lock was acquired; false: the row is incomplete.
+// wantOf is the Want for which a lock was acquired. It returns false if the row is incomplete.
 func wantOf(r SavedRow) (w Want, whole bool) {
 	err := json.Unmarshal([]byte(r.Params.Text), &w)
 	return w, err == nil && len(w.Names) > 0 && len(w.Modes) == len(w.Names) && len(r.Keys) == len(w.Names)
 }
 
-// params are the row's parameters as this version encodes them, which may not be how the version
-// that saved them did: a repeat of the request has to find them equal.
+// params are the row's parameters as this version encodes them, so that a repeat of the request
+// finds them equal. The version that saved them may have encoded them differently.
 func (r SavedRow) params() table.Params {
 	var w Want
 	if json.Unmarshal([]byte(r.Params.Text), &w) != nil || len(w.Names) == 0 {
@@ -155,10 +156,11 @@ func (r SavedRow) params() table.Params {
 	return w.params()
 }
 
-// takeOne takes one lock over, and at once promises what its client, whose session has ttl, may
-// still believe, unless that has released it. It tries until ctx ends, or until the lock is refused for good. A key that cannot be taken over is removed after until,
-// when nobody believes in it: otherwise its name would be taken for as long as the session lasts. If ctx is canceled, the key is
-// left to the next one.
+// takeOne takes one lock over, and at once promises what its client, whose session has ttl, may still
+// believe, unless the client has released it. It tries until ctx ends, or until the lock is refused for
+// good. A key that cannot be taken over is removed after until, when nobody believes in it; otherwise
+// its name would be taken for as long as the session lasts. If ctx is canceled, the key is left to the
+// next process.
 func (s *Service) takeOne(ctx context.Context, own *pawl.Session, from SavedRow, to *table.SavedRow, ttl time.Duration, until clock.Instant) {
 	to.State, to.Why = table.Lost, table.ErrExpired
 	if own == nil {
@@ -194,12 +196,12 @@ func (s *Service) takeOne(ctx context.Context, own *pawl.Session, from SavedRow,
 			to.Why = err
 			discard()
 			return
-		case errors.Is(err, queue.ErrOther): // it was acquired as what is resumed, so that somebody has put another value
+		case errors.Is(err, queue.ErrOther): // its value was replaced: it was acquired as what is resumed
 			to.Why = fmt.Errorf("%w: %w", lock.ErrKeyOverwritten, err)
 			discard()
 			return
 		}
-		if !errors.Is(err, context.DeadlineExceeded) || to.Why == table.ErrExpired { // the last try's end explains less
+		if !errors.Is(err, context.DeadlineExceeded) || to.Why == table.ErrExpired { // the last try's deadline explains less
 			to.Why = fmt.Errorf("%w: it could not be taken over: %w", table.ErrExpired, err)
 		}
 		if isForGood(err) {
@@ -213,9 +215,9 @@ func (s *Service) takeOne(ctx context.Context, own *pawl.Session, from SavedRow,
 	}
 }
 
-// isForGood reports whether err of a takeover says that it fails however often it is tried: etcd
-// refuses the request for what it asks, or answers that the lock is not what was saved. An answer that does
-// not come, or says that the cluster cannot answer now, is no such refusal.
+// isForGood reports whether a takeover that failed with err would fail however often it is tried. That
+// is so if etcd refuses the request for its content, or answers that the lock is not what was saved, but
+// not if no answer comes, or if the cluster cannot answer now.
 func isForGood(err error) bool {
 	var failed *cluster.Error
 	if errors.As(err, &failed) {
@@ -224,7 +226,8 @@ func isForGood(err error) bool {
 	return !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)
 }
 
-// watchTaken waits for the end of a lock that was taken over, or goes on releasing it; s.mu is held.
+// watchTaken waits for the end of a lock that was taken over, or continues to release it. s.mu is
+// held.
 func (s *Service) watchTaken(ref table.Ref, r table.SavedRow) {
 	p := &part{ref: ref, cancel: func() {}, held: r.Holding.(*held), ahead: -1, again: r.State == table.Releasing}
 	_ = json.Unmarshal([]byte(r.Params.Text), &p.want)

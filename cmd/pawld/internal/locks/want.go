@@ -17,7 +17,7 @@ import (
 // A Mode is the mode in which a name is acquired.
 type Mode string
 
-// The modes.
+// These are the modes.
 const (
 	Exclusive Mode = "exclusive"
 	Shared    Mode = "shared"
@@ -25,7 +25,7 @@ const (
 	Semaphore Mode = "semaphore" // only for a single name, with Limit
 )
 
-// A Want is what to acquire: one name, or a set of names, all or none.
+// A Want is what to acquire: one name, or a set of names, of which all or none are held.
 type Want struct {
 	Names   []string
 	Modes   []Mode        // one for each of Names; for a set, Exclusive or Shared
@@ -33,10 +33,10 @@ type Want struct {
 	Value   []byte        `json:",omitempty"`
 	Try     bool          `json:",omitempty"`
 	Owner   string        // written into the key
-	MaxHold time.Duration // enforced by the table: the engine does not know it
+	MaxHold time.Duration // enforced by the table; the engine does not know it
 }
 
-// params are the parameters that a repeat has to have in common with the request.
+// params are the parameters that a repeat must have in common with the request.
 func (w Want) params() table.Params {
 	text, err := json.Marshal(w)
 	if err != nil {
@@ -56,11 +56,11 @@ func namesOf(text string) []string {
 type held struct {
 	inside.Keeper
 	handle
-	term *elect.Term // nil: a lock
+	term *elect.Term // nil for a lock
 	keys []string    // one for each name
-	slot int         // of a semaphore; 0: none, too
+	slot int         // of a semaphore; otherwise 0
 	back func(ctx context.Context) error
-	ask  chan struct{} // closed once its client asks for that; nil: a term, for which nobody can
+	ask  chan struct{} // closed once its client asks whether it is wanted; nil for a term
 }
 
 // handle is the common interface of lock.Held and elect.Term.

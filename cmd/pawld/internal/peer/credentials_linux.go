@@ -36,8 +36,8 @@ func control(c *net.UnixConn, f func(fd int) error) error {
 	return err
 }
 
-// A Process is the process at the other end of a Unix socket. It is the same one even if its number
-// has been used again.
+// A Process is the process at the other end of a Unix socket. It remains that process even if its
+// number is used again.
 type Process struct {
 	pidfd *os.File
 	wait  syscall.RawConn

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// A Limit bounds how much of something there is at a time, in all and of each owner.
+// A Limit bounds how many of something exist at a time, in all and for each owner.
 type Limit struct {
 	what string
 	max  int
@@ -21,26 +21,26 @@ type Limit struct {
 }
 
 // NewLimit makes a Limit of most in all, and half of that for one owner, so that no owner keeps all
-// others out. what names it, for errors.
+// others out. what names it in errors.
 func NewLimit(what string, most int) *Limit {
 	half := max(most/2, 1)
 	return &Limit{what: what, max: most, each: func(string) int { return half }, of: make(map[string]int)}
 }
 
-// NewLimitOfEach makes a Limit of each owner alone, so that no owner has anything to do with what
-// others take.
+// NewLimitOfEach makes a Limit for each owner separately, so that no owner depends on what others
+// take.
 func NewLimitOfEach(what string, each func(owner string) int) *Limit {
 	return &Limit{what: what, max: math.MaxInt, each: each, of: make(map[string]int)}
 }
 
-// Counts are how much there is now, and how often more was refused.
+// Counts are how many exist now, and how often more were refused.
 func (l *Limit) Counts() (now int, refused int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.all, l.refused
 }
 
-// Take takes one for an owner, who has to Give it back; an error says which bound is reached.
+// Take takes one for an owner, who has to Give it back. The error says which bound is reached.
 func (l *Limit) Take(owner string) error {
 	each := l.each(owner)
 	l.mu.Lock()
@@ -68,14 +68,14 @@ func (l *Limit) Give(owner string) {
 	}
 }
 
-// Listen returns a listener that closes connections beyond the limit at once; refused is called
+// Listen returns a listener that closes connections beyond the limit at once, and calls refused
 // with each error. On a Unix socket the owner is the user, otherwise the host.
 func (l *Limit) Listen(of net.Listener, refused func(error)) net.Listener {
 	return &limited{Listener: of, limit: l, refused: refused}
 }
 
-// ListenNewest is Listen, except that a connection beyond the limit takes the place of the oldest one, if
-// there is one of its owner of that one: nobody keeps a newcomer out by what he leaves open.
+// ListenNewest is Listen, except that a connection beyond the limit replaces the oldest one of its
+// owner, or else the oldest of all. So nobody keeps a newcomer out by leaving connections open.
 func (l *Limit) ListenNewest(of net.Listener, refused func(error)) net.Listener {
 	return &limited{Listener: of, limit: l, refused: refused, newest: true}
 }
@@ -87,7 +87,7 @@ type limited struct {
 	newest  bool
 
 	mu   sync.Mutex
-	open []*taken // if newest: the oldest first
+	open []*taken // if newest, the oldest first
 }
 
 // admit makes room, if newest.

@@ -38,7 +38,7 @@ func TestANewcomerTakesThePlaceOfTheOldest(t *testing.T) {
 	for name, c := range map[string]struct {
 		hosts  string // whose connections are open, the oldest first
 		host   byte   // the newcomer's
-		closes int    // the number of the one that ends; -1: none
+		closes int    // the number of the one that ends, or -1
 	}{
 		"there is room":                          {"ab", 'a', -1},
 		"its host has its half":                  {"bab", 'b', 0},

@@ -1,7 +1,7 @@
-// Package peer identifies the other end of a connection: on a Unix socket the user, as the
-// kernel reports it; with TLS the one URI, or else the common name, of the verified
-// certificate; on loopback the holder of a token. Identities of different kinds differ in their
-// first part: uid:1000, cn:worker, spiffe://example.org/worker, token:local.
+// Package peer identifies the other end of a connection. On a Unix socket that is the user, as the
+// kernel reports it. With TLS it is the one URI, or else the common name, of the verified
+// certificate. On loopback it is the holder of a token. Identities of different kinds differ in
+// their first part: uid:1000, cn:worker, spiffe://example.org/worker, token:local.
 package peer
 
 import (
@@ -19,14 +19,14 @@ import (
 	"time"
 )
 
-// Overflow is the user that the kernel reports for one without a number here: it does not
+// Overflow is the user that the kernel reports for a user without a number here. It does not
 // distinguish two tenants.
 const Overflow = 65534
 
 // A Kind is how a listener identifies its peers.
 type Kind int
 
-// The kinds.
+// These are the kinds.
 const (
 	Unix  Kind = iota // by SO_PEERCRED
 	TLS               // by their certificates
@@ -111,7 +111,7 @@ func userOf(c net.Conn) (identity string, pid int, err error) {
 	return fmt.Sprintf("uid:%d", uid), pid, nil
 }
 
-// The errors of ProcessOf.
+// These are the errors of ProcessOf.
 var (
 	ErrNoProcess = errors.New("bind is for the Unix socket, where pawld sees the process of its client")
 	ErrNoPIDFD   = errors.New("bind needs SO_PEERPIDFD, which Linux has since 6.5")
@@ -119,7 +119,7 @@ var (
 )
 
 // PID is the number of the process that made the connection of a request's context, as it is seen
-// from here; 0: it is not seen.
+// from here, or 0 if it is not seen.
 func PID(ctx context.Context) int {
 	c, _ := ctx.Value(key{}).(*conn)
 	if c == nil {

@@ -28,16 +28,17 @@ type Rule struct {
 	Sessions int      // how many sessions
 }
 
-// How many locks and waiters, and how many sessions, an identity may have if the policy does
-// not say.
+// These are how many locks and waiters, and how many sessions, an identity may have if the policy
+// does not say.
 const (
 	DefaultLocks    = 100
 	DefaultSessions = 100
 )
 
-// Load reads a policy: one line for each identity, with the names that it may use, and locks=N
-// and sessions=N for how many at a time. Empty lines and those that begin with # are ignored. A
-// word with a space or with =, or one that begins with #, is a name only in double quotes.
+// Load reads a policy. It has one line for each identity, with the names that it may use, and
+// locks=N and sessions=N for how many at a time. Empty lines and those that begin with # are
+// ignored. A word with a space or with =, or one that begins with #, is a name only in double
+// quotes.
 //
 //	uid:1000                   orders/ report
 //	spiffe://example.org/cart  carts/ locks=2000
@@ -66,7 +67,7 @@ func Load(path string) (*Policy, error) {
 	return p, nil
 }
 
-// invisible reports whether a character looks like nothing, or like a space without being one.
+// invisible reports whether a character is invisible, or looks like a space without being one.
 func invisible(r rune) bool { return !unicode.IsPrint(r) && r != '\t' && r != utf8.RuneError }
 
 // limits are the limits that a line may set.
@@ -140,8 +141,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// checkIdentity reports what is wrong with the form of an identity: which one pawld gives to nobody. A
-// URI that could be a misspelt kind, as gid:7, has to be quoted.
+// checkIdentity reports what is wrong with the form of an identity, if pawld gives it to nobody. A URI
+// that could be a misspelt kind, as gid:7, has to be quoted.
 func checkIdentity(w word) error {
 	identity := w.text
 	kind, rest, _ := strings.Cut(identity, ":")
@@ -198,7 +199,7 @@ func split(line string) (words []word, err error) {
 	return words, nil
 }
 
-// Allows reports whether an identity may use a name. local: the request came over the Unix
+// Allows reports whether an identity may use a name. local says that the request came over the Unix
 // socket.
 func (p *Policy) Allows(identity string, local bool, name string) bool {
 	if p == nil {
@@ -212,7 +213,8 @@ func (p *Policy) Allows(identity string, local bool, name string) bool {
 	return false
 }
 
-// Knows reports whether an identity may use any name. local: the request came over the Unix socket.
+// Knows reports whether an identity may use any name. local says that the request came over the
+// Unix socket.
 func (p *Policy) Knows(identity string, local bool) bool {
 	if p == nil {
 		return local
@@ -222,7 +224,7 @@ func (p *Policy) Knows(identity string, local bool) bool {
 }
 
 // Within returns what an identity may list of the names that begin with prefix: whole names, and
-// prefixes, none of which contains another. local: the request came over the Unix socket.
+// prefixes, none of which contains another. local says that the request came over the Unix socket.
 func (p *Policy) Within(identity string, local bool, prefix string) (names, prefixes []string) {
 	if p == nil {
 		if local {
@@ -246,8 +248,8 @@ func (p *Policy) Within(identity string, local bool, prefix string) (names, pref
 	return slices.Compact(names), prefixes
 }
 
-// Fits reports limits of identities that are greater than pawld's own, of which the default ones say
-// nothing.
+// Fits reports limits of identities that are greater than pawld's limits. It does not report
+// the default limits.
 func (p *Policy) Fits(sessions, locks int) error {
 	var errs []error
 	for _, identity := range slices.Sorted(maps.Keys(p.rules)) {

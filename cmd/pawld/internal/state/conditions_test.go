@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each condition in which a start may find the file: it is used, or the start is refused and the file stays.
+// Each condition in which a start may find the file: it is used, or the start is refused and the
+// file stays.
 func TestWhatCannotBeUsedIsRefusedAndStays(t *testing.T) {
 	golden, err := os.ReadFile("testdata/state.json")
 	require.NoError(t, err)

@@ -1,6 +1,5 @@
-// Package state keeps, in a directory of its own, what one pawld leaves to the next. The file
-// contains the secrets of clients' sessions, so nobody else may read it. One pawld at a time
-// has the directory.
+// Package state keeps in a directory what one pawld leaves to the next. The file contains the
+// secrets of clients' sessions, so nobody else may read it. One pawld at a time has the directory.
 package state
 
 import (
@@ -81,10 +80,11 @@ func (d *Dir) Write(s locks.Saved) error {
 	return os.Rename(temp, d.file())
 }
 
-// ErrUnusable: the file is not what this pawld can take over from.
+// ErrUnusable reports that this pawld cannot take over from the file.
 var ErrUnusable = errors.New("it cannot be used")
 
-// Discard removes the file, whatever it holds, so that it does not come back with the machine's power either.
+// Discard removes the file, whatever it holds, so that it does not reappear after a power failure
+// either.
 func (d *Dir) Discard() error {
 	if err := os.Remove(d.file()); err != nil {
 		return err
@@ -97,8 +97,8 @@ func (d *Dir) Discard() error {
 	return f.Close()
 }
 
-// Read reads the file; false: there is none. It stays until Discard, so that who is ended before the takeover
-// leaves it to the next one.
+// Read reads the file, and returns false if there is none. The file stays until Discard, so that a
+// process that is ended before the takeover leaves it to the next one.
 func (d *Dir) Read() (s locks.Saved, ok bool, err error) {
 	info, err := os.Stat(d.file())
 	if errors.Is(err, fs.ErrNotExist) {

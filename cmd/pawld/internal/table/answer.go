@@ -10,15 +10,15 @@ import (
 type Listed struct {
 	Ref   Ref
 	State State
-	Valid time.Duration // from the arrival of the request that is answered; only if Held
+	Valid time.Duration // counted from the arrival of the request that is answered; only if Held
 	Why   error         // if Lost
 	Text  string        // of its Params
 
-	end clock.Instant // until when its client may believe in it, by pawld's own clock
+	end clock.Instant // until when its client may believe in it, by pawld's clock
 }
 
-// One is the lock of ref in an answer to a request that arrived at arrival. false: it is not
-// known.
+// One is the lock of ref in an answer to a request that arrived at arrival. It returns false if the
+// lock is not known.
 func (t *Table) One(ref Ref, arrival, now clock.Instant) (Listed, bool) {
 	t.advance(now)
 	s, r := t.row(ref)

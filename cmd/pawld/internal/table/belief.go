@@ -8,9 +8,10 @@ import (
 	"github.com/pawl-locks/pawl/internal/clock"
 )
 
-// This file is rules V1 and V2: how long a client may believe that it holds a lock.
+// This file has rules V1 and V2, which determine how long a client may believe that it holds a
+// lock.
 
-// end is until when a client may believe that it holds r, by pawld's own clock (rule V2).
+// end is until when a client may believe that it holds r, by pawld's clock (rule V2).
 func (s *session) end(r *row) clock.Instant {
 	end := s.expiry
 	if d := r.holding.Until(); d.Before(end) {
@@ -24,15 +25,15 @@ func (s *session) end(r *row) clock.Instant {
 	return end
 }
 
-// Belief is how much of a time on pawld's clock a client gets: five sixths, in whole
+// Belief is how much of a time on pawld's clock a client gets. It is five sixths, in whole
 // milliseconds, so that clocks whose rates differ by up to a tenth do no harm.
 func Belief(d time.Duration) time.Duration {
 	return max(d-(d+5)/6, 0).Truncate(time.Millisecond)
 }
 
-// told is what answers that were given said of a row; zero: none was, or a predecessor gave it.
+// told is what answers said of a row. It is zero if there was none, or if a predecessor gave it.
 type told struct {
-	end      clock.Instant // the end from which the belief was reckoned
+	end      clock.Instant // the end from which the belief was computed
 	believed clock.Instant // when the client's belief ends
 }
 
@@ -47,10 +48,10 @@ func (t *Table) Answered(arrival clock.Instant, all ...Listed) {
 	}
 }
 
-// Patience is for how long after its arrival a request that renews may be parked: half of what is then
-// left of the client's shortest belief, at most the time given. A belief that an answer would not
-// renew, because max hold or pawld's own session ends it, is not considered. It is called before All
-// and One.
+// Patience is how long after its arrival a request that renews may be parked, which is half of what is
+// then left of the client's shortest belief, at most the time given. A belief that an answer would not
+// renew, because max hold or pawld's session ends it, is not considered. It is called before All and
+// One.
 func (t *Table) Patience(id string, arrival clock.Instant, most time.Duration) time.Duration {
 	s := t.session(id)
 	if s == nil {
@@ -71,8 +72,8 @@ func (t *Table) Parks(id string, parks bool) {
 	}
 }
 
-// Parking returns the sessions that hold something and whose clients have their renewals wait: one comes again
-// once it is answered.
+// Parking returns the sessions that hold something and whose clients make their renewals wait, because
+// such a client comes again once it is answered.
 func (t *Table) Parking() (all []string) {
 	for id := range t.sessions {
 		if s := t.session(id); s != nil && s.parks && slices.ContainsFunc(slices.Collect(maps.Values(s.rows)), func(r *row) bool { return r.state == Held }) {
@@ -82,7 +83,7 @@ func (t *Table) Parking() (all []string) {
 	return all
 }
 
-// Shortest is the shortest belief of the held ones; most if none is held.
+// Shortest is the shortest belief of the held ones, or most if none is held.
 func Shortest(all []Listed, most time.Duration) time.Duration {
 	for _, l := range all {
 		if l.State == Held {

@@ -2,7 +2,7 @@ package table
 
 import "github.com/pawl-locks/pawl/internal/clock"
 
-// Exited ends a session for good, because the one process that used it has exited: nobody
+// Exited ends a session for good, because the one process that used it has exited, and nobody
 // believes in its locks any more.
 func (t *Table) Exited(id string, now clock.Instant) {
 	t.advance(now)

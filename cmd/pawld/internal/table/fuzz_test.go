@@ -13,8 +13,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
 )
 
-// system is one client, pawld and etcd, each with a clock of its own, in real time. Its
-// oracle is that no client believes beyond its key.
+// system is one client, pawld and etcd, each with a separate clock, in real time. Its oracle is
+// that no client believes beyond its key.
 type system struct {
 	*Table
 	begin  clock.Instant
@@ -55,7 +55,7 @@ func (w *system) clock(real time.Duration) clock.Instant {
 	return w.begin.Add(time.Duration(float64(real) * w.pawld))
 }
 
-// Until implements Holding: T2.
+// Until implements Holding (T2).
 func (w *system) Until() clock.Instant {
 	if w.dead() != nil {
 		return clock.Instant{}
@@ -137,7 +137,7 @@ func (w *system) step(op, a, b byte) {
 		if w.Touch(id, who, at, now) == nil {
 			w.answered(sent, at, now)
 		}
-	case 4: // Release: the client stops believing first
+	case 4: // Release, before which the client stops believing
 		if a%4 == 0 && w.OpenForRelease(id, who, at, now) == nil {
 			w.belief = min(w.belief, sent)
 			if st, _ := w.Release(w.ref(), now); st == Releasing {
@@ -175,7 +175,7 @@ func (w *system) step(op, a, b byte) {
 	}
 }
 
-// next makes the next acquisition one of its own, on a session of the engine that lives.
+// next makes a new acquisition the next one, on a session of the engine that lives.
 func (w *system) next(a byte) {
 	if w.there || w.belief > w.now {
 		return

@@ -2,9 +2,9 @@ package table
 
 import "github.com/pawl-locks/pawl/internal/clock"
 
-// Release records that the client is done with ref, in a session that was touched, and returns
-// the new state. If that is Releasing, the caller has to carry the release out, and to call
-// Released with the result.
+// Release records that the client is done with ref, in a session that was touched, and returns the
+// new state. If that is Releasing, the caller has to carry out the release, and to call Released
+// with the result.
 func (t *Table) Release(ref Ref, now clock.Instant) (st State, why error) {
 	t.advance(now)
 	s, r := t.row(ref)
@@ -23,7 +23,7 @@ func (t *Table) Release(ref Ref, now clock.Instant) (st State, why error) {
 	return r.state, r.why
 }
 
-// Released records the result of a release; nil: it was held until then.
+// Released records the result of a release, which is nil if it was held until then.
 func (t *Table) Released(ref Ref, err error) {
 	s, r := t.row(ref)
 	switch {
@@ -45,8 +45,8 @@ func (t *Table) Requests(id string) (refs []Ref) {
 	return refs
 }
 
-// Ended marks a session whose locks were all released: it is remembered for a while, so that a
-// late Acquire is refused.
+// Ended marks a session whose locks were all released. It is remembered for a while, so that a late
+// Acquire is refused.
 func (t *Table) Ended(id string) {
 	s := t.session(id)
 	if s == nil {

@@ -25,8 +25,8 @@ type SavedRow struct {
 	Holding Holding       // if Held or Releasing
 }
 
-// Save returns everything except the positions, which are given up: their clients poll again, and
-// are enqueued again.
+// Save returns everything except the positions, which are given up, because their clients poll
+// again, and are enqueued again.
 func (t *Table) Save(now clock.Instant) (all []Saved) {
 	t.advance(now)
 	for _, s := range t.sessions {
@@ -43,7 +43,7 @@ func (t *Table) Save(now clock.Instant) (all []Saved) {
 	return all
 }
 
-// Restore adds what a predecessor saved, and gives every session its whole TTL again; what its
+// Restore adds what a predecessor saved, and gives every session its whole TTL again. What its
 // client still believes is shorter.
 func (t *Table) Restore(all []Saved, now clock.Instant) {
 	for _, saved := range all {

@@ -18,24 +18,24 @@ const (
 	Releasing       // its client released it, and the outcome is not known yet
 	Released        // its client released it, and it was held until then
 	Lost            // it was held or waited, and no longer does
-	Left            // its client gave up the position, or released what it had not acquired: a tombstone
+	Left            // its client gave up the position, or released what it had not acquired; a tombstone
 )
 
 // A Holding is what the engine holds for a row.
 type Holding interface {
-	// Until is D: the first instant at which it is no longer held unless pawld's own session is
-	// renewed; the zero Instant once it has ended.
+	// Until is D, the first instant at which it is no longer held unless pawld's session is
+	// renewed. It is the zero Instant once the session has ended.
 	Until() clock.Instant
-	// Promise is called before an answer lets a client believe, up to until, that it holds the
-	// lock (rule V4). An error says why it has ended; then nothing was promised.
+	// Promise is called before an answer lets a client believe, up to until, that it holds the lock
+	// (rule V4). An error says why the lock has ended, and means that nothing was promised.
 	Promise(until clock.Instant) error
 }
 
 // Params are the parameters that a repeat must have in common with the request.
 type Params struct {
 	Text    string        // all of them, encoded
-	More    int           // how many names beside the first; each counts
-	MaxHold time.Duration // 0: none
+	More    int           // how many names beside the first, each of which counts
+	MaxHold time.Duration // 0 if none
 }
 
 func (p Params) names() int { return 1 + p.More }
@@ -61,9 +61,9 @@ var (
 	ErrNotHeld = errors.New("not held")
 )
 
-// Acquire finds the lock or position of ref, in a session that was opened, or makes a position.
-// fresh: it made one, and the caller has to enqueue for it. most is how many locks and positions
-// this identity may have.
+// Acquire finds the lock or position of ref, in a session that was opened, or makes a position. If
+// it returns fresh, it made one, and the caller has to enqueue for it. most bounds the locks and
+// positions of this identity.
 func (t *Table) Acquire(ref Ref, p Params, most int, arrival, now clock.Instant) (fresh bool, err error) {
 	t.advance(now)
 	s := t.session(ref.Session)
@@ -97,17 +97,18 @@ func (t *Table) add(s *session, r *row, most int) error {
 	return nil
 }
 
-// maxPast is how many lost rows, and how many others that have ended, a session remembers, or as many
-// as were live at a time: all may end at once, before the client has learned of any.
+// maxPast is how many lost rows, and how many others that have ended, a session remembers. It
+// remembers more if more were live at a time, because all may end at once, before the client has
+// learned of any.
 const maxPast = 128
 
-// retire ends a row, which is remembered for a while, so that a repeat of a request finds its
-// end.
+// retire ends a row, which is remembered for a while, so that a repeat of a request finds that it
+// has ended.
 func (t *Table) retire(s *session, r *row, st State, why error) {
 	t.uncount(s, r)
 	r.state, r.why, r.holding, r.ended = st, why, nil, t.now
 	if st == Left || st == Released {
-		r.params = Params{} // a repeat is refused whatever it says, and what is remembered is to be small
+		r.params = Params{} // a repeat is refused whatever it says, so remember little
 	}
 	s.remember(r)
 }
@@ -162,8 +163,8 @@ func (t *Table) row(ref Ref) (*session, *row) {
 	return nil, nil
 }
 
-// Won records that the engine holds what the position of ref waited for. false: no client wants it
-// any more, and the caller has to release it.
+// Won records that the engine holds what the position of ref waited for. It returns false if no
+// client wants it any more, and the caller has to release it.
 func (t *Table) Won(ref Ref, h Holding, now clock.Instant) bool {
 	t.advance(now)
 	_, r := t.row(ref)
@@ -190,8 +191,8 @@ func (t *Table) Forget(ref Ref) {
 	}
 }
 
-// Settle drops a row of which the client knows that it has ended. One whose release is not decided
-// yet is dropped later.
+// Settle drops a row that the client knows has ended. One whose release is not decided yet is
+// dropped later.
 func (t *Table) Settle(ref Ref) error {
 	s, r := t.row(ref)
 	switch {

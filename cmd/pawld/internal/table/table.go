@@ -12,7 +12,8 @@ type Config struct {
 	DefaultTTL, MinTTL, MaxTTL time.Duration // of a session
 	Sessions                   int           // how many there may be
 
-	// SessionsOf is how many sessions an identity may have; nil: as many as there may be.
+	// SessionsOf is how many sessions an identity may have. If it is nil, only Sessions bounds
+	// them.
 	SessionsOf func(identity string) int
 
 	Locks int           // how many locks and waiters there may be, in all
@@ -32,7 +33,7 @@ type Table struct {
 
 // A session is one client's session.
 //
-// Invariants: expiry never moves back, except when a provisional TTL is replaced; expired is set by the
+// Invariants: expiry never moves back, except when a provisional TTL is replaced. expired is set by the
 // first call that finds that expiry has passed, and then no row is waiting or held. A later request
 // clears expired, but restores no row. While the TTL is provisional, every row is a tombstone.
 type session struct {
@@ -46,7 +47,8 @@ type session struct {
 	past     []*row // rows that have ended, the oldest first
 	most     int    // how many others there were at a time, at most
 
-	// A Release opened it, so that ttl is the default until an Acquire, which has one, sets it.
+	// It is provisional if a Release opened it, so that ttl is the default until an Acquire, which
+	// has one, sets it.
 	provisional bool
 
 	parks bool // its client wanted its last Renew to wait
@@ -57,7 +59,7 @@ func New(cfg Config, now clock.Instant) *Table {
 	return &Table{cfg: cfg, sessions: make(map[string]*session), each: make(map[string]int), now: now}
 }
 
-// A Ref identifies a lock or a position: by the client's session and its request (rule V6).
+// A Ref identifies a lock or a position by the client's session and its request (rule V6).
 type Ref struct{ Session, Request string }
 
 // An Effect is what to do about a lock or a position that no longer belongs to its client.
@@ -67,14 +69,14 @@ type Effect struct {
 	Why  error
 }
 
-// A Kind of Effect.
+// A Kind is the kind of an Effect.
 type Kind uint8
 
 const (
 	Leave   Kind = iota + 1 // give up the position
-	Forfeit                 // take away a lock in which its client may have believed: no release (rule V8)
+	Forfeit                 // take away a lock that its client may have believed in; no release (rule V8)
 	Return                  // release a lock that no answer listed
-	Abandon                 // take away a lock in which nobody believes any more: no release either
+	Abandon                 // take away a lock that nobody believes in any more; no release either
 )
 
 // Effects returns the effects since the last call.
@@ -84,8 +86,8 @@ func (t *Table) Effects() []Effect {
 	return fx
 }
 
-// Open finds a session or opens it, for an Acquire, and counts its request (rule V1). ttl 0: the
-// session's own, or the default.
+// Open finds a session or opens it, for an Acquire, and counts its request (rule V1). If ttl is 0,
+// the session keeps its TTL, or gets the default.
 func (t *Table) Open(id, identity string, ttl time.Duration, arrival, now clock.Instant) error {
 	t.advance(now)
 	s := t.session(id)
@@ -104,13 +106,13 @@ func (t *Table) Open(id, identity string, ttl time.Duration, arrival, now clock.
 	if err != nil {
 		return err
 	}
-	if s.provisional && s.identity == identity { // nothing has been promised, so that expiry may move back
+	if s.provisional && s.identity == identity { // nothing has been promised, so expiry may move back
 		s.expiry, s.ttl, s.provisional = s.expiry.Add(ttl-s.ttl), ttl, false
 	}
 	return t.renew(s, identity, arrival, now)
 }
 
-// OpenForRelease is Open for a Release, which has no TTL: a session that it opens gets its TTL from
+// OpenForRelease is Open for a Release, which has no TTL. A session that it opens gets its TTL from
 // the first Acquire, which may come later.
 func (t *Table) OpenForRelease(id, identity string, arrival, now clock.Instant) error {
 	t.advance(now)
@@ -164,7 +166,7 @@ func (t *Table) renew(s *session, identity string, arrival, now clock.Instant) e
 	return nil
 }
 
-// TTL is the TTL of a session; 0 if the session is not known.
+// TTL is the TTL of a session, or 0 if the session is not known.
 func (t *Table) TTL(id string) time.Duration {
 	if s := t.sessions[id]; s != nil {
 		return s.ttl
@@ -221,7 +223,7 @@ type Counts struct {
 	Stalls                  int // how often pawld stalled
 	Cut                     int // answers whose promise was shorter because of D
 	Orphans                 int // locks that were released because no answer had listed them
-	Expired                 int // locks that were taken from clients without a request for their TTL, or without a process
+	Expired                 int // locks taken from clients without a request for their TTL, or without a process
 	Overheld                int // locks taken from clients that held them for longer than max_hold_ms
 }
 

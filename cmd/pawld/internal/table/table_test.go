@@ -103,7 +103,7 @@ func TestV1ARequestGivesItsSessionTheTTLFromItsArrival(t *testing.T) {
 	assert.Equal(t, []Effect{{ref, Forfeit, ErrExpired}}, r.Effects())
 }
 
-// T4: what has expired stays so, though its client comes back, and its session goes on.
+// T4: what has expired stays so, though its client comes back, and its session continues.
 func TestV1WhatHasExpiredStaysSo(t *testing.T) {
 	r := newRig(t)
 	r.hold(0, Params{})
@@ -365,7 +365,7 @@ func TestTTLsOutOfBoundsAreRefused(t *testing.T) {
 	r.refused(Unknown, "not known", r.Touch("other", who, r.at(0), r.at(0)))
 }
 
-// A Release has no TTL. What it opens is for a client that sends its own with the next Acquire.
+// A Release has no TTL. What it opens is for a client that sends its TTL with the next Acquire.
 func TestASessionThatAReleaseOpenedHasTheTTLOfItsFirstAcquire(t *testing.T) {
 	r := newRig(t)
 	require.NoError(t, r.OpenForRelease(id, who, r.at(time.Second), r.at(time.Second)))
@@ -475,7 +475,7 @@ func TestWhatIsOverIsForgotten(t *testing.T) {
 	assert.Empty(t, r.sessions)
 }
 
-// V5: what ends many locks at once is told of each, and a release of many of each.
+// V5: what ends many locks at once is reported for each, and a release of many for each.
 func TestTheEndOfManyLocksIsToldOfEach(t *testing.T) {
 	const many = 5 * maxPast
 	full := cfg

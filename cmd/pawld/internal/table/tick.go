@@ -6,8 +6,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/clock"
 )
 
-// Tick does what is due at now, and returns after how long it has to be called again. It has to
-// be called at least every Beat, so that a stall can be distinguished from an idle time.
+// Tick does what is due at now, and returns the time until it has to be called again. It has to be
+// called at least every Beat, so that a stall can be distinguished from an idle time.
 func (t *Table) Tick(now clock.Instant) (next time.Duration) {
 	t.advance(now)
 	next = t.Beat()
@@ -49,9 +49,8 @@ func (t *Table) due(s *session, now clock.Instant) time.Duration {
 	return next
 }
 
-// advance is called first by every method, so that a stall is noticed before what became due
-// during it. What is due in a session is done by the first call that finds the session: see
-// session.
+// advance is called first by every method, so that a stall is noticed before what became due during
+// it. What is due in a session is done by the first call that finds the session. See session.
 func (t *Table) advance(now clock.Instant) {
 	before := t.now
 	gap := now.Sub(before)

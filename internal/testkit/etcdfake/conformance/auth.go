@@ -37,7 +37,7 @@ func (r *rig) status() {
 	r.note("auth status", resp, err)
 }
 
-// people sets up root, and ann who may do something, and enables.
+// people sets up root, and ann who has some permissions, and enables authentication.
 func (r *rig) people() {
 	r.role("root")
 	r.user("root", "r", "root")

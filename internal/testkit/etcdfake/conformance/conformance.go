@@ -1,5 +1,5 @@
-// Package conformance has conversations with etcd, and compares the answers of two servers: of the
-// real one and the one in memory, which must not be told apart.
+// Package conformance has conversations with two etcd servers, the real one and the one in memory,
+// and compares their answers, which must be the same.
 package conformance
 
 import (
@@ -20,8 +20,8 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 )
 
-// script is one conversation with a server; what the server says must not
-// depend on which one it is.
+// script is one conversation with a server. The server's answers must not depend on which server it
+// is.
 type script struct {
 	name string
 	run  func(r *rig)
@@ -65,7 +65,7 @@ func newRig(t *testing.T, connect Dial) *rig {
 // live for TokenTTL.
 type Dial func(t *testing.T) (endpoint string, dial grpc.DialOption)
 
-// TokenTTL is what the scripts expect of both servers.
+// TokenTTL is how long the scripts expect auth tokens to live on both servers.
 const TokenTTL = 5 * time.Second
 
 // Compare runs each script with both servers, each time in a bubble, and requires that they answer alike.
@@ -153,8 +153,8 @@ func (r *rig) ttl(id int64, keys bool) {
 	r.note("ttl", resp, err)
 }
 
-// as makes what follows the requests of a user who has just authenticated; ""
-// is nobody, "bad" somebody with a token that was never given out.
+// as sends the following requests as a user who has just authenticated. "" is nobody, and "bad" is
+// somebody with a token that was never issued.
 func (r *rig) as(user, password string) {
 	r.ctx = r.all
 	token := "bad.1"

@@ -6,7 +6,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// renewals opens a stream and returns what sends one renewal on it.
+// renewals opens a stream and returns a function that sends one renewal on it.
 func (r *rig) renewals() func(id int64) {
 	s, err := r.lease.LeaseKeepAlive(r.ctx)
 	if err != nil {

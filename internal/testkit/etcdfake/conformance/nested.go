@@ -7,8 +7,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// enqueue is a transaction as a queue's: put a key that is not there, on a lease, and
-// read the last two of its queue.
+// enqueue is a transaction like a queue's. It puts a key that does not exist, on a lease, and reads
+// the last two of its queue.
 func enqueue(queue, name string, lease int64) *pb.TxnRequest {
 	last := span(queue, strings.TrimSuffix(queue, "/")+"0")
 	last.KeysOnly, last.Limit, last.SortTarget, last.SortOrder = true, 2, pb.RangeRequest_CREATE, pb.RangeRequest_DESCEND
@@ -19,7 +19,7 @@ func enqueue(queue, name string, lease int64) *pb.TxnRequest {
 	}
 }
 
-// dequeue deletes a key under a comparison, and shows it.
+// dequeue deletes a key under a comparison, and returns it.
 func dequeue(key string, rev int64) *pb.TxnRequest {
 	return &pb.TxnRequest{
 		Compare: []*pb.Compare{cmpTo(key, pb.Compare_EQUAL, create(rev))},

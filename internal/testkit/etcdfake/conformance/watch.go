@@ -48,8 +48,8 @@ func (w *watches) next() {
 	w.r.note("watch", resp, err)
 }
 
-// events notes the next n events of each of the watches. In which order the
-// watches of a stream are sent one revision, no server promises.
+// events notes the next n events of each of the watches. No server promises in which order it sends
+// one revision to the watches of a stream.
 func (w *watches) events(n int, ids ...int64) {
 	for _, id := range ids {
 		for len(w.got[id]) < n {

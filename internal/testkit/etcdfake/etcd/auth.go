@@ -16,10 +16,10 @@ import (
 // Root is the user, and the role, that may do everything.
 const Root = "root"
 
-// errNoPasswordUser has no gRPC error of its own.
+// errNoPasswordUser has no dedicated gRPC error.
 var errNoPasswordUser = status.Error(codes.Unknown, "auth: authentication failed, password was given for no password user")
 
-// Auth holds users, roles and the tokens that were given out.
+// Auth holds users, roles and the tokens that were issued.
 type Auth struct {
 	Enabled  bool
 	Revision uint64 // counts every change of users and roles
@@ -39,12 +39,11 @@ type User struct {
 
 type token struct {
 	user    string
-	number  int       // how many had been issued, with it
-	expires time.Time // moved on by each use
+	number  int       // how many tokens had been issued, this one included
+	expires time.Time // extended by each use
 }
 
-// Identity is who sent a request, and when in the history of users and roles:
-// nil is nobody.
+// Identity is who sent a request, and at which revision of users and roles. nil is nobody.
 type Identity struct {
 	User     string
 	revision uint64
@@ -78,8 +77,8 @@ func (a *Auth) Authenticate(now time.Time, name, password string) (string, error
 	return t, nil
 }
 
-// Identify returns whose token it is, for a member that does not know the first tokens that were
-// issued, as many as unknown. An empty token is nobody's.
+// Identify returns whose token it is, on a member that does not know the first unknown tokens that
+// were issued. An empty token is nobody's.
 func (a *Auth) Identify(now time.Time, tok string, unknown int) (*Identity, error) {
 	if !a.Enabled || tok == "" {
 		return nil, nil
@@ -92,12 +91,12 @@ func (a *Auth) Identify(now time.Time, tok string, unknown int) (*Identity, erro
 	return &Identity{User: t.user, revision: a.Revision}, nil
 }
 
-// Forget invalidates the tokens of one user, or with "" of all.
+// Forget invalidates the tokens of one user, or of all if name is "".
 func (a *Auth) Forget(name string) {
 	maps.DeleteFunc(a.tokens, func(_ string, t *token) bool { return name == "" || t.user == name })
 }
 
-// Required refuses nobody where auth is on.
+// Required refuses nobody if auth is on.
 func (a *Auth) Required(who *Identity) error {
 	if a.Enabled && who == nil {
 		return rpctypes.ErrGRPCUserEmpty
@@ -105,7 +104,7 @@ func (a *Auth) Required(who *Identity) error {
 	return nil
 }
 
-// Admin refuses all who do not have the root role.
+// Admin refuses everybody who does not have the root role.
 func (a *Auth) Admin(who *Identity) error {
 	if !a.Enabled {
 		return nil

@@ -7,8 +7,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// holds evaluates one comparison: over a range, for every key in it; a key
-// that is not there compares as zero, but never equal to any value.
+// holds evaluates one comparison, or for a range one for every key in it. A key that does not exist
+// compares as zero, but never equal to any value.
 func (v View) holds(c *pb.Compare) bool {
 	keys := v.Keys(string(c.Key), string(c.RangeEnd), v.Rev)
 	if len(keys) == 0 {

@@ -1,9 +1,9 @@
 // Package etcd is a model of one etcd store: keys and their history, leases,
 // users and roles, and what each request does to them.
 //
-// It is pure: no goroutine, no network, no lock, and no clock but the instants
-// that come in as arguments. The owner of a State guards it. Package etcdfake
-// puts members, a network and faults around it.
+// It is pure: it has no goroutine, no network, no lock, and no clock but the instants that come in
+// as arguments. The owner of a State guards it. Package etcdfake puts members, a network and faults
+// around it.
 //
 // It guarantees:
 //

@@ -64,18 +64,18 @@ func (l *Lessor) grant(now time.Time, id, ttl int64) (*lease, error) {
 	return ls, nil
 }
 
-// Renew gives the lease its full TTL again. Not for one that has expired.
+// Renew gives the lease its full TTL again. It must not be called for one that has expired.
 func (l *Lessor) Renew(now time.Time, ls *lease) { ls.Expires = now.Add(l.span(ls.TTL)) }
 
-// Promote is what a new leader does: every lease gets its full TTL again, and
-// an election timeout on top.
+// Promote is what a new leader does. Every lease gets its full TTL again, and an election timeout
+// on top.
 func (l *Lessor) Promote(now time.Time, extend time.Duration) {
 	for _, ls := range l.Leases {
 		ls.Expires = now.Add(l.span(ls.TTL) + extend)
 	}
 }
 
-// move notes that key belongs to lease id from now on; 0 is none.
+// move notes that key now belongs to lease id. 0 is none.
 func (l *Lessor) move(key string, id int64) {
 	if old := l.Leases[l.owner[key]]; old != nil {
 		delete(old.keys, key)
@@ -87,13 +87,13 @@ func (l *Lessor) move(key string, id int64) {
 	}
 }
 
-// end forgets the lease; its keys must have been deleted before.
+// end forgets the lease. Its keys must have been deleted before.
 func (l *Lessor) end(ls *lease) {
 	delete(l.Leases, ls.ID)
 	close(ls.Ended)
 }
 
-// Next is when the first lease expires; false if there is none.
+// Next is when the first lease expires. It returns false if there is none.
 func (l *Lessor) Next() (first time.Time, found bool) {
 	for _, ls := range l.Leases {
 		if !found || ls.Expires.Before(first) {
@@ -129,7 +129,7 @@ func byExpiry(a, b *lease) int {
 
 func (ls *lease) SortedKeys() []string { return slices.Sorted(maps.Keys(ls.keys)) }
 
-// Clone copies the leases as a backup would: who holds what, and no time.
+// Clone copies the leases as a backup would, with their keys but without times.
 func (l *Lessor) Clone() *Lessor {
 	c := NewLessor(l.minTTL)
 	c.Rate = l.Rate

@@ -130,8 +130,8 @@ func (s *State) mayOp(who *Identity, op *pb.RequestOp) error {
 	return nil
 }
 
-// MayWriteLease asks for write permission on every key of the lease: a put on
-// it, its renewal and its revocation all need that.
+// MayWriteLease requires write permission on every key of the lease. A put on it, its renewal and
+// its revocation all need that.
 func (s *State) MayWriteLease(who *Identity, id int64) error {
 	ls := s.Lessor.Leases[id]
 	if ls == nil || s.Auth.Admin(who) == nil {

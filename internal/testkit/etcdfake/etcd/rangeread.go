@@ -50,11 +50,11 @@ func (v View) Read(r *pb.RangeRequest) (*pb.RangeResponse, error) {
 	return resp, nil
 }
 
-// load makes the key-value pairs to be filtered and ordered, and no more of
-// them than the answer can need.
+// load makes the key-value pairs to be filtered and ordered, but no more of them than the answer
+// can need.
 func (v View) load(r *pb.RangeRequest, keys []string, rev int64) []*mvccpb.KeyValue {
 	if r.Limit > 0 && inKeyOrder(r) && !hasFilter(r) && int64(len(keys)) > r.Limit {
-		keys = keys[:r.Limit+1] // one more reports that there are more
+		keys = keys[:r.Limit+1] // one more shows that there are more
 	}
 	kvs := make([]*mvccpb.KeyValue, 0, len(keys))
 	for _, k := range keys {
@@ -86,8 +86,8 @@ func filtered(r *pb.RangeRequest, kv *mvccpb.KeyValue) bool {
 		r.MinCreateRevision != 0 && kv.CreateRevision < r.MinCreateRevision
 }
 
-// order sorts as asked. A target without an order means ascending, except
-// that keys are in that order already.
+// order sorts as the request says. A target without an order means ascending, except for keys,
+// which are in that order already.
 func order(r *pb.RangeRequest, kvs []*mvccpb.KeyValue) {
 	by, ok := sortTargets[r.SortTarget]
 	if !ok || r.SortTarget == pb.RangeRequest_KEY && r.SortOrder != pb.RangeRequest_DESCEND {

@@ -135,7 +135,7 @@ func (s *State) EndLease(ls *lease, why Cause) {
 	w.Done(why)
 }
 
-// stores reports whether a transaction can take up room; deletions never do.
+// stores reports whether a transaction can take up room. Deletions never do.
 func stores(r *pb.TxnRequest) bool {
 	for _, branch := range [][]*pb.RequestOp{r.Success, r.Failure} {
 		for _, op := range branch {
@@ -147,8 +147,8 @@ func stores(r *pb.TxnRequest) bool {
 	return false
 }
 
-// ReadOnly and serializable sort transactions as the server does: one with a
-// nested transaction counts as writing, one without operations as neither.
+// ReadOnly and Serializable sort transactions as the server does. One with a nested transaction
+// counts as writing, and one without operations as neither.
 func ReadOnly(r *pb.TxnRequest) bool {
 	return everyRange(r, func(*pb.RangeRequest) bool { return true })
 }

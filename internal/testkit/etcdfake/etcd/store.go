@@ -11,25 +11,24 @@ import (
 // Store holds the keys with all their versions since the last compaction.
 // It knows nothing of leases, members or time.
 //
-// Invariants: the versions of a key ascend in mod; live is the sorted set of
-// keys whose last version is not dead; log holds every change from revision
-// compacted on, in order.
+// Invariants: the versions of a key ascend in mod; live is the sorted set of keys whose last
+// version is not dead; log holds every change, starting at revision compacted, in order.
 type Store struct {
-	Rev       int64 // of the last change; 1 when nothing was ever written
+	Rev       int64 // of the last change; 1 if nothing was ever written
 	Compacted int64 // reads below it are refused; -1 before the first compaction
 	items     map[string][]version
 	live      []string
 	log       []change
 }
 
-// version is what one key was from revision mod on.
+// version is what one key became at revision mod.
 type version struct {
 	mod, create, ver, lease int64
 	value                   []byte
 	dead                    bool
 }
 
-// change is one event of the log, shared by all who read it: nobody alters it.
+// change is one event of the log, shared by all that read it. Nothing alters it.
 type change struct {
 	Rev   int64
 	Event *mvccpb.Event
@@ -51,8 +50,8 @@ func (s *Store) At(key string, rev int64) (version, bool) {
 	return version{}, false
 }
 
-// Keys returns the keys of [key, end) that were there at rev, sorted.
-// end has the meaning it has in a RangeRequest.
+// Keys returns the keys of [key, end) that existed at rev, sorted. end has the meaning it has in a
+// RangeRequest.
 func (s *Store) Keys(key, end string, rev int64) []string {
 	if end == "" {
 		if _, ok := s.At(key, rev); ok {
@@ -88,7 +87,7 @@ func (s *Store) put(rev int64, key string, value []byte, lease int64) *mvccpb.Ev
 	return &mvccpb.Event{Type: mvccpb.Event_PUT, Kv: v.Kv(key)}
 }
 
-// remove ends a key that is there, at revision rev.
+// remove deletes a key that exists, at revision rev.
 func (s *Store) remove(rev int64, key string) *mvccpb.Event {
 	s.items[key] = append(s.items[key], version{mod: rev, dead: true})
 	s.setLive(key, false)
@@ -106,13 +105,13 @@ func (s *Store) commit(rev int64, events []*mvccpb.Event) {
 	}
 }
 
-// Since returns the changes from revision rev on.
+// Since returns the changes, starting at revision rev.
 func (s *Store) Since(rev int64) []change {
 	return s.log[sort.Search(len(s.log), func(i int) bool { return s.log[i].Rev >= rev }):]
 }
 
-// Compact forgets what only revisions below rev can see. The changes of rev
-// itself stay, deletions too, so that a watch from rev on misses nothing.
+// Compact forgets what only revisions below rev can see. The changes of rev itself stay, deletions
+// too, so that a watch starting at rev misses nothing.
 func (s *Store) Compact(rev int64) {
 	s.Compacted = rev
 	s.log = slices.Clone(s.Since(rev))
@@ -132,7 +131,7 @@ func (s *Store) Compact(rev int64) {
 	}
 }
 
-// Clone copies the store; versions and events are shared, since nobody alters them.
+// Clone copies the store. It shares versions and events, which nothing alters.
 func (s *Store) Clone() *Store {
 	c := *s
 	c.items = make(map[string][]version, len(s.items))
@@ -170,10 +169,10 @@ func bounds(keys []string, key, end string) (lo, hi int) {
 	return lo, max(lo, sort.SearchStrings(keys, end))
 }
 
-// FromKey as the end of a range means that there is none.
+// FromKey as the end of a range means that it has no end.
 const FromKey = "\x00"
 
-// InRange reports whether k lies in [key, end), where end "" stands for the one key.
+// InRange reports whether k lies in [key, end), which is only key if end is "".
 func InRange(k, key, end string) bool {
 	switch end {
 	case "":

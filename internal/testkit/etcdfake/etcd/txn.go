@@ -8,7 +8,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// Write is one transaction on the state: all its changes get one revision.
+// Write is one transaction on the state. All its changes get one revision.
 type Write struct {
 	*State
 	events []*mvccpb.Event
@@ -75,8 +75,8 @@ func (w *Write) remove(key string) {
 	w.Lessor.move(key, 0)
 }
 
-// plan is which branch each transaction of a request takes, decided on the
-// state before any of them runs.
+// plan says which branch each transaction of a request takes, decided on the state before any of
+// them runs.
 type plan struct {
 	succeeded bool
 	ops       []*pb.RequestOp
@@ -99,7 +99,7 @@ func (v View) plan(t *pb.TxnRequest) plan {
 	return p
 }
 
-// verify refuses what would fail half-way: nothing has been applied yet.
+// verify refuses what would fail half-way, before anything is applied.
 func (s *State) verify(v View, p plan) error {
 	nested := 0
 	for _, op := range p.ops {
@@ -144,7 +144,7 @@ func (s *State) verifyPut(v View, r *pb.PutRequest) error {
 	return nil
 }
 
-// run carries out the plan. Ranges see the changes made before them in it.
+// run carries out the plan. Ranges see the changes that it made before them.
 func (w *Write) run(p plan, reader func() View) (*pb.TxnResponse, error) {
 	resp := &pb.TxnResponse{Succeeded: p.succeeded, Header: &pb.ResponseHeader{}}
 	nested := 0

@@ -5,7 +5,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// The checks a request passes before anything looks at the state.
+// These are the checks that a request passes before anything reads the state.
 
 // CheckRange refuses a malformed read.
 func CheckRange(r *pb.RangeRequest) error {
@@ -41,8 +41,7 @@ func CheckDelete(r *pb.DeleteRangeRequest) error {
 	return nil
 }
 
-// CheckTxn bounds the operations; each level takes its own from what the
-// levels below may use.
+// CheckTxn bounds the operations. Each level takes its number from what the levels below may use.
 func CheckTxn(r *pb.TxnRequest, maxOps int) error {
 	ops := max(len(r.Compare), len(r.Success), len(r.Failure))
 	if ops > maxOps {
@@ -143,7 +142,7 @@ func nestedWrites(t *pb.TxnRequest, puts map[string]bool, dels []span) ([]span, 
 
 func deleted(dels []span, k string) bool {
 	for _, d := range dels {
-		// An open end does not count here, in the server neither.
+		// As in the server, an open end does not count here.
 		if d.end != FromKey && InRange(k, d.key, d.end) {
 			return true
 		}

@@ -9,7 +9,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// How users and roles change. Each change counts as one revision.
+// These methods change users and roles. Each change counts as one revision.
 
 // Enable turns authentication on, for which root must be a user.
 func (a *Auth) Enable() error {
@@ -62,7 +62,7 @@ func (a *Auth) DeleteUser(name string) error {
 	return nil
 }
 
-// ChangePassword changes a password; the user's tokens end.
+// ChangePassword changes a password, and ends the user's tokens.
 func (a *Auth) ChangePassword(name, password string) error {
 	u := a.Users[name]
 	if u == nil {

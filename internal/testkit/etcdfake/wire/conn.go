@@ -13,7 +13,7 @@ type Conn struct {
 	local, remote Addr
 }
 
-// NewConn makes a connection to a member; what clients send goes over up.
+// NewConn makes a connection to a member. What clients send goes over up.
 func NewConn(up, down *Link, member string) (client, server *Conn) {
 	a, b := newPipe(up), newPipe(down)
 	client = &Conn{in: b, out: a, local: "client", remote: Addr(member)}
@@ -23,7 +23,7 @@ func NewConn(up, down *Link, member string) (client, server *Conn) {
 
 func (c *Conn) Read(b []byte) (int, error) { return c.in.read(b) }
 
-// Write writes. That the other side has closed is an error only once that can arrive here: a
+// Write writes. It reports that the other side has closed only once that can have arrived here. A
 // writer that knew earlier than the reader would send into a connection that counts as open.
 func (c *Conn) Write(b []byte) (int, error) {
 	n, err := c.out.write(b)

@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// A Link is the network between all clients and one member, one direction. What
-// is written while it is held, or before its delay has passed, arrives later.
+// A Link is one direction of the network between all clients and one member. What is written while
+// it is held, or before its delay has passed, arrives later.
 type Link struct {
 	mu      sync.Mutex
 	held    bool
-	delay   func() time.Duration // nil: none
+	delay   func() time.Duration // no delay if nil
 	changed chan struct{}        // closed and replaced at each change of held
 }
 
 // NewLink returns a Link without delay.
 func NewLink() *Link { return &Link{changed: make(chan struct{})} }
 
-// Hold keeps back what is on its way and what is written from now on, until Hold(false).
+// Hold keeps back what is on its way and what is written later, until Hold(false).
 func (l *Link) Hold(held bool) {
 	l.mu.Lock()
 	l.held = held
@@ -27,7 +27,7 @@ func (l *Link) Hold(held bool) {
 	close(changed)
 }
 
-// SetDelay delays what is written from now on by what d returns for each write; nil: not at all.
+// SetDelay delays each later write by what d returns for it, or not at all if d is nil.
 func (l *Link) SetDelay(d func() time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -40,7 +40,7 @@ func (l *Link) state() (held bool, changed <-chan struct{}) {
 	return l.held, l.changed
 }
 
-// arrival is when bytes written now can be read; zero: at once.
+// arrival is when bytes written now can be read. The zero time means at once.
 func (l *Link) arrival() time.Time {
 	l.mu.Lock()
 	delay := l.delay

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Buffer is how many bytes may be on their way, as in a socket's buffers:
-// a writer into a black hole does not notice it until these are full.
+// Buffer is how many bytes may be on their way, as in a socket's buffers. A writer into a black
+// hole does not notice it until they are full.
 const Buffer = 1 << 20
 
 // pipe is one direction of one connection: one reader, any writers.
@@ -20,8 +20,8 @@ type pipe struct {
 	segments []segment
 	size     int
 	err      error         // why it ended, for the reader once all is read
-	broken   bool          // it was reset: nothing more is read or written
-	moved    chan struct{} // closed at the next change; nil while nobody waits
+	broken   bool          // it was reset, so nothing more is read or written
+	moved    chan struct{} // closed at the next change; nil while nothing waits
 	deadline time.Time     // of reads
 }
 
@@ -32,7 +32,7 @@ type segment struct {
 
 func newPipe(l *Link) *pipe { return &pipe{link: l} }
 
-// stir wakes who waits. The caller holds p.mu.
+// stir wakes all waiters. The caller holds p.mu.
 func (p *pipe) stir() {
 	if p.moved != nil {
 		close(p.moved)
@@ -40,7 +40,7 @@ func (p *pipe) stir() {
 	}
 }
 
-// change returns what is closed at the next change. The caller holds p.mu.
+// change returns a channel that is closed at the next change. The caller holds p.mu.
 func (p *pipe) change() <-chan struct{} {
 	if p.moved == nil {
 		p.moved = make(chan struct{})
@@ -48,7 +48,7 @@ func (p *pipe) change() <-chan struct{} {
 	return p.moved
 }
 
-// end closes the pipe; with broken, what is on its way is lost too.
+// end closes the pipe. If broken is set, what is on its way is lost too.
 func (p *pipe) end(err error, broken bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,8 +119,8 @@ func (p *pipe) read(b []byte) (int, error) {
 	}
 }
 
-// take reads what has arrived. With nothing there it returns for how long to
-// wait at most (0: no limit), and what to wait for.
+// take reads what has arrived. If nothing has, it returns how long to wait at most (0 means no
+// limit), and a channel to wait for.
 func (p *pipe) take(b []byte, held bool) (n int, wait time.Duration, moved <-chan struct{}, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package pages replaces the sections of a document that commands write: the
-// text between <!-- NAME --> and <!-- /NAME -->.
+// Package pages replaces the sections of a document that commands write. A section is the text
+// between <!-- NAME --> and <!-- /NAME -->.
 package pages
 
 import (

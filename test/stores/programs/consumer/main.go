@@ -1,5 +1,5 @@
-// Command consumer reads the 64 partitions of a stream, together with all other processes that
-// run it: each partition is read by one of them.
+// Command consumer reads the 64 partitions of a stream, together with all other processes that run
+// it. Each partition is read by one of them.
 package main
 
 import (
@@ -73,9 +73,9 @@ func (c *consumer) create(ctx context.Context) error {
 	return err
 }
 
-// consume handles the messages of one partition, beginning where its last reader stopped. When
-// ctx ends because another process waits for the partition, it is still held: what has been
-// handled is saved, and the other begins there.
+// consume handles the messages of one partition, beginning where its last reader stopped. When ctx
+// ends because another process waits for the partition, it is still held. What has been handled is
+// saved, and the other begins there.
 func (c *consumer) consume(ctx context.Context, h *shard.Held) error {
 	saved, err := c.load(ctx, h)
 	if err != nil {
@@ -112,8 +112,8 @@ func (c *consumer) load(ctx context.Context, h *shard.Held) (next int, err error
 	return next, err
 }
 
-// save records the offset of the next message, with what handling those before it has changed.
-// It goes on when ctx ends: what it does not save, the next reader handles again.
+// save records the offset of the next message, with what handling those before it has changed. It
+// continues when ctx ends, because the next reader handles again what it does not save.
 func (c *consumer) save(ctx context.Context, h *shard.Held, saved, next int) error {
 	ctx = context.WithoutCancel(ctx)
 	return c.admitted(ctx, h, func(tx *sql.Tx) error {

@@ -14,8 +14,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
 )
 
-// sideBySide is how many tests run at a time. Each has tabs in a browser context and a cluster
-// of its own, and most wait for what the page does in seconds.
+// sideBySide is how many tests run at a time. Each has tabs in a browser context and a cluster to
+// itself, and most wait for what the page does in seconds.
 const sideBySide = 8
 
 // chromium is started once for all tests.
@@ -54,7 +54,7 @@ func note(path, line string) {
 	fmt.Fprintln(f, line)
 }
 
-// installed is Chromium's program; "": there is none.
+// installed is Chromium's program, or "" if there is none.
 func installed() string {
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -82,8 +82,7 @@ func browser(t *testing.T) context.Context {
 	return chromium.ctx
 }
 
-// launch starts it with a profile of its own, which goes with it, and with nothing
-// that speaks to the world by itself.
+// launch starts it with a temporary profile, and with nothing that speaks to the world by itself.
 func launch(path string) {
 	flags := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path), chromedp.WSURLReadTimeout(lane.Hang),

@@ -21,39 +21,39 @@ type sceneOf struct {
 	parts  []*part
 }
 
-// A part is what goes on at one name.
+// A part is what happens at one name.
 type part struct {
 	scene   *sceneOf
 	name    string
 	value   string   // an election's
 	workers []string // who take turns
 	depth   int      // how many are in the queue, the holder included
-	turns   []turn   // one after the other; the last one goes on
+	holds   []hold   // one after the other; the last one does not end
 }
 
-// A turn is one hold: how long it lasts, as a part of the scene, and its end.
-type turn struct {
+// A hold has how long it lasts, as a part of the scene, and its end.
+type hold struct {
 	part float64
 	end  string // released, lost, broken
 }
 
 func newScene(s *site, length time.Duration) *sceneOf {
 	sc := &sceneOf{site: s, length: length}
-	add := func(name, value string, depth int, workers []string, turns ...turn) {
-		sc.parts = append(sc.parts, &part{sc, name, value, workers, depth, turns})
+	add := func(name, value string, depth int, workers []string, holds ...hold) {
+		sc.parts = append(sc.parts, &part{sc, name, value, workers, depth, holds})
 	}
 	web := []string{"web-1", "web-2", "web-3"}
-	add("backup/nightly", "", 2, []string{"backup-a", "backup-b"}, turn{.34, "released"}, turn{.21, "lost"})
-	add("billing/invoices", "", 1, web, turn{.1, "released"}, turn{.08, "released"}, turn{.12, "released"}, turn{.2, "released"}, turn{.09, "released"}, turn{.11, "released"}, turn{.08, "released"})
-	add("cache-warmer", "leading from web-2", 3, web, turn{.62, "lost"})
-	add("deploy", "", 3, []string{"ci-runner-3", "ci-runner-7", "ci-runner-9"}, turn{.47, "broken"})
-	add("mail/outbox", "", 2, []string{"mailer-1", "mailer-2"}, turn{.06, "released"}, turn{.07, "released"}, turn{.06, "released"}, turn{.09, "released"}, turn{.05, "released"}, turn{.08, "released"}, turn{.07, "released"}, turn{.06, "released"}, turn{.1, "released"}, turn{.06, "released"})
-	add("migrations", "", 1, []string{"release-42"}, turn{.3, "released"}, turn{2, ""})
-	add("reports/daily", "", 5, []string{"report-1", "report-2", "report-3", "report-4", "report-5", "report-6"}, turn{.18, "released"}, turn{.24, "lost"}, turn{.15, "released"})
-	add("reports/weekly", "", 1, []string{"report-2"}, turn{.85, "released"})
-	add("scheduler", "10.0.3.17:9000", 3, []string{"node-a", "node-b", "node-c"}, turn{.4, "released"})
-	add("search/reindex", "", 1, []string{"indexer-1"}, turn{.25, "lost"}, turn{.2, "released"}, turn{.15, "lost"})
-	add("sessions/cleanup", "", 2, web, turn{.5, "released"})
+	add("backup/nightly", "", 2, []string{"backup-a", "backup-b"}, hold{.34, "released"}, hold{.21, "lost"})
+	add("billing/invoices", "", 1, web, hold{.1, "released"}, hold{.08, "released"}, hold{.12, "released"}, hold{.2, "released"}, hold{.09, "released"}, hold{.11, "released"}, hold{.08, "released"})
+	add("cache-warmer", "leading from web-2", 3, web, hold{.62, "lost"})
+	add("deploy", "", 3, []string{"ci-runner-3", "ci-runner-7", "ci-runner-9"}, hold{.47, "broken"})
+	add("mail/outbox", "", 2, []string{"mailer-1", "mailer-2"}, hold{.06, "released"}, hold{.07, "released"}, hold{.06, "released"}, hold{.09, "released"}, hold{.05, "released"}, hold{.08, "released"}, hold{.07, "released"}, hold{.06, "released"}, hold{.1, "released"}, hold{.06, "released"})
+	add("migrations", "", 1, []string{"release-42"}, hold{.3, "released"}, hold{2, ""})
+	add("reports/daily", "", 5, []string{"report-1", "report-2", "report-3", "report-4", "report-5", "report-6"}, hold{.18, "released"}, hold{.24, "lost"}, hold{.15, "released"})
+	add("reports/weekly", "", 1, []string{"report-2"}, hold{.85, "released"})
+	add("scheduler", "10.0.3.17:9000", 3, []string{"node-a", "node-b", "node-c"}, hold{.4, "released"})
+	add("search/reindex", "", 1, []string{"indexer-1"}, hold{.25, "lost"}, hold{.2, "released"}, hold{.15, "lost"})
+	add("sessions/cleanup", "", 2, web, hold{.5, "released"})
 	add("thumbnails", "", 1, []string{"worker-8"})
 	now := time.Now()
 	for name, every := range map[string]time.Duration{"reports/daily": 24 * time.Hour, "certificates": 12 * time.Hour} {
@@ -78,7 +78,7 @@ func (p *part) play(ctx context.Context) {
 			next++
 		}
 	}
-	for _, t := range p.turns {
+	for _, t := range p.holds {
 		fill()
 		select {
 		case <-time.After(time.Duration(t.part * float64(p.scene.length))):
@@ -88,7 +88,7 @@ func (p *part) play(ctx context.Context) {
 		p.end(queue[0], t.end)
 		queue = queue[1:]
 	}
-	if len(p.turns) == 0 || p.depth > 1 || next%2 == 1 {
+	if len(p.holds) == 0 || p.depth > 1 || next%2 == 1 {
 		fill()
 	}
 	<-ctx.Done()

@@ -13,7 +13,8 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/ui"
 )
 
-// A browser opens six connections to a host and no more: were each tab to keep one, the seventh would wait for ever.
+// A browser opens six connections to a host and no more. If each tab kept one, the seventh would
+// never load.
 const manyTabs = 9
 
 // streams counts the streams that the tabs have asked for.

@@ -9,59 +9,59 @@ import (
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
-// A turn is one revision being applied.
-type turn struct {
+// A delta is the application of one revision to the state.
+type delta struct {
 	*state
 	revision
 	handed  map[string]bool
 	gone    map[int64]int     // deleted keys of clientv3's sessions, by lease
-	waited  map[string]*entry // with which key each slot that was taken in this revision was waited for
+	waited  map[string]*entry // the entry that waited for each slot taken in this revision
 	came    []*entry
 	touched map[string]bool
 	unsure  bool // the events are the differences that a read shows
 	out     []Event
 }
 
-// takes notes that e, which waited, has the slot with this key now: that is not its end.
-func (t *turn) takes(e *entry, slot string) {
+// takes notes that e, which waited, now has the slot with this key. That is not its end.
+func (d *delta) takes(e *entry, slot string) {
 	if e == nil {
 		return
 	}
-	t.waited[slot], e.ended = e, true
+	d.waited[slot], e.ended = e, true
 }
 
-func (t *turn) take(ev watcher.Event) {
-	e := t.keys[ev.Key]
+func (d *delta) take(ev watcher.Event) {
+	e := d.keys[ev.Key]
 	switch {
 	case ev.Deleted && e != nil:
-		cause, by := t.classify(e)
-		t.leave(e, cause, by)
+		cause, by := d.classify(e)
+		d.leave(e, cause, by)
 	case ev.Deleted:
-		t.ignore(ev.Key)
+		d.ignore(ev.Key)
 	case e == nil || int64(e.Token) != ev.CreateRevision:
 		if e != nil {
-			t.leave(e, Unknown, "")
+			d.leave(e, Unknown, "")
 		}
-		t.enter(ev)
+		d.enter(ev)
 	default:
-		t.change(e, ev)
+		d.change(e, ev)
 	}
 }
 
 // ignore counts the end of a key that was not kept.
-func (t *turn) ignore(key string) {
-	if f, _ := formOf(key); f == Foreign && !t.hides(key) && t.ignored > 0 {
-		t.ignored--
+func (d *delta) ignore(key string) {
+	if f, _ := formOf(key); f == Foreign && !d.hides(key) && d.ignored > 0 {
+		d.ignored--
 	}
 }
 
 // classify returns why e's key was deleted.
-func (t *turn) classify(e *entry) (c Cause, by string) {
-	if t.handed[e.Key] {
+func (d *delta) classify(e *entry) (c Cause, by string) {
+	if d.handed[e.Key] {
 		return HandedOn, ""
 	}
 	id, n := sequenceOf(e.Key)
-	a := t.answers[query{lease: id, n: n, rev: t.rev, ended: true}]
+	a := d.answers[query{lease: id, n: n, rev: d.rev, ended: true}]
 	switch {
 	case a.broken != nil:
 		return Broken, byWhom(a.broken)
@@ -71,7 +71,7 @@ func (t *turn) classify(e *entry) (c Cause, by string) {
 		return LeaseEnded, ""
 	case a.known:
 		return KeyDeleted, ""
-	case t.gone[e.Lease] > 1:
+	case d.gone[e.Lease] > 1:
 		return LeaseEnded, ""
 	}
 	return Unknown, ""
@@ -84,22 +84,22 @@ func sequenceOf(key string) (lease, n int64) {
 	return k.Lease, k.N
 }
 
-// leave removes e, and reports its end unless that is reported already.
-func (t *turn) leave(e *entry, c Cause, by string) {
-	t.touch(e.Key)
-	t.end(e, c, by)
-	t.remove(e)
+// leave removes e, and reports its end unless that was already reported.
+func (d *delta) leave(e *entry, c Cause, by string) {
+	d.touch(e.Key)
+	d.end(e, c, by)
+	d.remove(e)
 }
 
-func (t *turn) touch(key string) { t.above(key, func(f string) { t.touched[f] = true }) }
+func (d *delta) touch(key string) { d.above(key, func(f string) { d.touched[f] = true }) }
 
 // end reports e's end.
-func (t *turn) end(e *entry, c Cause, by string) {
+func (d *delta) end(e *entry, c Cause, by string) {
 	if e.ended {
 		return
 	}
 	e.ended = true
-	ev, ok := t.event(e)
+	ev, ok := d.event(e)
 	if !ok {
 		return
 	}
@@ -107,7 +107,7 @@ func (t *turn) end(e *entry, c Cause, by string) {
 	switch {
 	case !e.holds:
 		ev.Kind = GaveUp
-		ev.Waited = e.waited(t.now)
+		ev.Waited = e.waited(d.now)
 	case c == HandedOn, c == KeyDeleted:
 		ev.Kind = Released
 	case c == Unknown:
@@ -116,28 +116,27 @@ func (t *turn) end(e *entry, c Cause, by string) {
 		ev.Kind = Lost
 	}
 	if ev.Kind != GaveUp && !e.HeldSince.IsZero() {
-		ev.Held = t.now.Sub(e.HeldSince)
+		ev.Held = d.now.Sub(e.HeldSince)
 	}
-	t.out = append(t.out, ev)
+	d.out = append(d.out, ev)
 }
 
-// event returns an event of e without its Kind; false: nothing is reported of such
-// keys.
-func (t *turn) event(e *entry) (Event, bool) {
-	l := t.folders[e.home]
-	if e.Form == Foreign || l == nil || !l.named {
+// event returns an event of e without its Kind, and false if nothing is reported of such keys.
+func (d *delta) event(e *entry) (Event, bool) {
+	l := d.folders[e.home]
+	if e.Form == Foreign || l == nil || !l.isName {
 		return Event{}, false
 	}
 	p := e.Position
 	p.Holds = e.holds
 	return Event{
 		Name: l.queueName.Name, Prefix: e.home, Election: e.Election, Position: p,
-		Revision: t.rev, Time: t.now, Waited: notKnown, Held: notKnown, Unsure: t.unsure,
+		Revision: d.rev, Time: d.now, Waited: notKnown, Held: notKnown, Unsure: d.unsure,
 	}, true
 }
 
-// waited is how long e waits: since its key was observed to appear, or since its
-// value says that it was put.
+// waited is how long e waits, since its key was observed to appear, or since its value says that it
+// was put.
 func (e *entry) waited(now time.Time) time.Duration {
 	switch {
 	case !e.Observed.IsZero():
@@ -149,26 +148,26 @@ func (e *entry) waited(now time.Time) time.Duration {
 }
 
 // enter adds a new key.
-func (t *turn) enter(ev watcher.Event) {
+func (d *delta) enter(ev watcher.Event) {
 	p := newPosition(ev.Key, ev.Value, ev.CreateRevision, ev.ModRevision, ev.Lease)
-	p.Observed = t.now
-	p.belongs(t.answers[p.query(t.rev)])
-	t.come(p)
+	p.Observed = d.now
+	p.belongs(d.answers[p.query(d.rev)])
+	d.come(p)
 }
 
 // come adds a position that was not there before.
-func (t *turn) come(p Position) {
-	e := t.add(p)
+func (d *delta) come(p Position) {
+	e := d.add(p)
 	if e == nil {
 		return
 	}
-	t.came = append(t.came, e)
-	t.touch(e.Key)
+	d.came = append(d.came, e)
+	d.touch(e.Key)
 }
 
 // change applies a put on an existing key: a handoff, a candidate's new value, or a
 // write by somebody else.
-func (t *turn) change(e *entry, ev watcher.Event) {
+func (d *delta) change(e *entry, ev watcher.Event) {
 	e.Modified = ev.ModRevision
 	if e.Form == Foreign {
 		e.Lease = ev.Lease
@@ -178,12 +177,12 @@ func (t *turn) change(e *entry, ev watcher.Event) {
 	switch {
 	case ev.Lease != e.Lease, e.Form == Pawl && !e.Election && !handedOff:
 		e.Lease = ev.Lease
-		t.end(e, Overwritten, "")
+		d.end(e, Overwritten, "")
 	case e.Election:
 		old := e.Value
 		e.Value, e.Size = bytes.Clone(ev.Value[:min(len(ev.Value), maxValue)]), len(ev.Value)
 		if e.holds && !(bytes.Equal(old, e.Value) && e.Size <= maxValue) {
-			t.emit(e, Proclaimed)
+			d.emit(e, Proclaimed)
 		}
 	default:
 		e.identify(ev.Value)
@@ -191,63 +190,63 @@ func (t *turn) change(e *entry, ev watcher.Event) {
 }
 
 // finish reports who has begun to wait, and who holds now.
-func (t *turn) finish() []Event {
-	for _, e := range t.came {
-		if l := t.folders[e.home]; l != nil && l.queues(e) {
+func (d *delta) finish() []Event {
+	for _, e := range d.came {
+		if l := d.folders[e.home]; l != nil && l.queues(e) {
 			e.waiting = true
-			t.emit(e, Enqueued)
+			d.emit(e, Enqueued)
 		}
 	}
-	for _, e := range t.came {
-		if t.keys[e.Key] == e && e.HasSlot() {
-			t.acquired(e)
+	for _, e := range d.came {
+		if d.keys[e.Key] == e && e.HasSlot() {
+			d.acquired(e)
 		}
 	}
-	for _, f := range t.remaining() {
-		l := t.folders[f]
+	for _, f := range d.remaining() {
+		l := d.folders[f]
 		for _, e := range l.queue[:l.holders(f)] {
 			if e.home == f && !e.holds {
-				t.acquired(e)
+				d.acquired(e)
 			}
 		}
 	}
-	return t.out
+	return d.out
 }
 
-func (t *turn) acquired(e *entry) {
+func (d *delta) acquired(e *entry) {
 	e.holds = true
 	if e.ended {
 		return
 	}
-	if !t.unsure {
-		e.HeldSince = t.now
+	if !d.unsure {
+		e.HeldSince = d.now
 	}
-	ev, ok := t.event(e)
+	ev, ok := d.event(e)
 	if !ok {
 		return
 	}
 	ev.Kind = Acquired
 	from := e
-	if q := t.waited[e.Key]; q != nil {
+	if q := d.waited[e.Key]; q != nil {
 		from = q
 	}
-	if ev.Waited = 0; from.waiting || t.unsure {
-		ev.Waited = from.waited(t.now)
+	if ev.Waited = 0; from.waiting || d.unsure {
+		ev.Waited = from.waited(d.now)
 	}
-	t.out = append(t.out, ev)
+	d.out = append(d.out, ev)
 }
 
-func (t *turn) emit(e *entry, k Kind) {
-	if ev, ok := t.event(e); ok {
+func (d *delta) emit(e *entry, k Kind) {
+	if ev, ok := d.event(e); ok {
 		ev.Kind = k
-		t.out = append(t.out, ev)
+		d.out = append(d.out, ev)
 	}
 }
 
 // remaining returns the touched folders that still exist, in order.
-func (t *turn) remaining() (fs []string) {
-	for f := range t.touched {
-		if t.folders[f] != nil {
+func (d *delta) remaining() (fs []string) {
+	for f := range d.touched {
+		if d.folders[f] != nil {
 			fs = append(fs, f)
 		}
 	}
