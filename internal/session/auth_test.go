@@ -185,8 +185,8 @@ func refusing(c *etcdfake.Cluster, m *etcdfake.Member) {
 	}
 }
 
-// Rule N3 with authentication on: no single member can end a session while tokens end beside it, and one that
-// refuses every token makes nobody log in again and again; it is logged in at itself, seldom.
+// Rule N3 with authentication on: no single member can end a session while tokens end beside it, and
+// one that refuses every token makes nobody log in again and again; it is logged in at itself, seldom.
 func TestSessionSurvivesAnyFaultOfAnyOneMemberOfThreeWithAuthenticationOn(t *testing.T) {
 	faults := append(slices.Clone(oneMembersFaults), fault{"refuses every token", refusing},
 		fault{"never answers Authenticate", func(c *etcdfake.Cluster, m *etcdfake.Member) {

@@ -92,8 +92,8 @@ func quarters(all []time.Duration) (n int) {
 	return n
 }
 
-// LD1: a session that expires leaves its lease if something was held, and Close says so at once. If nothing
-// was, others do not wait for the lease.
+// LD1: a session that expires leaves its lease if something was held, and Close says so at once. If
+// nothing was, others do not wait for the lease.
 func TestAnExpiredSessionLeavesWhatItHeldToItsLockDelay(t *testing.T) {
 	for name, holds := range map[string]bool{"held": true, "waited": false} {
 		t.Run(name, func(t *testing.T) {

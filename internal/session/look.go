@@ -11,8 +11,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
-// Looks reads what dependents want as renewals do, but at once: for those whose watches began
-// at the present, and so may have missed something. It serves all sessions of a client, and what
+// Looks reads what dependents want, as renewals do, but at once. It is for dependents whose watches
+// began at the present, and so may have missed something. It serves all sessions of a client. What
 // gathers while its reads are under way shares the next one. It is safe for concurrent use.
 type Looks struct {
 	c *cluster.Cluster
@@ -26,15 +26,15 @@ type Looks struct {
 // NewLooks makes the Looks of a client, which end with c.
 func NewLooks(c *cluster.Cluster) *Looks { return &Looks{c: c, most: maxOps + 1} }
 
-// looksAtOnce is how many reads are under way at most: two, so that a member that is stuck does
-// not hold up all.
+// looksAtOnce is how many reads are under way at most. There may be two, so that a member that is stuck
+// does not hold up all.
 const looksAtOnce = 2
 
-// lookBound is how long one member has to answer a read before another is asked.
+// lookBound is how long one member has to answer a read before another is queried.
 const lookBound = time.Second
 
-// Look has what d wants read once, with a linearizable read that is sent after the call. It does not block. A dependent that has ended is left out; one whose keys
-// may not be read learns nothing.
+// Look has what d wants read once, with a linearizable read that is sent after the call. It does not
+// block. A dependent that has ended is left out. One whose keys the role may not read learns nothing.
 func (l *Looks) Look(d Dependent) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,12 +76,12 @@ func (l *Looks) read() {
 	}
 }
 
-// take removes from those that wait some that need about as many operations as one read of most has.
-// It returns none, and ends the read, if none waits.
+// take removes from the waiting dependents as many as need about as many operations as one read may
+// have. If none waits, it returns none, and counts the calling goroutine as ended.
 func (l *Looks) take() (part []Dependent, most int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := min(len(l.waiting), max(l.most/2, 1)) // a waiter reads its own key and another one
+	n := min(len(l.waiting), max(l.most/2, 1)) // a waiter reads its key and its predecessor's
 	if n == 0 {
 		l.reading--
 	}
@@ -89,7 +89,7 @@ func (l *Looks) take() (part []Dependent, most int) {
 	return part, l.most
 }
 
-// look reads what all in part want, and tells them.
+// look reads what the dependents in part want, and delivers it to them.
 func (l *Looks) look(part []Dependent, most int) error {
 	for _, read := range split(part, most) {
 		if len(read.ops) == 0 {

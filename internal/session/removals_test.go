@@ -246,8 +246,8 @@ func TestOnePartThatIsForbiddenKeepsNoOther(t *testing.T) {
 	})
 }
 
-// Rule A6: what is refused for as long as the session lives costs little, holds up no release that is left to the
-// background, and is removed once it is allowed.
+// Rule A6: what is refused for as long as the session lives costs little, holds up no release that is
+// left to the background, and is removed once it is allowed.
 func TestManyForbiddenPartsCostLittle(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 60 * time.Second})
@@ -269,8 +269,8 @@ func TestManyForbiddenPartsCostLittle(t *testing.T) {
 	})
 }
 
-// A5: of an entry of several names no key is deleted before its cancel key is put, also where all is sent one by one:
-// a late copy of its enqueue could be applied between the two.
+// A5: of an entry of several names no key is deleted before its cancel key is put, also where all is
+// sent one by one: a late copy of its enqueue could be applied between the two.
 func TestNothingIsDeletedBeforeItsCancelKeyIsPut(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 60 * time.Second})
@@ -376,8 +376,8 @@ func (r *rig) undos(key string) *etcdfake.Fault {
 	return r.Inject(etcdfake.Rule{Op: "leave the queue", Match: func(q etcdfake.Request) bool { return deletes(q, key) }})
 }
 
-// A6: a backoff that nothing waits with any more begins again with its first wait, whether what waited was removed
-// or fails in another way now.
+// A6: a backoff that nothing waits with any more begins again with its first wait, whether what waited
+// was removed or fails in another way now.
 func TestABackoffThatNothingWaitsWithBeginsAgain(t *testing.T) {
 	for name, last := range map[string]error{"removed": nil, "cut": status.Error(codes.Unavailable, "cut")} {
 		t.Run(name, func(t *testing.T) {

@@ -255,7 +255,8 @@ type sending struct {
 	member *etcdfake.Member
 }
 
-// unanswered are the renewals of a session from a confirmed one to its deadline, none of which is answered.
+// unanswered are the renewals of a session from a confirmed one to its deadline, none of which is
+// answered.
 func unanswered(t *testing.T, ttl, trip time.Duration) (all []sending) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: ttl})

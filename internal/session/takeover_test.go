@@ -37,8 +37,8 @@ func leftBy(h lease.Handle) detached.State {
 // unsettled are the keys of the entries that a Handle leaves to be undone.
 func unsettled(h lease.Handle) []string { return leftBy(h).Unsettled }
 
-// inTakeover are the transactions of a takeover, in their order. The last removes what was left open; it goes on
-// in the background when the session is taken over.
+// inTakeover are the transactions of a takeover, in their order. The last removes what was left open;
+// it goes on in the background when the session is taken over.
 var inTakeover = []string{"take over session", "confirm session", "leave the queue"}
 
 // successor is a client of another process.
@@ -222,8 +222,8 @@ func TestOpenEntriesAreUndoneByTheSuccessor(t *testing.T) {
 	})
 }
 
-// V8: what a successor cannot resume is removed a lock-delay after it is due, because it was not released; keys of two
-// entries, or of a session of its own, are none that it can discard.
+// V8: what a successor cannot resume is removed a lock-delay after it is due, because it was not
+// released; keys of two entries, or of a session of its own, are none that it can discard.
 func TestWhatIsDiscardedIsRemovedAtItsTime(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		const delay = 5 * time.Second
@@ -338,8 +338,8 @@ func TestALostAnswerDuringATakeover(t *testing.T) {
 	}
 }
 
-// T3, N6: a takeover during which the process is suspended for longer than the first window gives no session, and
-// can be tried again.
+// T3, N6: a takeover during which the process is suspended for longer than the first window gives no
+// session, and can be tried again.
 func TestATakeoverWhoseFirstWindowHasEndedIsAnError(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		defer clock.SetSource(nil)
@@ -397,7 +397,8 @@ func TestATakeoverReturnsWhenItsContextEndsAndLeavesNothing(t *testing.T) {
 	}
 }
 
-// A7: the removal of what was left open, which a takeover waits for, does not hold it up beyond its context.
+// A7: the removal of what was left open, which a takeover waits for, does not hold it up beyond its
+// context.
 func TestATakeoverWaitsForARemovalNoLongerThanItsContext(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 60 * time.Second})
@@ -576,8 +577,9 @@ func TestATakeoverThatFailedCanBeTriedAgainInTheSameProcess(t *testing.T) {
 	}
 }
 
-// N6: a process ends in the middle of a takeover, before its request is applied or after. Whoever has the Handle with
-// its claim goes on with it; who has the Handle alone, or with another claim, is refused.
+// N6: a process ends in the middle of a takeover, before its request is applied or after. Whoever has
+// the Handle with its claim goes on with it; who has the Handle alone, or with another claim, is
+// refused.
 func TestAClaimedTakeoverIsContinuedByAnotherProcess(t *testing.T) {
 	for name, rule := range map[string]etcdfake.Rule{
 		"it never arrives":              {Op: "take over session", Lose: true},
