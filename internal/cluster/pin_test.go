@@ -164,8 +164,8 @@ func TestAnEndpointThatWasSetAsideComesBackWhenItAnswersRightly(t *testing.T) {
 	})
 }
 
-// K4: one foreign answer of the last endpoint in use ends nothing while any endpoint is the cluster's, be it
-// one that was set aside long ago or the same.
+// K4: one foreign answer of the last endpoint in use ends nothing while any endpoint is the cluster's,
+// be it one that was set aside long ago or the same.
 func TestOneForeignAnswerOfTheLastEndpointEndsNothingWhileOneIsHealthy(t *testing.T) {
 	for name, healthy := range map[string][]int{"the one set aside": {0}, "the last one": {1}, "both": {0, 1}} {
 		t.Run(name, func(t *testing.T) {

@@ -39,8 +39,8 @@ func busy(t *testing.T, c *Cluster, d time.Duration) {
 	}
 }
 
-// A member that restarts forgets simple tokens. It may do so again before it has accepted the next one, which
-// the others accept meanwhile.
+// A member that restarts forgets simple tokens. It may do so again before it has accepted the next one,
+// which the others accept meanwhile.
 func TestAMemberThatRestartsAgainAndAgainIsUsed(t *testing.T) {
 	for _, restarts := range []int64{1, 2, 3, 5} {
 		t.Run(fmt.Sprint(restarts), func(t *testing.T) {
@@ -74,7 +74,8 @@ func TestAMemberThatRestartsAgainAndAgainIsUsed(t *testing.T) {
 	}
 }
 
-// A member with a key of its own takes the tokens that it has issued, and no others; they are of no use elsewhere.
+// A member with a key of its own takes the tokens that it has issued, and no others; they are of no use
+// elsewhere.
 func TestAMemberThatTakesItsOwnTokensAloneIsUsedWithThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ss := newStubs(t, 3)

@@ -462,7 +462,8 @@ func TestASlowRequestUnderOneLeaderIsNotGivenUp(t *testing.T) {
 	})
 }
 
-// Events that nobody asked for show that a connection delivers to this side, and nothing of the other way.
+// Events that nobody asked for show that a connection delivers to this side, and nothing of the other
+// way.
 func TestEventsDoNotHideThatNothingIsAnswered(t *testing.T) {
 	for _, members := range []int{1, 3} {
 		t.Run(fmt.Sprint(members, " members"), func(t *testing.T) {

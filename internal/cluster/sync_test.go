@@ -176,7 +176,8 @@ func TestWithoutSyncEveryNobodyIsQueried(t *testing.T) {
 	})
 }
 
-// A member that is advertised, refuses every token, and so never comes into use, makes nobody log in again.
+// A member that is advertised, refuses every token, and so never comes into use, makes nobody log in
+// again.
 func TestAnAdvertisedEndpointThatRefusesEveryTokenTakesNobodysTokenAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ss := newStubs(t, 3)
