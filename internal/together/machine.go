@@ -14,23 +14,23 @@ type machine struct {
 	quarantine quarantine
 	limits     limits
 	noSpace    bool          // no put has succeeded since the cluster reported no space
-	hold       time.Duration // for tests: every write gathers, and is sent after this long; 0: off
+	hold       time.Duration // for tests; if not 0, every write gathers, and is sent after this long
 }
 
 func newMachine() machine {
 	return machine{limits: limits{mostParts, mostBytes, mostOps}, quarantine: quarantine{}}
 }
 
-// effects are what an event asks for; the zero value asks for nothing.
+// effects are what the Sender has to do after an event. The zero value is nothing.
 type effects struct {
 	send   []*part // one request; a single part is sent alone, as it is
 	ticket int     // of that request
 	avoid  *cluster.Member
 }
 
-// offer is a write that is to be sent. If p is nil it is sent at once, with the ticket;
-// otherwise it waits as p. together: the cluster accepts writes in one request (rule G11).
-// alone: this write must be sent alone.
+// offer accepts a write that is to be sent. If p is nil, the caller sends it at once, with the ticket.
+// Otherwise it waits as p. together says that the cluster accepts several writes in one request (rule
+// G11), and alone that this write must be sent alone.
 func (m *machine) offer(w *Write, together, alone bool, now time.Time) (p *part, ticket int, fx effects) {
 	if alone || !together || w.Kind == Alone || m.limits.parts == 0 || m.hold == 0 && m.lanes.open() || m.quarantine.has(w, now) {
 		return nil, m.lanes.take(1, now), effects{}
@@ -73,7 +73,7 @@ func (m *machine) next(now time.Time) effects {
 	return m.flush(now)
 }
 
-// ended says that a try has ended.
+// ended is the event that a try has ended.
 func (m *machine) ended(ticket int, answered bool, now time.Time) effects {
 	switch {
 	case !answered:
@@ -85,7 +85,7 @@ func (m *machine) ended(ticket int, answered bool, now time.Time) effects {
 	return m.next(now)
 }
 
-// finished says that a request has ended, and that its writes have their answers.
+// finished is the event that a request has ended, and that its writes have their answers.
 func (m *machine) finished(ticket int, now time.Time) effects {
 	if m.lanes.give(ticket) {
 		m.gather.passed++
@@ -93,7 +93,7 @@ func (m *machine) finished(ticket int, now time.Time) effects {
 	return m.next(now)
 }
 
-// tick says that time has passed.
+// tick is the event that time has passed.
 func (m *machine) tick(now time.Time) effects {
 	m.lanes.expire(now)
 	if m.hold > 0 && len(m.gather.parts) > 0 && now.Sub(m.gather.since) >= m.hold {
@@ -102,7 +102,7 @@ func (m *machine) tick(now time.Time) effects {
 	return m.next(now)
 }
 
-// wake is when to call tick; the zero Time: nothing waits.
+// wake is when to call tick, or the zero Time if nothing waits.
 func (m *machine) wake() time.Time {
 	switch {
 	case len(m.gather.parts) == 0:
@@ -140,6 +140,6 @@ func (m *machine) refusedTogether(parts []*part, err error) {
 	}
 }
 
-// fewestOps is the number of operations of a request of one write; at this limit no two share a
+// fewestOps is the number of operations of a request of one write. At this limit no two writes share a
 // request.
 const fewestOps = 1

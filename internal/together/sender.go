@@ -19,14 +19,14 @@ type Sender struct {
 	mu      sync.Mutex
 	m       machine
 	timer   *time.Timer
-	armed   time.Time // when timer fires; the zero Time: it is not set
+	armed   time.Time // when timer fires, or the zero Time if it is not set
 	company func(Write)
 }
 
 // New makes a Sender that writes to c. It ends with c.
 func New(c *cluster.Cluster) *Sender { return &Sender{c: c, m: newMachine()} }
 
-// maxTogether is how often a write that may be done twice is sent with others before it is sent
+// maxTogether is how often a write that may be executed twice is sent with others before it is sent
 // alone.
 const maxTogether = 2
 
@@ -35,19 +35,19 @@ type verdict struct {
 	resp   *pb.TxnResponse
 	err    error
 	next   next
-	sent   bool // if it is to be sent again: it may have been applied
+	sent   bool // if it is to be sent again, whether it may have been applied
 	ticket int  // the ticket, if it is to be sent alone
 	avoid  *cluster.Member
 }
 
-// next says what happens to a part after its verdict.
+// next says what follows a verdict on a part.
 type next uint8
 
 const (
 	done        next = iota
-	alone            // the caller sends it alone, now, with the ticket
+	alone            // the caller sends it alone now, with the ticket
 	resendAlone      // it was refused, perhaps because of another part, and is sent alone
-	again            // its outcome is unknown, and it may be done twice
+	again            // its outcome is unknown, and it may be executed twice
 )
 
 // Txn sends w, alone or with others, with the same outcome as [cluster.Cluster.Txn]. It returns
@@ -72,7 +72,7 @@ func (s *Sender) Txn(ctx context.Context, w Write) (*pb.TxnResponse, error) {
 	}
 }
 
-// offer has w wait as p, or says that it is to be sent alone now.
+// offer has w wait as p, or returns the verdict that it is to be sent alone now.
 func (s *Sender) offer(w *Write, own bool) (p *part, v verdict) {
 	now := time.Now()
 	s.mu.Lock()
@@ -100,7 +100,7 @@ func (s *Sender) await(ctx context.Context, p *part) verdict {
 				return verdict{err: cluster.NotSent(ctx, p.Op, nil)}
 			}
 			select {
-			case v := <-p.verdict: // it arrived as ctx ended
+			case v := <-p.verdict: // the verdict arrived as ctx ended
 				return v
 			default:
 			}
@@ -122,7 +122,7 @@ func (s *Sender) takeOut(p *part) bool {
 	return s.m.gather.remove(p)
 }
 
-// sendAlone sends w as a request of its own, with v's ticket.
+// sendAlone sends w in a separate request, with the ticket of v.
 func (s *Sender) sendAlone(ctx context.Context, w *Write, v verdict) verdict {
 	resp, err := s.c.Txn(ctx, cluster.Request{Op: w.Op, Repeat: w.Repeat, Avoid: v.avoid, Lanes: s, Ticket: v.ticket}, w.Txn)
 	now := time.Now()
@@ -145,8 +145,8 @@ func ran(t *pb.TxnRequest, resp *pb.TxnResponse) []*pb.RequestOp {
 	return t.Failure
 }
 
-// sendTogether sends parts as one request, and delivers a verdict to each (rule G6). No
-// caller's context bounds it, only the Cluster's end.
+// sendTogether sends parts as one request, and delivers a verdict to each (rule G6). No caller's
+// context ends it, only the end of the Cluster.
 func (s *Sender) sendTogether(parts []*part, ticket int, avoid *cluster.Member) {
 	t, err := request(parts)
 	if err != nil {
@@ -191,11 +191,11 @@ func outcome(parts []*part, i int, resp *pb.TxnResponse, err error) verdict {
 	return verdict{err: cluster.Renamed(p.Op, err)}
 }
 
-// doubtful is the verdict on p of a request that may have been applied, and, if repeated is set, was
-// sent again until err came.
+// doubtful is the verdict on p of a request that may have been applied. If repeated is set, the request
+// was sent again until it failed with err.
 func doubtful(p *part, err error, repeated bool) verdict {
 	harmless, full := p.Repeat == cluster.Always, cluster.IsNoSpace(err)
-	refused := cluster.IsFinal(err) && !full // perhaps because of one of the parts
+	refused := cluster.IsFinal(err) && !full // perhaps because of one part
 	switch {
 	case refused && !harmless: // another copy may have been applied, and the error may be about another part
 		return verdict{err: cluster.Unclear(p.Op, errors.New(err.Error()))}
@@ -292,8 +292,8 @@ func (s *Sender) Ended(ticket int, answered bool) {
 	s.carryOut(s.m.ended(ticket, answered, now), now)
 }
 
-// Hold is for tests. From now on every write waits up to d for others, and n are sent in one
-// request; with n 0 each is sent alone. company, if not nil, is called for each that waits.
+// Hold is for tests. After it every write waits up to d for others, and n are sent in one request. If n
+// is 0, each is sent alone. company, if not nil, is called for each write that waits.
 func (s *Sender) Hold(d time.Duration, n int, company func(Write)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -614,7 +614,8 @@ func TestWhatWaitsToBeSentAgainIsUnknownToWhoeverStopsWaiting(t *testing.T) {
 	})
 }
 
-// Rule G4: the timer fires when a try may be late, also where round trips have become shorter since it was set.
+// Rule G4: the timer fires when a try may be late, also where round trips have become shorter since it
+// was set.
 func TestTheTimerIsBroughtForward(t *testing.T) {
 	s := &Sender{m: newMachine()}
 	now := time.Now()

@@ -44,7 +44,8 @@ func TestCancelsWaitForOneAnother(t *testing.T) {
 	})
 }
 
-// watchDeletion adds a watch of deletions that starts at a revision, as one from now does once it resumes.
+// watchDeletion adds a watch of deletions that starts at a revision, as one from now does once it
+// resumes.
 func (b *bench) watchDeletion(key string, from int64, fn func(Update)) *Watch {
 	return b.hub.watch(&Watch{hub: b.hub, fn: fn, span: newSpan(key, ""), next: from, deletions: true})
 }

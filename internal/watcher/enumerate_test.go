@@ -17,7 +17,8 @@ import (
 )
 
 // system is a table, its watches, and a deliberately dumb server at the other end of a link, which
-// takes requests and gives answers in order. It is walked through every interleaving of its steps, within limits.
+// takes requests and gives answers in order. It is walked through every interleaving of its steps,
+// within limits.
 type system struct {
 	t      testing.TB
 	plan   plan
@@ -349,8 +350,8 @@ func (w *system) check() {
 	}
 }
 
-// settle does all that is still to be done, without further faults, and asserts that everybody has everything; and,
-// once all have cancelled, that nothing is left anywhere.
+// settle does all that is still to be done, without further faults, and asserts that everybody has
+// everything; and, once all have cancelled, that nothing is left anywhere.
 func (w *system) settle() {
 	run := func() {
 		for more := true; more; {

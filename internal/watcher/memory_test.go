@@ -72,7 +72,8 @@ func TestManyWatchesAreCheapAndHaveNoGoroutines(t *testing.T) {
 		}
 		streams := (many + perStream - 1) / perStream
 		assert.Equal(t, Stats{Watches: many, Streams: streams}, b.hub.Stats())
-		// Two of ours for a stream; and gRPC's own and the test server's for a stream and for a connection.
+		// Two of ours for a stream; and gRPC's own and the test server's for a stream and for a
+		// connection.
 		assert.Less(t, runtime.NumGoroutine()-goroutines, 10*streams+50)
 		each := int64(heap()-before) / int64(many)
 		t.Logf("%d bytes for each of %d watches, streams and their server included", each, many)

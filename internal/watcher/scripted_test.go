@@ -219,7 +219,8 @@ func (c *call) grantAfter(d time.Duration) <-chan struct{} {
 	return done
 }
 
-// A server that answers in another order than it was asked in cannot be understood: a refusal could be anyone's.
+// A server that answers in another order than it was asked in cannot be understood: a refusal could be
+// anyone's.
 func TestAnAnswerOutOfOrderEndsTheStream(t *testing.T) {
 	inBubble(t, benchConfig{members: 2}, func(t *testing.T, b *bench) {
 		b.watch("a", "", 1)
