@@ -67,7 +67,8 @@ func TestWhatTheFilesHoldCountsAtEachHandshakeIfItCanBeUsed(t *testing.T) {
 			f, err := Open(names, Labels{CA: "--ca", Pair: "--cert and --key"}, slog.New(slog.NewTextHandler(&log, nil)))
 			require.NoError(t, err)
 			server := f.Server() // made once
-			// is meets a peer, whose certificate is of an authority, and who trusts the first: it returns our certificate as the peer saw it.
+			// is meets a peer, whose certificate is of an authority, and who trusts the first: it
+			// returns our certificate as the peer saw it.
 			is := func(of *pki.Authority) string {
 				t.Helper()
 				peer := &tls.Config{
