@@ -19,8 +19,8 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// A session that is held over a name survives the end of the address in use, at any moment of its
-// renewals.
+// A session on an endpoint whose name has several addresses survives the end of the address in use, at
+// any moment of its renewals.
 func TestASessionSurvivesTheEndOfAnAddressOfItsName(t *testing.T) {
 	for _, ttl := range []time.Duration{5 * time.Second, 15 * time.Second} {
 		for name, fail := range cluster.NameFaults {

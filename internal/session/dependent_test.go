@@ -23,7 +23,7 @@ import (
 type dependent struct {
 	hook             Hook
 	own, predecessor string
-	ranges           []string // prefixes, of which it reads the last key
+	ranges           []string // prefixes under each of which it reads the last key
 
 	mu       sync.Mutex
 	observed []observation
@@ -125,7 +125,7 @@ func (r *rig) ops() func() []int {
 	}
 }
 
-// Rule N1: the read looks at the lock keys, all when they are few.
+// Rule N1: the read includes the lock keys, and all of them if they are few.
 func TestEveryRoundReadsAllOfUpTo127Locks(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 8 * time.Second})
@@ -177,7 +177,8 @@ func TestAReadShowsEachDependentWhatItsKeysWere(t *testing.T) {
 	})
 }
 
-// Rules H2, H5: a round also reads who waits behind those who want to know, and they take turns.
+// Rules H2, H5: a round also reads who waits behind the holders that want to know, and these take
+// turns.
 func TestARoundReadsWhoWaitsBehindAHolderThatWantsToKnow(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 4 * time.Second})
@@ -199,8 +200,8 @@ func TestARoundReadsWhoWaitsBehindAHolderThatWantsToKnow(t *testing.T) {
 	})
 }
 
-// Rule A4: all of a session's waiters are looked at in each round, however many
-// locks it holds, and held ones still take turns beside them.
+// Rule A4: each round reads all waiters of a session, however many locks it holds, and the held ones
+// still take turns.
 func TestEveryRoundReadsAllWaiters(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 4 * time.Second})
@@ -225,8 +226,8 @@ func TestEveryRoundReadsAllWaiters(t *testing.T) {
 	})
 }
 
-// A session with more waiters than one read holds does not wait for the rest of
-// its looks before it trusts the renewal.
+// A session with more waiters than fit into one read does not wait for its other reads before it trusts
+// the renewal.
 func TestALongReadDoesNotDelayTheDeadline(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 3 * time.Second})
@@ -246,8 +247,8 @@ func TestALongReadDoesNotDelayTheDeadline(t *testing.T) {
 	})
 }
 
-// Rule N1: refused for too many operations, the read is sent again with the
-// session key alone, and later ones ask for less.
+// Rule N1: a read that is refused for too many operations is sent again with the session key alone, and
+// later ones have fewer operations.
 func TestTooManyOperationsFallBackToTheSessionKeyAndThenToLess(t *testing.T) {
 	inBubble(t, etcdfake.Options{MaxTxnOps: 32}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 4 * time.Second})
@@ -262,8 +263,8 @@ func TestTooManyOperationsFallBackToTheSessionKeyAndThenToLess(t *testing.T) {
 	})
 }
 
-// Rule N1: refused for permission, the read is sent again with the session key
-// alone, and the session lives.
+// Rule N1: a read that is refused for lack of permission is sent again with the session key alone, and
+// the session continues.
 func TestARefusedReadFallsBackToTheSessionKeyAlone(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 4 * time.Second})
@@ -277,8 +278,8 @@ func TestARefusedReadFallsBackToTheSessionKeyAlone(t *testing.T) {
 	})
 }
 
-// Rule H4: a dependent is armed after the delay, unless it was dropped before; a
-// burst of short holds costs the loop one look.
+// Rule H4: a dependent is armed after the delay, unless it was dropped before. A burst of short holds
+// wakes the loop once.
 func TestADependentIsArmedOnceAfterTheDelay(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 8 * time.Second})
@@ -309,7 +310,7 @@ func TestNothingIsArmedOnADeadSession(t *testing.T) {
 	})
 }
 
-// Rule H1: every dependent gets the cause once, after Err says so.
+// Rule H1: every dependent gets the cause once, after Err returns it.
 func TestEveryDependentLearnsOfTheEndOnceAndAfterTheMark(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 8 * time.Second})

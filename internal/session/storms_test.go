@@ -13,7 +13,7 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// A storm is a number of pauses of members, which befall one client's many sessions.
+// A storm is a number of pauses of members while one client has many sessions.
 const (
 	stormSessions = 30
 	stormTTL      = 3 * time.Second

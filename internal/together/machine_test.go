@@ -60,7 +60,7 @@ func busy(t *testing.T) (m machine, tickets []int) {
 	return m, tickets
 }
 
-// waits offers w, which is to wait.
+// waits offers w, and asserts that it waits.
 func (m *machine) waits(t *testing.T, w *Write) *part {
 	t.Helper()
 	p, _, fx := m.offer(w, true, false, t0)
@@ -69,7 +69,7 @@ func (m *machine) waits(t *testing.T, w *Write) *part {
 	return p
 }
 
-// goes offers w, which is to go alone, at once.
+// goes offers w, and asserts that it is sent alone, at once.
 func (m *machine) goes(t *testing.T, w *Write, why string) {
 	t.Helper()
 	p, _, fx := m.offer(w, true, false, t0)
@@ -87,7 +87,7 @@ func TestWithALaneFreeAWriteGoesAtOnceAndAloneAndTheNextGather(t *testing.T) {
 	assert.Len(t, m.finished(tickets[1], t0.Add(time.Hour)).send, 1, "one that failed before it was answered makes room too")
 }
 
-// Where no writes share requests, what one holds is not even counted.
+// If no writes share requests, the content of a write is not even counted.
 func TestWithRequestsOfNoPartsAWriteGoesWithoutALookAtIt(t *testing.T) {
 	m, _ := busy(t)
 	m.limits.parts = 0
@@ -170,8 +170,8 @@ func TestATryWithoutAnAnswerHoldsNoLaneAndItsMemberIsPassedOver(t *testing.T) {
 	assert.Equal(t, 3*time.Second, m.lanes.patience())
 }
 
-// Rule G4: a request that has waited for a token for long was sent to nobody, and hides no member
-// that is silent.
+// Rule G4: a request that has waited long for a token was sent to no member, and hides no member that
+// is silent.
 func TestARequestThatWasNotSentHidesNoSilentMember(t *testing.T) {
 	var l lanes
 	l.take(1, t0)
@@ -182,7 +182,7 @@ func TestARequestThatWasNotSentHidesNoSilentMember(t *testing.T) {
 	assert.Same(t, silent, l.silent())
 }
 
-// Rule G2: which two may share a request. Both halves, and one way or the other.
+// Rule G2: which two writes may share a request, in both orders.
 func TestAnOrderedWriteSharesARequestWithNothingElseOfItsQueues(t *testing.T) {
 	kinds := map[string]func(string) *Write{"enqueue": enqueue, "handoff": handoff, "release": release, "settle": settle}
 	for first, make1 := range kinds {
@@ -218,7 +218,7 @@ func TestAnOrderedWriteSharesARequestWithNothingElseOfItsQueues(t *testing.T) {
 	}
 }
 
-// Rule G2: what the transactions hold decides, not what was said of them.
+// Rule G2: the content of the transactions decides, not what their Kind claims.
 func TestTheAssertionLooksAtTheKeysThemselves(t *testing.T) {
 	lie := func(w *Write, queue string) *part {
 		w.Kind, w.Queue = Plain, queue
@@ -302,7 +302,7 @@ func TestAServerThatWantsLessIsBelieved(t *testing.T) {
 	m.goes(t, enqueue("a/"), "nothing is so small")
 }
 
-// Rule G7, G8: what is taken out leaves room for others, and nothing of it is left.
+// Rule G7, G8: a write that is taken out leaves room for others, and nothing of it remains.
 func TestWhatIsTakenOutIsForgotten(t *testing.T) {
 	m, tickets := busy(t)
 	a, b := m.waits(t, enqueue("a/")), m.waits(t, release("b/"))
@@ -350,8 +350,8 @@ func TestWithoutSpaceWhatPutsAndWhatDeletesTravelApart(t *testing.T) {
 	}
 }
 
-// Whatever happens, each write goes once or is taken out, no request is beyond what the rules
-// allow, and nobody waits while a lane is free.
+// Whatever happens, each write is sent once or is taken out, no request exceeds what the rules allow,
+// and no write waits while a lane is free.
 func FuzzEveryWriteGoesOnceAndNoRequestBreaksARule(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(seed)
@@ -420,7 +420,7 @@ func FuzzEveryWriteGoesOnceAndNoRequestBreaksARule(f *testing.F) {
 	})
 }
 
-// checkRequest says the rules a second time.
+// checkRequest states the rules a second time.
 func checkRequest(t *testing.T, parts []*part, l limits) {
 	t.Helper()
 	bytes := 0
@@ -440,8 +440,8 @@ func checkRequest(t *testing.T, parts []*part, l limits) {
 	require.LessOrEqual(t, bytes, l.bytes)
 }
 
-// Rule G4: those that go alone may always be more than there are lanes. What gathers
-// goes in its turn even so.
+// Rule G4: the writes that are sent alone may always be more than there are lanes. What gathers is sent
+// in turn nevertheless.
 func TestWhatGathersIsNotHeldUpByThoseThatGoAlone(t *testing.T) {
 	m, tickets := busy(t)
 	_, over, _ := m.offer(enqueue("alone/"), true, true, t0)

@@ -366,7 +366,7 @@ var mutants = []mutant{
 	{"a takeover that is closed frees what nobody resumed", "LD3", []edit{{"internal/session/takeover.go",
 		"		s.keepLease()\n", ""}}, []string{inLock}},
 	{"a takeover has no lock-delay", "LD3", []edit{{"internal/session/takeover.go",
-		"	opts.LockDelay = h.LockDelay // that of the lease\n", ""}}, []string{inSession, inLock}},
+		"	opts.LockDelay = h.LockDelay // the lease was granted with it\n", ""}}, []string{inSession, inLock}},
 	{"keys of two acquisitions are discarded as one", "V8", []edit{{"internal/session/entries.go",
 		"k.Lease != s.id || i > 0 && k.N != n {", "k.Lease != s.id || i < 0 {"}}, []string{inSession}},
 	{"the lists of a handle are in no order", "N6", []edit{{"internal/session/ledger.go",
