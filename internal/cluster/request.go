@@ -24,25 +24,25 @@ const (
 
 // Request says how a request is sent. The zero value serves most writes.
 type Request struct {
-	Op     string        // names the operation in error texts, such as "enqueue" or "lease grant"
-	Repeat Repeat        // when it is sent again
-	PerTry time.Duration // limits one try; 0 means 3 s
-	Total  time.Duration // limits all tries together; 0 means 12 s. A context that ends sooner wins
-	Avoid  *Member       // use another member than this one, if there is one
-	On     *Member       // use only this member, and one try
-	Local  bool          // the answer's revision is not checked, as with Status, LeaseTimeToLive and MemberList
-	Reads  bool          // for Do, it writes nothing, so its failure is NotApplied; Txn finds that out from t
-	Lanes  Lanes         // is notified of each try, unless it is nil
-	Ticket int           // identifies the request to Lanes
+	Op      string        // names the operation in error texts, such as "enqueue" or "lease grant"
+	Repeat  Repeat        // when it is sent again
+	PerTry  time.Duration // limits one try; 0 means 3 s
+	Total   time.Duration // limits all tries together; 0 means 12 s. A context that ends sooner wins
+	Avoid   *Member       // use another member than this one, if there is one
+	On      *Member       // use only this member, and one try
+	Local   bool          // the answer's revision is not checked, as with Status, LeaseTimeToLive and MemberList
+	Reads   bool          // for Do, it writes nothing, so its failure is NotApplied; Txn finds that out from t
+	Tracker Tracker       // is notified of each try, unless it is nil
+	Ticket  int           // identifies the request to Tracker
 
 	Parts func() []string // the names of the operations that share it, in the order of its nested transactions; nil means Op alone
 
 	anonymous bool // sent without a token, as Authenticate is
 }
 
-// Lanes is notified when a try of a request is sent, and when it has ended. Neither method
+// A Tracker is notified when a try of a request is sent, and when it has ended. Neither method
 // blocks.
-type Lanes interface {
+type Tracker interface {
 	Began(ticket int, m *Member, now time.Time)
 	Ended(ticket int, answered bool)
 }

@@ -109,8 +109,8 @@ func (s *sender) try(ctx context.Context) (Outcome, error) {
 	defer cancel()
 	t := &try{Context: bound, login: s.login, op: s.r.Op, parts: s.r.Parts, cancel: cancel, began: s.began, term: s.c.raftTerm.Load()}
 	floor := s.c.revision.Load()
-	if s.r.Lanes != nil {
-		s.r.Lanes.Began(s.r.Ticket, s.member, s.began)
+	if s.r.Tracker != nil {
+		s.r.Tracker.Began(s.r.Ticket, s.member, s.began)
 	}
 	var h *pb.ResponseHeader
 	var err error
@@ -121,8 +121,8 @@ func (s *sender) try(ctx context.Context) (Outcome, error) {
 	} else {
 		h, err = s.call(t, s.member)
 	}
-	if s.r.Lanes != nil {
-		s.r.Lanes.Ended(s.r.Ticket, err == nil)
+	if s.r.Tracker != nil {
+		s.r.Tracker.Ended(s.r.Ticket, err == nil)
 	}
 	failed, copies := t.close()
 	if err != nil {

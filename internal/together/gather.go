@@ -26,7 +26,7 @@ type part struct {
 	verdict chan verdict
 }
 
-// gather holds the writes that wait for a lane. It is pure.
+// gather holds the writes that wait to be sent. It is pure.
 //
 // Invariants: queues has the kinds of all parts' queues, and no queue of an Ordered part is
 // also another part's (rule G2); bytes is the sum and ops the maximum of the parts'.
@@ -60,7 +60,7 @@ func (g *gather) admits(w *Write, size int, writes, separate bool, l limits) boo
 func (g *gather) add(p *part, busy int, now time.Time) {
 	if len(g.parts) == 0 {
 		g.since, g.passed = now, 0
-		g.ahead = min(busy, mostLanes)
+		g.ahead = min(busy, mostInflight)
 	}
 	p.waiting = true
 	g.parts = append(g.parts, p)

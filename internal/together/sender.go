@@ -77,7 +77,7 @@ func (s *Sender) offer(w *Write, own bool) (p *part, v verdict) {
 	now := time.Now()
 	s.mu.Lock()
 	p, ticket, fx := s.m.offer(w, s.c.TakesNested(), own, now)
-	v = verdict{next: alone, ticket: ticket, avoid: s.m.lanes.silent()}
+	v = verdict{next: alone, ticket: ticket, avoid: s.m.inflight.silent()}
 	company := s.company
 	s.carryOut(fx, now)
 	s.mu.Unlock()
@@ -124,7 +124,7 @@ func (s *Sender) takeOut(p *part) bool {
 
 // sendAlone sends w in a separate request, with the ticket of v.
 func (s *Sender) sendAlone(ctx context.Context, w *Write, v verdict) verdict {
-	resp, err := s.c.Txn(ctx, cluster.Request{Op: w.Op, Repeat: w.Repeat, Avoid: v.avoid, Lanes: s, Ticket: v.ticket}, w.Txn)
+	resp, err := s.c.Txn(ctx, cluster.Request{Op: w.Op, Repeat: w.Repeat, Avoid: v.avoid, Tracker: s, Ticket: v.ticket}, w.Txn)
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,12 +156,12 @@ func (s *Sender) sendTogether(parts []*part, ticket int, avoid *cluster.Member) 
 		return
 	}
 	resp, err := s.c.Txn(context.Background(), cluster.Request{
-		Op: "txn", Parts: func() []string { return ops(parts) }, Repeat: repeat(parts), Avoid: avoid, Lanes: s, Ticket: ticket,
+		Op: "txn", Parts: func() []string { return ops(parts) }, Repeat: repeat(parts), Avoid: avoid, Tracker: s, Ticket: ticket,
 	}, t)
 	s.learn(parts, resp, err)
 	deliver(parts, func(i int) verdict { return outcome(parts, i, resp, err) })
-	// Callers often write again as soon as they have an answer. If the lane were free before
-	// they had a turn, the first of them would go alone, and the others would wait for it.
+	// Callers often write again as soon as they have an answer. If the request no longer counted
+	// before they were scheduled, the first write would be sent alone, and the others would wait for it.
 	runtime.Gosched()
 	s.finished(ticket)
 }
@@ -245,7 +245,7 @@ func (s *Sender) carryOut(fx effects, now time.Time) {
 		// The goroutine ends within the time limit of a request, or with the Cluster, whose
 		// Close waits for it.
 		if !s.c.Go(func() { s.sendTogether(fx.send, fx.ticket, fx.avoid) }) {
-			s.m.lanes.give(fx.ticket)
+			s.m.inflight.give(fx.ticket)
 			deliver(fx.send, func(i int) verdict {
 				return verdict{err: cluster.NotSent(context.Background(), fx.send[i].Op, cluster.ErrClosed)}
 			})
@@ -277,14 +277,14 @@ func (s *Sender) tick() {
 	s.carryOut(s.m.tick(now), now)
 }
 
-// Began implements [cluster.Lanes].
+// Began implements [cluster.Tracker].
 func (s *Sender) Began(ticket int, m *cluster.Member, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.m.lanes.began(ticket, m, now)
+	s.m.inflight.began(ticket, m, now)
 }
 
-// Ended implements [cluster.Lanes].
+// Ended implements [cluster.Tracker].
 func (s *Sender) Ended(ticket int, answered bool) {
 	now := time.Now()
 	s.mu.Lock()
