@@ -16,11 +16,11 @@ import (
 type Sender struct {
 	c *cluster.Cluster
 
-	mu      sync.Mutex
-	m       machine
-	timer   *time.Timer
-	armed   time.Time // when timer fires, or the zero Time if it is not set
-	company func(Write)
+	mu     sync.Mutex
+	m      machine
+	timer  *time.Timer
+	armed  time.Time // when timer fires, or the zero Time if it is not set
+	onWait func(Write)
 }
 
 // New makes a Sender that writes to c. It ends with c.
@@ -78,11 +78,11 @@ func (s *Sender) offer(w *Write, own bool) (p *part, v verdict) {
 	s.mu.Lock()
 	p, ticket, fx := s.m.offer(w, s.c.TakesNested(), own, now)
 	v = verdict{next: alone, ticket: ticket, avoid: s.m.inflight.silent()}
-	company := s.company
+	onWait := s.onWait
 	s.carryOut(fx, now)
 	s.mu.Unlock()
-	if company != nil && p != nil {
-		company(*w)
+	if onWait != nil && p != nil {
+		onWait(*w)
 	}
 	return p, v
 }
@@ -293,9 +293,9 @@ func (s *Sender) Ended(ticket int, answered bool) {
 }
 
 // Hold is for tests. After it every write waits up to d for others, and n are sent in one request. If n
-// is 0, each is sent alone. company, if not nil, is called for each write that waits.
-func (s *Sender) Hold(d time.Duration, n int, company func(Write)) {
+// is 0, each is sent alone. onWait, if not nil, is called for each write that waits.
+func (s *Sender) Hold(d time.Duration, n int, onWait func(Write)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.m.hold, s.m.limits.parts, s.company = d, n, company
+	s.m.hold, s.m.limits.parts, s.onWait = d, n, onWait
 }
