@@ -40,7 +40,7 @@ type Client struct {
 	mu       sync.Mutex
 	closed   bool
 	sessions map[*session.Session]struct{} // still open
-	crowd    int                           // the number of sessions at which ended ones are dropped
+	sweepAt  int                           // the number of sessions at which ended ones are dropped
 	making   sync.WaitGroup                // calls that make a session; none begins once the client is closed
 	life     context.Context               // the context of those calls
 	end      context.CancelFunc
@@ -177,9 +177,9 @@ func (c *Client) begin() bool {
 func (c *Client) keep(s *session.Session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.sessions) >= c.crowd {
+	if len(c.sessions) >= c.sweepAt {
 		maps.DeleteFunc(c.sessions, func(old *session.Session, _ struct{}) bool { return stopped(old) })
-		c.crowd = max(minCrowd, 2*len(c.sessions))
+		c.sweepAt = max(minSweepAt, 2*len(c.sessions))
 	}
 	c.sessions[s] = struct{}{}
 }
@@ -193,8 +193,8 @@ func stopped(s *session.Session) bool {
 	}
 }
 
-// minCrowd is how many sessions are kept before any is dropped.
-const minCrowd = 16
+// minSweepAt is how many sessions are kept before any is dropped.
+const minSweepAt = 16
 
 // removalWait is how long Close waits for pending removals.
 const removalWait = 2 * time.Second
