@@ -478,12 +478,12 @@ var mutants = []mutant{
 	{"what one is refused for is everybody's", "G6", []edit{{"internal/together/sender.go", "	case cluster.IsFinal(err): // perhaps because of another part\n", "	case len(parts) == 0:\n"}}, []string{inTogether}},
 	{"what one is refused for after a lost answer is everybody's", "G6", []edit{{"internal/together/sender.go", "	case refused, harmless && full && !p.writes: // rule G10\n", "	case harmless && full && !p.writes:\n"}}, []string{inTogether}},
 	{"a caller that stops waiting ends everybody's request", "G7", []edit{
-		{"internal/together/sender.go", "	company func(Write)\n}", "	company func(Write)\n	stop    context.CancelFunc\n}"},
+		{"internal/together/sender.go", "	onWait func(Write)\n}", "	onWait func(Write)\n	stop   context.CancelFunc\n}"},
 		{"internal/together/sender.go", "	resp, err := s.c.Txn(context.Background(), ", "	ctx, stop := context.WithCancel(context.Background())\n	s.mu.Lock()\n	s.stop = stop\n	s.mu.Unlock()\n	resp, err := s.c.Txn(ctx, "},
 		{"internal/together/sender.go", "			return verdict{err: cluster.NotAnswered(ctx, p.Op)}\n", "			s.stop()\n			return verdict{err: cluster.NotAnswered(ctx, p.Op)}\n"},
 	}, []string{inTogether}},
 	{"a request of several has the values of a caller's context", "G7", []edit{
-		{"internal/together/sender.go", "	company func(Write)\n}", "	company func(Write)\n	caller  context.Context\n}"},
+		{"internal/together/sender.go", "	onWait func(Write)\n}", "	onWait func(Write)\n	caller context.Context\n}"},
 		{"internal/together/sender.go", "		p, v := s.offer(&w, ", "		s.mu.Lock()\n		s.caller = context.WithoutCancel(ctx)\n		s.mu.Unlock()\n		p, v := s.offer(&w, "},
 		{"internal/together/sender.go", "	resp, err := s.c.Txn(context.Background(), ", "	resp, err := s.c.Txn(s.caller, "},
 	}, []string{inTogether}},
