@@ -55,9 +55,9 @@ func (s *Session) Learn(n int64, ev Evidence) {
 	s.ledger.move(n, ev, nil)
 }
 
-// Vanished is Absent for keys that somebody else removed. A cancel key and an owner key that were put
+// GoneElsewhere is Absent for keys that somebody else removed. A cancel key and an owner key that were put
 // with one of them are removed in the background.
-func (s *Session) Vanished(n int64) {
+func (s *Session) GoneElsewhere(n int64) {
 	s.mu.Lock()
 	extras := s.ledger.entries[n].extras()
 	s.mu.Unlock()
