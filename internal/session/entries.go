@@ -40,11 +40,11 @@ func (s *Session) CancelKey(n int64) []byte { return keys.CancelKey(s.own.key, n
 // OwnerKey is the owner key of entry n.
 func (s *Session) OwnerKey(n int64) []byte { return []byte(keys.OwnerKey(s.own.key, n)) }
 
-// Name records that the owner key of entry n is about to be put. That key is removed with the entry.
-func (s *Session) Name(n int64) {
+// PutsOwnerKey records that the owner key of entry n is about to be put. That key is removed with the entry.
+func (s *Session) PutsOwnerKey(n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ledger.name(n)
+	s.ledger.putsOwnerKey(n)
 }
 
 // Learn records what is now known of entry n. It does nothing if that no longer matters: what was

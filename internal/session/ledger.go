@@ -55,7 +55,7 @@ type entry struct {
 	state     state
 	keys      []string
 	cancelled bool // the cancel key was put with a key that was added, and is removed with it
-	named     bool // an owner key may have been put with the first key, and is removed with it
+	ownerKey  bool // an owner key may have been put with the first key, and is removed with it
 }
 
 // names yields the prefixes of the queues in which e has keys, whatever the form of the keys.
@@ -126,7 +126,7 @@ func (l *ledger) inherit(lease, next int64, unsettled []string, losses []int64) 
 		if slices.Contains(losses, n) {
 			st = lost
 		}
-		l.put(n, entry{state: st, keys: own, cancelled: slices.ContainsFunc(own, isSlot)}) // a Handle does not say whether it is named: an owner key ends with the lease
+		l.put(n, entry{state: st, keys: own, cancelled: slices.ContainsFunc(own, isSlot)}) // a Handle does not list owner keys, which end with the lease
 	}
 	return nil
 }
@@ -187,10 +187,10 @@ func (l *ledger) move(n int64, ev Evidence, own []string) bool {
 	return true
 }
 
-// name is Session.Name.
-func (l *ledger) name(n int64) {
+// putsOwnerKey is Session.PutsOwnerKey.
+func (l *ledger) putsOwnerKey(n int64) {
 	if e, ok := l.entries[n]; ok {
-		e.named = true
+		e.ownerKey = true
 		l.entries[n] = e
 	}
 }

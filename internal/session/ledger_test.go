@@ -180,7 +180,7 @@ func TestAHandleListsWhatWasNotReleased(t *testing.T) {
 func TestAnOwnerKeyIsCountedWithItsEntry(t *testing.T) {
 	l := newLedger()
 	n, _ := l.begin(7, keys.Spec{Prefix: "a/"})
-	l.name(n)
+	l.putsOwnerKey(n)
 	assert.True(t, l.move(n, Unwanted, nil))
 	assert.Equal(t, 3, l.removalOps(n), "its cancel key, and two deletions")
 	assert.True(t, l.move(n, Answered, nil))

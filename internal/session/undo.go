@@ -30,7 +30,7 @@ func (e entry) extras() (n int) {
 	if e.cancelled {
 		n++
 	}
-	if e.named {
+	if e.ownerKey {
 		n++
 	}
 	return n
@@ -61,7 +61,7 @@ func (s *Session) undoTxn(ns []int64, deletions bool) (w together.Write, left []
 		if e.state != undoing && e.cancelled {
 			t.Success = append(t.Success, txn.Delete(s.CancelKey(n)))
 		}
-		if e.named {
+		if e.ownerKey {
 			t.Success = append(t.Success, txn.Delete(s.OwnerKey(n)))
 		}
 		for name := range e.names() {
