@@ -34,7 +34,7 @@ type Tail struct {
 	mu            sync.Mutex
 	next          int64 // the revision after the last event held
 	watch         *watcher.Watch
-	turn          int  // counts the watches
+	generation    int  // of the watch, counted from 1
 	paused        bool // watch ended because too much is held
 	closed        bool
 	held          []Changes
@@ -56,11 +56,11 @@ func Open(hub *watcher.Hub, keys Keys, from int64, news chan<- struct{}, strip f
 // resume watches starting at revision next.
 func (t *Tail) resume() {
 	t.mu.Lock()
-	t.turn++
+	t.generation++
 	t.paused = false
-	turn, from := t.turn, t.next
+	generation, from := t.generation, t.next
 	t.mu.Unlock()
-	w := t.hub.Watch(t.keys.Key, t.keys.End, from, func(u watcher.Update) { t.take(turn, u) }) // may call take before it returns
+	w := t.hub.Watch(t.keys.Key, t.keys.End, from, func(u watcher.Update) { t.take(generation, u) }) // may call take before it returns
 	t.mu.Lock()
 	t.watch = w
 	unwanted := t.closed || t.paused
@@ -70,10 +70,10 @@ func (t *Tail) resume() {
 	}
 }
 
-// take is called by the watch number turn. A call of an earlier watch may come late.
-func (t *Tail) take(turn int, u watcher.Update) {
+// take is called by the watch of this generation. A call of an earlier watch may come late.
+func (t *Tail) take(generation int, u watcher.Update) {
 	t.mu.Lock()
-	if t.closed || t.paused || turn != t.turn {
+	if t.closed || t.paused || generation != t.generation {
 		t.mu.Unlock()
 		return
 	}
