@@ -131,7 +131,7 @@ func (r *runner) enter(ctx context.Context, value []byte) (m *member, err error)
 	if own := txn.KV(resp, 0); !resp.Succeeded && own != nil { // an earlier copy of the request has put it
 		mod = own.CreateRevision
 	} else if !resp.Succeeded {
-		return nil, cmp.Or(r.inTheWay(resp), s.Examine(ctx), errRefused)
+		return nil, cmp.Or(r.conflict(resp), s.Examine(ctx), errRefused)
 	}
 	ctx, cancel := context.WithCancel(r.values)
 	return &member{
@@ -153,9 +153,9 @@ func (r *runner) noOthers() (none []*pb.Compare, look []*pb.RequestOp) {
 	return none, look
 }
 
-// inTheWay returns why the worker cannot be a member, according to the reads of noOthers, which follow
+// conflict returns why the worker cannot be a member, according to the reads of noOthers, which follow
 // a first read in resp. It returns nil if no other member conflicts.
-func (r *runner) inTheWay(resp *pb.TxnResponse) error {
+func (r *runner) conflict(resp *pb.TxnResponse) error {
 	for i := 1; i < len(resp.Responses); i++ {
 		if other := txn.KV(resp, i); other == nil {
 			continue

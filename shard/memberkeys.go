@@ -112,7 +112,7 @@ func (m *member) written(value string, mod int64, resp *pb.TxnResponse, err erro
 		m.wrote, m.mod = value, resp.Header.Revision
 	default:
 		m.found(txn.KV(resp, 0), mod)
-		if err := m.inTheWay(resp); m.fatal(err) != nil {
+		if err := m.conflict(resp); m.fatal(err) != nil {
 			m.fail(err)
 		}
 	}
