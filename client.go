@@ -26,7 +26,7 @@ type Client struct {
 	cluster *cluster.Cluster
 	writes  *together.Sender
 	watches *watcher.Hub
-	looks   *session.Looks
+	reader  *session.Reader
 	cleanup *cleanup.Group
 	kv      *kv.Client
 
@@ -68,7 +68,7 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("pawl: dial: %w", err)
 	}
 	c := &Client{
-		cfg: cfg, cluster: conn, writes: together.New(conn), watches: watcher.New(conn), looks: session.NewLooks(conn), cleanup: &cleanup.Group{}, kv: kvinside.Client(conn).(*kv.Client),
+		cfg: cfg, cluster: conn, writes: together.New(conn), watches: watcher.New(conn), reader: session.NewReader(conn), cleanup: &cleanup.Group{}, kv: kvinside.Client(conn).(*kv.Client),
 		own: gate.New(1), sessions: make(map[*session.Session]struct{}),
 	}
 	c.life, c.end = context.WithCancel(context.Background())
@@ -266,7 +266,7 @@ var errClosed = fmt.Errorf("client: %w", lease.ErrClosed)
 
 func (c *Client) host() session.Host {
 	return session.Host{
-		Cluster: c.cluster, Together: c.writes, Watches: c.watches, Looks: c.looks, Cleanup: c.cleanup,
+		Cluster: c.cluster, Together: c.writes, Watches: c.watches, Reader: c.reader, Cleanup: c.cleanup,
 		Deferral: &c.deferral, Layouts: &c.layouts, Namespace: c.cfg.Namespace, Floor: c.cfg.TokenFloor,
 	}
 }

@@ -104,7 +104,7 @@ func (a *Acquisition) look(gap int64) {
 	case a.now().Phase == state.Full:
 		a.apply(state.SlotFreed{Revision: gap}, nil)
 	default:
-		a.s.Host().Looks.Look(a)
+		a.s.Host().Reader.Read(a)
 	}
 }
 

@@ -89,7 +89,7 @@ func (d *dependent) End(cause error) {
 	}
 }
 
-func (d *dependent) looks() int {
+func (d *dependent) readings() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.observed)
@@ -134,7 +134,7 @@ func TestEveryRoundReadsAllOfUpTo127Locks(t *testing.T) {
 		sleep(8*time.Second + time.Second)
 		assert.Equal(t, []int{128, 128, 128, 128}, ops(), "one read a round")
 		for _, c := range dependents {
-			assert.Equal(t, 4, c.looks())
+			assert.Equal(t, 4, c.readings())
 			assert.NotNil(t, c.observed[0].own)
 		}
 	})
@@ -154,7 +154,7 @@ func TestThreeThousandLocksAreEachReadWithin24RoundsOfOneReadEach(t *testing.T) 
 			assert.LessOrEqual(t, n, 128)
 		}
 		for i, c := range dependents {
-			assert.NotZero(t, c.looks(), "lock %d", i)
+			assert.NotZero(t, c.readings(), "lock %d", i)
 		}
 	})
 }
@@ -170,7 +170,7 @@ func TestAReadShowsEachDependentWhatItsKeysWere(t *testing.T) {
 		require.NoError(t, s.Wait(&waiter.hook, waiter))
 		require.NoError(t, s.Hold(&gone.hook, gone, 0, false))
 		sleep(1500 * time.Millisecond)
-		require.Equal(t, 1, waiter.looks())
+		require.Equal(t, 1, waiter.readings())
 		shown := waiter.observed[0]
 		assert.Equal(t, []int64{r.Revision(), b, b2, a, a}, []int64{shown.rev, shown.own.CreateRevision, shown.own.ModRevision, shown.predecessor.CreateRevision, shown.predecessor.ModRevision})
 		assert.Equal(t, []observation{{rev: r.Revision()}}, gone.observed)
@@ -215,10 +215,10 @@ func TestEveryRoundReadsAllWaiters(t *testing.T) {
 		ops := r.ops()
 		sleep(4*time.Second + 500*time.Millisecond)
 		for _, c := range waiters {
-			assert.Equal(t, 4, c.looks())
+			assert.Equal(t, 4, c.readings())
 		}
 		for _, c := range held {
-			assert.NotZero(t, c.looks())
+			assert.NotZero(t, c.readings())
 		}
 		for _, n := range ops() {
 			assert.LessOrEqual(t, n, 128)
@@ -258,7 +258,7 @@ func TestTooManyOperationsFallBackToTheSessionKeyAndThenToLess(t *testing.T) {
 		require.NoError(t, s.Err())
 		assert.Equal(t, []int{41, 1, 21, 21}, ops()[:4], "half of what was asked for")
 		for _, c := range dependents {
-			assert.NotZero(t, c.looks())
+			assert.NotZero(t, c.readings())
 		}
 	})
 }
@@ -274,7 +274,7 @@ func TestARefusedReadFallsBackToTheSessionKeyAlone(t *testing.T) {
 		}})
 		sleep(time.Minute)
 		require.NoError(t, s.Err())
-		assert.Zero(t, c.looks(), "what was not read is not delivered")
+		assert.Zero(t, c.readings(), "what was not read is not delivered")
 	})
 }
 

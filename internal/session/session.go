@@ -23,7 +23,7 @@ type Host struct {
 	Cluster   *cluster.Cluster
 	Together  *together.Sender // sends what is put into queues and deleted from them
 	Watches   *watcher.Hub
-	Looks     *Looks // of all of the client's sessions
+	Reader    *Reader // of all of the client's sessions
 	Cleanup   *cleanup.Group
 	Deferral  *Deferral     // of all of the client's sessions; may be nil
 	Layouts   *Layouts      // of all of the client's sessions; nil if layouts are not compared
