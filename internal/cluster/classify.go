@@ -35,69 +35,69 @@ type (
 var rules = ruleTable(
 	// v3rpc/interceptor.go checks it before the handler is called. A follower that waits for an
 	// election while a lease is renewed or shown answers so too, and those requests write nothing.
-	entry{rpctypes.ErrGRPCNoLeader, NotApplied, elsewhere},
-	entry{rpctypes.ErrGRPCNotSupportedForLearner, NotApplied, elsewhere},
-	entry{rpctypes.ErrGRPCNotCapable, NotApplied, elsewhere},
-	entry{rpctypes.ErrGRPCInvalidClientAPIVersion, NotApplied, stop},
+	statusRule{rpctypes.ErrGRPCNoLeader, NotApplied, elsewhere},
+	statusRule{rpctypes.ErrGRPCNotSupportedForLearner, NotApplied, elsewhere},
+	statusRule{rpctypes.ErrGRPCNotCapable, NotApplied, elsewhere},
+	statusRule{rpctypes.ErrGRPCInvalidClientAPIVersion, NotApplied, stop},
 
 	// v3_server.go, processInternalRaftRequestOnce, before the proposal.
-	entry{rpctypes.ErrGRPCRequestTooManyRequests, NotApplied, elsewhere},
+	statusRule{rpctypes.ErrGRPCRequestTooManyRequests, NotApplied, elsewhere},
 	// It arrives in this form, because the server maps it to an error without a gRPC status
 	// (v3rpc/util.go).
-	entry{status.Error(codes.Unknown, status.Convert(rpctypes.ErrGRPCRequestTooManyRequests).Message()), NotApplied, elsewhere},
+	statusRule{status.Error(codes.Unknown, status.Convert(rpctypes.ErrGRPCRequestTooManyRequests).Message()), NotApplied, elsewhere},
 	// Raft's refusal, before it took the entry, while leadership is being transferred or too much is
 	// uncommitted. etcd gives it no specific code.
-	entry{status.Error(codes.Unknown, "raft proposal dropped"), NotApplied, elsewhere},
-	entry{rpctypes.ErrGRPCRequestTooLarge, NotApplied, stop},
+	statusRule{status.Error(codes.Unknown, "raft proposal dropped"), NotApplied, elsewhere},
+	statusRule{rpctypes.ErrGRPCRequestTooLarge, NotApplied, stop},
 
 	// auth/store.go AuthInfoFromCtx, before the proposal; and isOpPermitted, which the applier calls
 	// for the whole request (apply/auth.go) before it applies any of it. The same for reads.
-	entry{rpctypes.ErrGRPCInvalidAuthToken, NotApplied, reauth},
-	entry{rpctypes.ErrGRPCUserEmpty, NotApplied, reauth},
-	entry{rpctypes.ErrGRPCAuthOldRevision, NotApplied, reauth},
-	entry{rpctypes.ErrGRPCPermissionDenied, NotApplied, stop},
+	statusRule{rpctypes.ErrGRPCInvalidAuthToken, NotApplied, reauth},
+	statusRule{rpctypes.ErrGRPCUserEmpty, NotApplied, reauth},
+	statusRule{rpctypes.ErrGRPCAuthOldRevision, NotApplied, reauth},
+	statusRule{rpctypes.ErrGRPCPermissionDenied, NotApplied, stop},
 
 	// auth/store.go, CheckPassword, before the proposal of Authenticate.
-	entry{rpctypes.ErrGRPCAuthFailed, NotApplied, stop},
-	entry{rpctypes.ErrGRPCAuthNotEnabled, NotApplied, stop},
+	statusRule{rpctypes.ErrGRPCAuthFailed, NotApplied, stop},
+	statusRule{rpctypes.ErrGRPCAuthNotEnabled, NotApplied, stop},
 
 	// v3rpc/key.go validates the request before it reaches the server.
-	entry{rpctypes.ErrGRPCEmptyKey, NotApplied, stop},
-	entry{rpctypes.ErrGRPCValueProvided, NotApplied, stop},
-	entry{rpctypes.ErrGRPCLeaseProvided, NotApplied, stop},
-	entry{rpctypes.ErrGRPCTooManyOps, NotApplied, stop},
-	entry{rpctypes.ErrGRPCDuplicateKey, NotApplied, stop},
-	entry{rpctypes.ErrGRPCInvalidSortOption, NotApplied, stop},
+	statusRule{rpctypes.ErrGRPCEmptyKey, NotApplied, stop},
+	statusRule{rpctypes.ErrGRPCValueProvided, NotApplied, stop},
+	statusRule{rpctypes.ErrGRPCLeaseProvided, NotApplied, stop},
+	statusRule{rpctypes.ErrGRPCTooManyOps, NotApplied, stop},
+	statusRule{rpctypes.ErrGRPCDuplicateKey, NotApplied, stop},
+	statusRule{rpctypes.ErrGRPCInvalidSortOption, NotApplied, stop},
 
 	// txn/txn.go checks puts and ranges of the whole transaction before it executes any of it.
-	entry{rpctypes.ErrGRPCKeyNotFound, NotApplied, stop},
-	entry{rpctypes.ErrGRPCCompacted, NotApplied, stop},
-	entry{rpctypes.ErrGRPCFutureRev, NotApplied, stop},
-	entry{rpctypes.ErrGRPCLeaseNotFound, NotApplied, stop},
+	statusRule{rpctypes.ErrGRPCKeyNotFound, NotApplied, stop},
+	statusRule{rpctypes.ErrGRPCCompacted, NotApplied, stop},
+	statusRule{rpctypes.ErrGRPCFutureRev, NotApplied, stop},
+	statusRule{rpctypes.ErrGRPCLeaseNotFound, NotApplied, stop},
 
 	// lease/lessor.go Grant, before the lease is recorded.
-	entry{rpctypes.ErrGRPCLeaseExist, NotApplied, stop},
-	entry{rpctypes.ErrGRPCLeaseTTLTooLarge, NotApplied, stop},
+	statusRule{rpctypes.ErrGRPCLeaseExist, NotApplied, stop},
+	statusRule{rpctypes.ErrGRPCLeaseTTLTooLarge, NotApplied, stop},
 
 	// apply/quota.go applies and then reports it; v3rpc/quota.go reports it before. The two are
 	// indistinguishable. The alarm is the cluster's, so every member answers alike.
-	entry{rpctypes.ErrGRPCNoSpace, Answered, stop},
+	statusRule{rpctypes.ErrGRPCNoSpace, Answered, stop},
 
 	// apply/corrupt.go refuses to apply on this member. What the others do is not known.
-	entry{rpctypes.ErrGRPCCorrupt, Unknown, stop},
+	statusRule{rpctypes.ErrGRPCCorrupt, Unknown, stop},
 )
 
-type entry struct {
+type statusRule struct {
 	err     error
 	outcome Outcome
 	next    next
 }
 
-func ruleTable(entries ...entry) map[said]rule {
-	t := make(map[said]rule, len(entries))
-	for _, e := range entries {
-		s := status.Convert(e.err)
-		t[said{s.Code(), s.Message()}] = rule{e.outcome, e.next}
+func ruleTable(all ...statusRule) map[said]rule {
+	t := make(map[said]rule, len(all))
+	for _, r := range all {
+		s := status.Convert(r.err)
+		t[said{s.Code(), s.Message()}] = rule{r.outcome, r.next}
 	}
 	return t
 }
