@@ -62,8 +62,8 @@ func (r *runner) do(a shards.Action) {
 		h.begin()
 	case shards.Move:
 		h.offer()
-	case shards.Look:
-		h.look()
+	case shards.Recheck:
+		h.recheck()
 	case shards.Release:
 		h.release()
 	}
@@ -264,8 +264,8 @@ func (h *hold) returned(err error) {
 	}
 }
 
-// look reads whether somebody still waits for the shard.
-func (h *hold) look() {
+// recheck reads whether somebody still waits for the shard.
+func (h *hold) recheck() {
 	m := h.m
 	prefix, own := m.keys.Queue(h.shard).Prefix, h.h.Key()
 	m.job(func() func() {
@@ -285,7 +285,7 @@ func (h *hold) look() {
 				for _, kv := range txn.KVs(resp, 0) {
 					waits = waits || string(kv.Key) != own
 				}
-				m.w.Looked(time.Now(), h.shard, resp.Header.Revision, waits)
+				m.w.Rechecked(time.Now(), h.shard, resp.Header.Revision, waits)
 			}
 		}
 	})

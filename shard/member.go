@@ -118,11 +118,11 @@ func (r *runner) enter(ctx context.Context, value []byte) (m *member, err error)
 		}
 	}()
 	key, wish := r.keys.Member(r.n, s.ID()), r.keys.Wish(s.ID())
-	none, look := r.noOthers()
+	none, read := r.noOthers()
 	resp, err := r.host.Cluster.Txn(ctx, cluster.Request{Op: "join the shards' workers", Repeat: cluster.Always}, &pb.TxnRequest{
 		Compare: append(none, s.Same(), txn.ModIs(key, 0), txn.ModIs(wish, 0)),
 		Success: []*pb.RequestOp{txn.Put(key, value, s.ID()), txn.Put(wish, nil, s.ID())},
-		Failure: append([]*pb.RequestOp{txn.Get(key)}, look...),
+		Failure: append([]*pb.RequestOp{txn.Get(key)}, read...),
 	})
 	if err != nil {
 		return nil, err
@@ -143,14 +143,14 @@ func (r *runner) enter(ctx context.Context, value []byte) (m *member, err error)
 
 var errRefused = errors.New("the worker's keys could not be put, for no reason that shows")
 
-// noOthers returns comparisons that no member was started with another number of shards, and in look
+// noOthers returns comparisons that no member was started with another number of shards, and in read
 // the reads of one that was.
-func (r *runner) noOthers() (none []*pb.Compare, look []*pb.RequestOp) {
+func (r *runner) noOthers() (none []*pb.Compare, read []*pb.RequestOp) {
 	for _, others := range r.keys.MembersBut(r.n) {
 		none = append(none, txn.NoneBetween(others[0], others[1]))
-		look = append(look, txn.Between(others[0], others[1], 1))
+		read = append(read, txn.Between(others[0], others[1], 1))
 	}
-	return none, look
+	return none, read
 }
 
 // conflict returns why the worker cannot be a member, according to the reads of noOthers, which follow

@@ -89,8 +89,8 @@ func (m *member) write(now time.Time) {
 		Failure: []*pb.RequestOp{txn.Get(m.key)},
 	}
 	if mod == 0 { // somebody deleted it, so others may have joined since (rule SH2)
-		none, look := m.noOthers()
-		t.Compare, t.Failure = append(t.Compare, none...), append(t.Failure, look...)
+		none, read := m.noOthers()
+		t.Compare, t.Failure = append(t.Compare, none...), append(t.Failure, read...)
 	}
 	m.job(func() func() {
 		resp, err := m.host.Cluster.Txn(m.ctx, cluster.Request{Op: "write the member key"}, t)

@@ -20,7 +20,7 @@ func (w *Worker) underWay(now time.Time) (gaining, waiting, losing int) {
 	for i, t := range w.tasks {
 		switch {
 		case t == nil:
-		case t.phase == moving || t.phase == looking:
+		case t.phase == moving || t.phase == rechecking:
 			losing++
 		case t.phase == quitting:
 			gaining++
@@ -121,7 +121,7 @@ func (w *Worker) Idle() bool {
 // Held are the shards that the worker holds.
 func (w *Worker) Held() (s Set) {
 	for i, t := range w.tasks {
-		if t != nil && t.phase >= working && t.phase <= looking {
+		if t != nil && t.phase >= working && t.phase <= rechecking {
 			s.Add(i)
 		}
 	}

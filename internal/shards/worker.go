@@ -14,7 +14,7 @@ const (
 	Quit                      // leave the queue; ends what Enqueue began
 	Work                      // call work, which holds the shard; ends with Returned
 	Move                      // end work's context, because another worker is to have the shard
-	Look                      // read whether a successor waits; ends with Looked
+	Recheck                   // read whether a successor waits; ends with Rechecked
 	Release                   // ends with Released
 )
 
@@ -28,13 +28,13 @@ type Action struct {
 type phase uint8
 
 const (
-	queued    phase = iota + 1 // Enqueue or Try is under way
-	quitting                   // Enqueue or Try is under way, and has to end
-	working                    // held, and work runs
-	moving                     // held, and work has to return
-	looking                    // held, and work has returned
-	releasing                  // work has returned, and the hold ends
-	stuck                      // not held any more, and work or Prepare has not returned
+	queued     phase = iota + 1 // Enqueue or Try is under way
+	quitting                    // Enqueue or Try is under way, and has to end
+	working                     // held, and work runs
+	moving                      // held, and work has to return
+	rechecking                  // held, and work has returned
+	releasing                   // work has returned, and the hold ends
+	stuck                       // not held any more, and work or Prepare has not returned
 )
 
 // task is what a worker does about one shard.
@@ -200,14 +200,14 @@ func (w *Worker) Returned(now time.Time, i int) (early bool) {
 		t.phase = releasing
 		w.act(Release, i)
 	default:
-		t.phase = looking
-		w.act(Look, i)
+		t.phase = rechecking
+		w.act(Recheck, i)
 	}
 	return early
 }
 
-// Looked records whether a successor waits, as a read at revision rev showed.
-func (w *Worker) Looked(now time.Time, i int, rev int64, waits bool) {
+// Rechecked records whether a successor waits, as a read at revision rev showed.
+func (w *Worker) Rechecked(now time.Time, i int, rev int64, waits bool) {
 	t := w.tasks[i]
 	t.waits = waits
 	if w.offers(i) && (waits || w.due(now)) {
