@@ -57,7 +57,7 @@
 //
 //	ErrMoved                     the cause of work's context: another waits for the shard, which is still held;
 //	                             with lock.ErrLost: Options.Overrun has taken it
-//	ErrCount                     Run: other workers share out another number of shards
+//	ErrCount                     Run: other workers were started with another number of shards
 //	lock.ErrLost and one cause   Held.Err and the cause of work's context: the shard is lost, as a lock is
 //	pawl.ErrClusterChanged       Run: another cluster answers, or its revision went back
 //	pawl.ErrTokenFloor           Run: tokens would not exceed Config.TokenFloor

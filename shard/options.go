@@ -76,7 +76,7 @@ const (
 	Moving                   // another worker waits for the shard: work's context ended with ErrMoved
 	Released                 // the shard was released
 	Lost                     // the shard was held, and has been lost
-	Failed                   // work returned by itself, Prepare failed, or the shard could not be queued for; it is not taken for a while
+	Failed                   // work returned unasked, Prepare failed, or the shard could not be queued for; it is not taken for a while
 	Retrying                 // a session could not be made, or has ended; Run tries again
 )
 

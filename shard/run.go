@@ -313,7 +313,7 @@ func (r *runner) part() {
 }
 
 // abandon replaces part when Notify has panicked, or has ended Run's goroutine. It closes the session,
-// because nothing would look after what the worker has. A goroutine does what is posted until nothing
+// because nothing else would handle what the worker has. A goroutine does what is posted until nothing
 // runs any more.
 func (r *runner) abandon() {
 	r.opts.Notify, r.leaving = nil, true

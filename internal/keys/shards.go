@@ -22,7 +22,7 @@ const MaxShards = 100_000
 // Shards are the keys of one name whose shards are distributed among workers. After Prefix they are
 //
 //	<i>/<lease>-<n>   a queue key of shard i
-//	m/<n>/<lease>     the member key of a worker that shares out n shards
+//	m/<n>/<lease>     the member key of a worker that was started with n shards
 //	w/<lease>         the wish key of a worker
 //	p/<lease>-<n>     a candidate for the planner
 //
@@ -72,7 +72,7 @@ func (s Shards) Planner() Queue { return s.queue("p") }
 
 func (s Shards) queue(of string) Queue { return Queue{Name: s.root + of, Prefix: s.Prefix + of + "/"} }
 
-// Member is the member key of a worker that is configured with n shards.
+// Member is the member key of a worker that is started with n shards.
 func (s Shards) Member(n int, lease int64) string {
 	return s.Prefix + "m/" + strconv.Itoa(n) + "/" + strconv.FormatInt(lease, 16)
 }
@@ -88,7 +88,7 @@ func (s Shards) Members() (from, to []byte) {
 	return []byte(s.Prefix + "m/"), []byte(s.Prefix + "m0")
 }
 
-// MembersBut are the two ranges of the member keys of workers that are configured with a number of
+// MembersBut are the two ranges of the member keys of workers that are started with a number of
 // shards other than n.
 func (s Shards) MembersBut(n int) [2][2][]byte {
 	own := s.Prefix + "m/" + strconv.Itoa(n)
@@ -111,7 +111,7 @@ const (
 type ShardsKey struct {
 	Kind  ShardsKind
 	Shard int   // of a queue key
-	N     int   // only of a member key, how many shards the worker is configured with
+	N     int   // only of a member key, how many shards the worker is started with
 	Lease int64 // the lease in the name; 0 if there is none, as in a foreign key in a queue
 }
 

@@ -16,7 +16,7 @@ import (
 type state uint8
 
 const (
-	gone    state = iota // its key does not exist and never will; so is every entry that is not in the ledger
+	gone    state = iota // its key does not exist and never will; also any entry that is not in the ledger
 	open                 // its enqueue may be applied, now or later
 	there                // its enqueue was answered or settled, so that no copy of it can be applied any more: its key may exist
 	held                 // its key exists and its acquisition is held: the session's successor does not remove it

@@ -114,8 +114,8 @@ func (r *renewer) pick(queried []*cluster.Member) *cluster.Member {
 	return c.Pick(queried...)
 }
 
-// errOver ends a round because the session has ended.
-var errOver = errors.New("the session has ended")
+// errEnded ends a round because the session has ended.
+var errEnded = errors.New("the session has ended")
 
 // renew makes a renewal on m and moves the deadline.
 func (r *renewer) renew(ctx context.Context, m *cluster.Member) (result, error) {
@@ -125,7 +125,7 @@ func (r *renewer) renew(ctx context.Context, m *cluster.Member) (result, error) 
 	case res.err != nil:
 		return res, res.err
 	case res.ended || r.s.extend(res.sent, res.ttl) != nil:
-		return res, errOver
+		return res, errEnded
 	}
 	return res, nil
 }
@@ -134,7 +134,7 @@ func (r *renewer) renew(ctx context.Context, m *cluster.Member) (result, error) 
 // followed by another renewal at once, later ones after a wait, so that the session survives a fault
 // that ends before the deadline.
 func (r *renewer) failed(err error) (wait time.Duration, final bool) {
-	if err == errOver {
+	if err == errEnded {
 		return 0, true
 	}
 	r.s.failed(err)

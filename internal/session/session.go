@@ -77,7 +77,7 @@ type ownKey struct {
 // Waking makes the loop check its timers again.
 type waking struct {
 	woken  chan struct{}
-	urgent atomic.Bool // a renewal is to begin at once
+	urgent atomic.Bool // a renewal has to begin at once
 }
 
 // ID is the lease ID.

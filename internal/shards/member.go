@@ -40,7 +40,7 @@ func (m Member) Encode() []byte {
 	return b
 }
 
-// DecodeMember is the inverse of Encode, for a member that shares out n shards. It ignores what a
+// DecodeMember is the inverse of Encode, for a member that was started with n shards. It ignores what a
 // later version may add.
 func DecodeMember(n int, value []byte) (m Member, err error) {
 	var f form

@@ -13,7 +13,7 @@ const (
 	Try                       // take the shard if nobody holds it or waits for it; ends likewise
 	Quit                      // leave the queue; ends what Enqueue began
 	Work                      // call work, which holds the shard; ends with Returned
-	Move                      // end work's context, because another worker is to have the shard
+	Move                      // end work's context, because another worker gets the shard
 	Recheck                   // read whether a successor waits; ends with Rechecked
 	Release                   // ends with Released
 )

@@ -209,7 +209,7 @@ func TestAnOrderedWriteSharesARequestWithNothingElseOfItsQueues(t *testing.T) {
 			parts := []*part{newPart(*make1("a/"), 1, false), newPart(*make2("a/"), 1, false)}
 			_, err := request(parts)
 			switch {
-			case plain || first == "settle" || second == "settle": // whose own key is not of the queue
+			case plain || first == "settle" || second == "settle": // whose key is not in the queue
 				assert.NoError(t, err, name)
 			default:
 				assert.Error(t, err, name)
