@@ -28,8 +28,8 @@ type Event struct {
 	Create, Mod int64
 }
 
-// An Entry is a key in a shard's queue.
-type Entry struct {
+// A QueueKey is a key in a shard's queue.
+type QueueKey struct {
 	Key    string // whole
 	Lease  int64  // 0 for a foreign key
 	Create int64
@@ -52,8 +52,8 @@ type View struct {
 	N       int
 	Rev     int64
 	Members map[int64]*MemberState // by lease
-	Queues  [][]Entry              // by shard, in the order of their creation
-	Planner []Entry                // the candidates
+	Queues  [][]QueueKey           // by shard, in the order of their creation
+	Planner []QueueKey             // the candidates
 	Planned int64                  // the revision that a planner has proclaimed
 	Changed int64                  // the revision of the last known change that has to be planned for
 
@@ -62,7 +62,7 @@ type View struct {
 
 // NewView makes the View of n shards when nothing is stored.
 func NewView(k keys.Shards, n int) *View {
-	return &View{N: n, Members: map[int64]*MemberState{}, Queues: make([][]Entry, n), keys: k}
+	return &View{N: n, Members: map[int64]*MemberState{}, Queues: make([][]QueueKey, n), keys: k}
 }
 
 // Apply processes an event, and returns whether it is a reason to plan. The events are those of whole
@@ -102,8 +102,8 @@ func (v *View) apply(e Event) Reason {
 }
 
 // enter adds a key to a queue, or removes it.
-func enter(q *[]Entry, e Event, lease int64) {
-	at := slices.IndexFunc(*q, func(old Entry) bool { return old.Key == e.Key })
+func enter(q *[]QueueKey, e Event, lease int64) {
+	at := slices.IndexFunc(*q, func(old QueueKey) bool { return old.Key == e.Key })
 	switch {
 	case e.Deleted && at >= 0:
 		*q = slices.Delete(*q, at, at+1)
@@ -111,8 +111,8 @@ func enter(q *[]Entry, e Event, lease int64) {
 			*q = nil
 		}
 	case !e.Deleted && at < 0:
-		*q = append(*q, Entry{e.Key, lease, e.Create})
-		slices.SortStableFunc(*q, func(a, b Entry) int { return cmp.Compare(a.Create, b.Create) })
+		*q = append(*q, QueueKey{e.Key, lease, e.Create})
+		slices.SortStableFunc(*q, func(a, b QueueKey) int { return cmp.Compare(a.Create, b.Create) })
 	case !e.Deleted:
 		(*q)[at].Create = e.Create
 	}
@@ -187,7 +187,7 @@ func (v *View) Owner(i int) int64 {
 
 // In reports whether a lease has a key in the queue of shard i.
 func (v *View) In(i int, lease int64) bool {
-	return slices.ContainsFunc(v.Queues[i], func(e Entry) bool { return e.Lease == lease })
+	return slices.ContainsFunc(v.Queues[i], func(e QueueKey) bool { return e.Lease == lease })
 }
 
 // Share is how many shards a member's share is, among all members of the View, rounded up.
