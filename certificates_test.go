@@ -27,7 +27,7 @@ type secured struct {
 	*testing.T
 	front  *pki.Front
 	files  *pki.Dir
-	old    *pki.Authority // of both sides, at first
+	old    *pki.Authority // of both sides at first
 	log    *bytes.Buffer
 	client *pawl.Client
 }
@@ -62,7 +62,7 @@ func (s *secured) reconnect() error {
 	return err
 }
 
-// Each file is rotated, on each side first, while a lock is held, which outlives all of it.
+// Each file is rotated, first on either side, while a lock is held, and the lock survives.
 func TestALockOutlivesTheRotationOfEachFile(t *testing.T) {
 	inSecured(t, func(s *secured) {
 		session, err := s.client.Session(s.Context())
@@ -91,7 +91,7 @@ func TestALockOutlivesTheRotationOfEachFile(t *testing.T) {
 	})
 }
 
-// A broken file is no reason to stop, and one that is mended is used.
+// A broken file does not end a lock, and a repaired file is used.
 func TestALockOutlivesBrokenFiles(t *testing.T) {
 	inSecured(t, func(s *secured) {
 		session, err := s.client.Session(s.Context())
@@ -118,7 +118,7 @@ func TestALockOutlivesBrokenFiles(t *testing.T) {
 	})
 }
 
-// Where certificates are refused, errors say so, and it ends as soon as the files are right.
+// Errors say that a certificate was refused, and the refusals end as soon as the files are right.
 func TestErrorsNameWhatIsWrongWithACertificate(t *testing.T) {
 	young := func(s *secured) *pki.Authority { return pki.New(s) }
 	for name, c := range map[string]struct {

@@ -26,32 +26,32 @@ type Client struct {
 	cluster *cluster.Cluster
 	writes  *together.Sender
 	watches *watcher.Hub
-	looks   *session.Looks
+	reader  *session.Reader
 	cleanup *cleanup.Group
 	kv      *kv.Client
 
 	deferral session.Deferral // defers the revocation of ended sessions' leases
 	layouts  session.Layouts
 
-	own gate.Gate // entered to use or replace session
-	// session is the client's own session; guarded by own.
+	own gate.Gate // entered to use or to replace session
+	// session is the client's session; guarded by own.
 	session *Session
 
 	mu       sync.Mutex
 	closed   bool
 	sessions map[*session.Session]struct{} // still open
-	crowd    int                           // the number of sessions at which ended ones are dropped
+	sweepAt  int                           // the number of sessions at which ended ones are dropped
 	making   sync.WaitGroup                // calls that make a session; none begins once the client is closed
-	life     context.Context               // of those calls
+	life     context.Context               // the context of those calls
 	end      context.CancelFunc
 	closing  sync.Once
 	left     error // what Close could not remove
 }
 
-// Dial checks cfg and connects to the cluster: it returns when at least one member has
-// answered, or with an error that says, for each endpoint, what was wrong. With Config.Lazy it
-// only checks cfg. ctx bounds the call only; without a deadline every try is still bounded.
-// The caller must close the Client.
+// Dial checks cfg and connects to the cluster. It returns when at least one member has answered, or
+// with an error that says, for each endpoint, what was wrong. With Config.Lazy it only checks cfg. ctx
+// bounds only the call. Without a deadline every try still has a time limit. The caller must close the
+// Client.
 func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	if ctx == nil {
 		return nil, errors.New("pawl: dial: nil context")
@@ -68,7 +68,7 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("pawl: dial: %w", err)
 	}
 	c := &Client{
-		cfg: cfg, cluster: conn, writes: together.New(conn), watches: watcher.New(conn), looks: session.NewLooks(conn), cleanup: &cleanup.Group{}, kv: kvinside.Client(conn).(*kv.Client),
+		cfg: cfg, cluster: conn, writes: together.New(conn), watches: watcher.New(conn), reader: session.NewReader(conn), cleanup: &cleanup.Group{}, kv: kvinside.Client(conn).(*kv.Client),
 		own: gate.New(1), sessions: make(map[*session.Session]struct{}),
 	}
 	c.life, c.end = context.WithCancel(context.Background())
@@ -79,14 +79,14 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 // or a term. It is usable until Close.
 func (c *Client) KV() *kv.Client {
 	if c == nil {
-		return nil // its calls report that
+		return nil // the calls of a nil kv.Client report that
 	}
 	return c.kv
 }
 
-// Session returns the client's own session, which all callers share: it is granted at first
-// use, with Config.Session, and again after it ended. If ctx ends while another's call is
-// granting it, Session returns with ctx's error. Closing the session closes it for all.
+// Session returns the client's session, which all callers share. It is granted at first use, with
+// Config.Session, and again after it has ended. If ctx ends while another call is granting it, Session
+// returns ctx's error. Closing the session closes it for all callers.
 func (c *Client) Session(ctx context.Context) (*Session, error) {
 	if err := c.usable(ctx); err != nil {
 		return nil, fmt.Errorf("pawl: session: %w", err)
@@ -106,9 +106,9 @@ func (c *Client) Session(ctx context.Context) (*Session, error) {
 	return s, nil
 }
 
-// NewSession makes a new session: on a new lease, or, with Options.Resume, on that of a
-// detached session. ctx bounds the call only. After an error nothing remains that does not end
-// without us. The Session ends with the Client if the caller does not close it earlier.
+// NewSession makes a new session, on a new lease or, with Options.Resume, on that of a detached
+// session. ctx bounds only the call. After an error nothing is left that the caller has to end. The
+// Session ends with the Client if the caller does not close it earlier.
 func (c *Client) NewSession(ctx context.Context, opts lease.Options) (*Session, error) {
 	if err := c.usable(ctx); err != nil {
 		return nil, fmt.Errorf("pawl: session: %w", err)
@@ -130,7 +130,7 @@ func (c *Client) grant(ctx context.Context, opts lease.Options) (*session.Sessio
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(c.life, cancel)()
-	if err := c.cluster.Reach(ctx); err != nil { // a Handle is compared with the cluster's ID
+	if err := c.cluster.Reach(ctx); err != nil { // because a Handle is compared with the cluster's ID
 		if c.life.Err() != nil {
 			return nil, errClosed
 		}
@@ -150,8 +150,8 @@ func (c *Client) grant(ctx context.Context, opts lease.Options) (*session.Sessio
 	return engine, nil
 }
 
-// giveUp ends a session that no caller has received. The lease of a session that was taken over
-// is left to expire, because others may rely on what is held on it.
+// giveUp ends a session that no caller has received. The lease of a session that was taken over is left
+// to expire, because others may rely on what it holds.
 func giveUp(engine *session.Session, opts lease.Options) {
 	if opts.Resume != (lease.Handle{}) {
 		engine.Detach()
@@ -161,7 +161,7 @@ func giveUp(engine *session.Session, opts lease.Options) {
 	<-engine.Stopped()
 }
 
-// begin counts a call that makes a session; false: the client is closed.
+// begin counts a call that makes a session. It returns false if the client is closed.
 func (c *Client) begin() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -172,14 +172,14 @@ func (c *Client) begin() bool {
 	return true
 }
 
-// keep adds a session to those that Close ends. It drops ended ones whenever their number may
+// keep adds a session to those that Close ends. It drops ended ones whenever the number of sessions may
 // have doubled, so that each of ten thousand sessions costs no more than each of ten.
 func (c *Client) keep(s *session.Session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.sessions) >= c.crowd {
+	if len(c.sessions) >= c.sweepAt {
 		maps.DeleteFunc(c.sessions, func(old *session.Session, _ struct{}) bool { return stopped(old) })
-		c.crowd = max(minCrowd, 2*len(c.sessions))
+		c.sweepAt = max(minSweepAt, 2*len(c.sessions))
 	}
 	c.sessions[s] = struct{}{}
 }
@@ -193,16 +193,16 @@ func stopped(s *session.Session) bool {
 	}
 }
 
-// minCrowd is how many sessions are kept before any is dropped.
-const minCrowd = 16
+// minSweepAt is how many sessions are kept before any is dropped.
+const minSweepAt = 16
 
 // removalWait is how long Close waits for pending removals.
 const removalWait = 2 * time.Second
 
-// Close ends the sessions that are still open or being made, with lease.ErrClosed, revokes
-// their leases, waits at most 2 s for pending removals at the server, and closes the
-// connections. The error says what was left to expire. Every goroutine of the client is gone
-// when it returns. It can be called again, and then returns the same.
+// Close ends the sessions that are still open or being made, with lease.ErrClosed, revokes their
+// leases, waits at most 2 s for pending removals at the server, and closes the connections. Its error
+// says what was left to expire. Every goroutine of the client is gone when it returns. It can be called
+// again, and then returns the same.
 func (c *Client) Close() error {
 	if c == nil || c.cluster == nil {
 		return nil
@@ -266,7 +266,7 @@ var errClosed = fmt.Errorf("client: %w", lease.ErrClosed)
 
 func (c *Client) host() session.Host {
 	return session.Host{
-		Cluster: c.cluster, Together: c.writes, Watches: c.watches, Looks: c.looks, Cleanup: c.cleanup,
+		Cluster: c.cluster, Together: c.writes, Watches: c.watches, Reader: c.reader, Cleanup: c.cleanup,
 		Deferral: &c.deferral, Layouts: &c.layouts, Namespace: c.cfg.Namespace, Floor: c.cfg.TokenFloor,
 	}
 }

@@ -33,8 +33,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// inBubble runs f in a bubble with a cluster of three and a client; that the
-// bubble ends is the proof that no goroutine is left.
+// inBubble runs f in a bubble with a cluster of three and a client. That the bubble ends proves that no
+// goroutine is left.
 func inBubble(t *testing.T, cfg pawl.Config, f func(t *testing.T, fake *etcdfake.Cluster, c *pawl.Client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -95,8 +95,7 @@ func aHandle(t *testing.T) (h lease.Handle) {
 	return h
 }
 
-// Nil, zero and closed clients and sessions, and nil contexts: clear errors and
-// no panic.
+// Nil, zero and closed clients and sessions, and nil contexts, give clear errors and no panic.
 func TestNilAndZeroValuesGiveErrorsAndNoPanic(t *testing.T) {
 	ctx := context.Background()
 	for name, c := range map[string]*pawl.Client{"nil": nil, "zero": {}} {
@@ -150,8 +149,8 @@ func TestAClosedClientSaysSo(t *testing.T) {
 	})
 }
 
-// The client's own session is shared, granted once however many ask, and again
-// after it ended.
+// The client's session is shared, granted once however many callers there are, and again after it has
+// ended.
 func TestTheClientsSessionIsGrantedOnceAndAgainAfterItsEnd(t *testing.T) {
 	inBubble(t, pawl.Config{Session: lease.Options{TTL: 6 * time.Second, Owner: "me"}}, func(t *testing.T, fake *etcdfake.Cluster, c *pawl.Client) {
 		fake.Inject(etcdfake.Rule{Method: "LeaseGrant", HoldAnswer: 200 * time.Millisecond})
@@ -214,7 +213,7 @@ func TestACallerWhoseContextEndsLeavesTheOthersGrantAlone(t *testing.T) {
 	})
 }
 
-// The one who grants gives up: the next one grants.
+// If the caller that grants the session gives up, the next caller grants it.
 func TestWhenTheGrantersContextEndsTheNextCallerGrants(t *testing.T) {
 	inBubble(t, pawl.Config{}, func(t *testing.T, fake *etcdfake.Cluster, c *pawl.Client) {
 		fake.Inject(etcdfake.Rule{Method: "LeaseGrant", Lose: true, Times: 1})
@@ -233,8 +232,8 @@ func TestWhenTheGrantersContextEndsTheNextCallerGrants(t *testing.T) {
 	})
 }
 
-// Rule K4: another cluster, or a revision that went back, ends every session of
-// the client, and no more are granted.
+// Rule K4: another cluster, or a revision that went back, ends every session of the client, and no
+// others are granted.
 func TestAChangedClusterEndsAllSessionsAndGrantsNoMore(t *testing.T) {
 	for name, change := range map[string]func(*etcdfake.Cluster){
 		"cluster id": func(f *etcdfake.Cluster) {
@@ -322,8 +321,8 @@ func TestCloseInABlackHoleTakesTwoSecondsAndNamesWhatWasLeft(t *testing.T) {
 	})
 }
 
-// Close waits for calls that are making a session: what they were granted is
-// revoked, or named.
+// Close waits for calls that are making a session. The leases that they were granted are revoked, or
+// named in the error.
 func TestCloseEndsSessionsThatAreBeingMade(t *testing.T) {
 	for _, method := range []string{"LeaseGrant", "Txn"} {
 		for _, rule := range []etcdfake.Rule{

@@ -12,35 +12,32 @@ import (
 	"sync"
 )
 
-// Clusters spreads names over several clusters: if one cluster cannot carry all locks and
-// elections, each name gets its own among several. All processes must use the same labels for
-// the same clusters; then they agree on where a name is, without any communication. Its
-// methods are safe for concurrent use.
+// Clusters distributes names over several clusters, for when one cluster cannot carry all locks and
+// elections. All processes must use the same labels for the same clusters. They then agree, without any
+// communication, which cluster a name is on. Its methods are safe for concurrent use.
 //
 // What holds across clusters, and what does not:
 //
-//  1. For one name, everything that package pawl guarantees holds: the name is on one
-//     cluster.
-//  2. The tokens of one name increase. Those of two names on different clusters
-//     must not be compared: each cluster counts for itself.
-//  3. A session ends with its cluster, and so do the locks there; those on the
-//     others stay. kv transactions guard with locks of one cluster only.
-//  4. A label, not its endpoints, says where a name is, so a cluster may move
-//     to other machines. Another set of labels moves names: a new label takes about its
-//     share of all names, and the names of a removed label move to the others; no other
-//     name moves. While two processes use different sets, a name that moves
-//     can have two holders, and its token may go back. docs/results/scale.md says how to
-//     change the set safely.
+//  1. For one name, everything that package pawl guarantees holds, because the name is on one cluster.
+//  2. The tokens of one name increase. Those of two names on different clusters must not be compared,
+//     because each cluster counts separately.
+//  3. A session ends with its cluster, and so do the locks there. Locks on other clusters are not
+//     affected. A kv transaction can be guarded only with locks of its cluster.
+//  4. Labels, not endpoints, decide where a name is, so a cluster may move to other machines. Changing
+//     the set of labels moves names. A new label takes about its share of all names, and the names of a
+//     removed label move to the others. No other name moves. While two processes use different sets, a
+//     name that moves can have two holders, and its token may go back. docs/results/scale.md says how
+//     to change the set safely.
 type Clusters struct {
 	clients map[string]*Client
 	labels  []string // sorted
 }
 
-// NewClusters makes a choice among clusters. Each is a Client, with a label that you choose and
-// that must not change. It does not connect. Close closes the Clients.
+// NewClusters makes the Clusters of clients. Each Client has a label that you choose and that must not
+// change. NewClusters does not connect. Close closes the Clients.
 //
-// Two labels may lead to one cluster, each with a Config.Namespace of its own. If there
-// are more labels than clusters, one label at a time can be moved later.
+// Two labels may lead to one cluster, if each has a different Config.Namespace. If there are more
+// labels than clusters, labels can later be moved one at a time.
 func NewClusters(clients map[string]*Client) (*Clusters, error) {
 	if len(clients) == 0 {
 		return nil, errors.New("pawl: clusters: no clusters")
@@ -61,15 +58,15 @@ func NewClusters(clients map[string]*Client) (*Clusters, error) {
 	return &Clusters{clients: maps.Clone(clients), labels: slices.Sorted(maps.Keys(clients))}, nil
 }
 
-// Label is the label of the cluster of name: the one whose hash with the name is the highest of
-// all labels. It depends on nothing else, and is the same in every process and version. It is
-// "" for a nil or zero Clusters.
+// Label is the label of the cluster of name, which is the one whose hash with the name is the highest.
+// It depends on nothing else, and is the same in every process and version. It is "" for a nil or zero
+// Clusters.
 func (c *Clusters) Label(name string) string {
 	if c == nil {
 		return ""
 	}
 	best, most := "", uint64(0)
-	for _, label := range c.labels { // sorted, which decides between equal weights
+	for _, label := range c.labels { // sorted, so that the first of equal weights counts everywhere
 		if w := weight(label, name); best == "" || w > most {
 			best, most = label, w
 		}
@@ -83,8 +80,8 @@ func weight(label, name string) uint64 {
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// Client is the Client of the cluster of name, for elect.LeaderOf, elect.Observe and elect.Run,
-// for KV, and for locks whose names are not to be spread; nil for a nil or zero Clusters.
+// Client is the Client of the cluster of name. It is for elect.LeaderOf, elect.Observe and elect.Run,
+// for KV, and for locks whose names should not be distributed. It is nil for a nil or zero Clusters.
 func (c *Clusters) Client(name string) *Client {
 	if c == nil {
 		return nil
@@ -92,11 +89,11 @@ func (c *Clusters) Client(name string) *Client {
 	return c.clients[c.Label(name)]
 }
 
-// For returns the sessions with which to lock name or to campaign for it:
-// lock.New(clusters.For(name), name, …). They are those of the Client of name's cluster; there
-// is one session on each cluster that is used. A lock of another name needs For of that name: the
-// first call of one whose name is on another cluster fails, and sends nothing. Where somebody else
-// chooses the names, as a scheduler does those of its jobs, use Client: its locks are all on that cluster.
+// For returns the sessions with which to lock name or to campaign for it: lock.New(clusters.For(name),
+// name, …). They are those of the Client of name's cluster, so there is one session on each cluster
+// that is used. A lock of another name needs For of that name. If its name is on another cluster, its
+// first call fails, and sends nothing. If somebody else chooses the names, as a scheduler does for its
+// jobs, use Client, whose locks are all on one cluster.
 func (c *Clusters) For(name string) Sessions {
 	label := c.Label(name)
 	if label == "" {
@@ -105,9 +102,9 @@ func (c *Clusters) For(name string) Sessions {
 	return sessionsOf{c, label, c.clients[label]}
 }
 
-// ForAll is For of several names, for a lock of all of them. They must be on one cluster;
-// otherwise the error contains two that are not. A lock.Multi reports that too if it is made
-// with For of one of its names.
+// ForAll is For of several names, for a lock of all of them. They must be on one cluster. Otherwise the
+// error contains two that are not. A lock.Multi that is made with For of one of its names reports that
+// too.
 func (c *Clusters) ForAll(names ...string) (Sessions, error) {
 	if c == nil || len(c.labels) == 0 {
 		return nil, errNoClusters
@@ -124,17 +121,18 @@ func (c *Clusters) ForAll(names ...string) (Sessions, error) {
 
 var errNoClusters = errors.New("pawl: clusters: nil Clusters, or not made by NewClusters")
 
-// sessionsOf are the sessions of one cluster; the zero value has none.
+// sessionsOf are the sessions of one cluster. The zero value has none.
 type sessionsOf struct {
 	of     *Clusters
 	label  string
 	client *Client
 }
 
-// carry reports the first of the names of one lock that is on another cluster.
+// carry returns an error if one of the names of one lock is on another cluster, and reports the first
+// such name.
 func (s sessionsOf) carry(first string, more []string) error {
 	if s.of == nil {
-		return nil // Session says so
+		return nil // Session reports that
 	}
 	if label := s.of.Label(first); label != s.label {
 		return fmt.Errorf("pawl: clusters: %q is on %q, and the sessions are those of %q", first, label, s.label)
@@ -159,8 +157,8 @@ func (s sessionsOf) Session(ctx context.Context) (*Session, error) {
 	return session, nil
 }
 
-// Close closes all Clients, at the same time. The error says what was left to expire, and
-// where. It can be called again, and then returns the same.
+// Close closes all Clients, at the same time. Its error says what was left to expire, and where. It can
+// be called again, and then returns the same.
 func (c *Clusters) Close() error {
 	if c == nil {
 		return nil

@@ -72,7 +72,7 @@ func TestAClusterThatGoesMovesItsOwnNamesOnly(t *testing.T) {
 	}
 }
 
-// Where a name is must not change with a version: two would hold it.
+// A new version must not change where a name is, because two processes would hold it.
 func TestANameStaysOnItsClusterInEveryVersion(t *testing.T) {
 	s := clustersOf(t, "one", "two", "three")
 	got := map[string]string{}
@@ -154,7 +154,7 @@ func TestSeveralNamesAreOfOneClusterOrAreRefused(t *testing.T) {
 	assert.ErrorContains(t, err, "no names")
 }
 
-// Where nobody else looks for a name, a lock of it would exclude nobody.
+// A lock of a name on the wrong cluster would exclude nobody.
 func TestOneClustersSessionsLockNoNameOfAnother(t *testing.T) {
 	clusters := clustersOf(t, "a", "b")
 	on := map[string]string{} // a name, by label

@@ -18,62 +18,62 @@ import (
 
 // Config is the configuration of a Client. Only Endpoints is required.
 type Config struct {
-	// Endpoints are members of one etcd cluster: "host:port", "http://host:port",
-	// "https://host:port", "unix:///path" or, with TLS, "unixs:///path". The client connects to
-	// them directly: etcd's grpc-proxy is not supported.
+	// Endpoints are members of one etcd cluster: "host:port", "http://host:port", "https://host:port",
+	// "unix:///path" or, with TLS, "unixs:///path". The client connects to them directly. It does not
+	// support etcd's grpc-proxy.
 	Endpoints []string
-	// TLS is used for every endpoint; it may hold a client certificate. With nil, every
-	// endpoint uses TLS with the system's roots if any of them says https or unixs, and
-	// plain text otherwise. If TLS is used, nothing is sent without it: "http" endpoints are refused, and
-	// those that SyncEvery finds are not used.
+	// TLS is used for every endpoint. It may contain a client certificate. If it is nil, every endpoint
+	// uses TLS with the system's roots if any of them says https or unixs, and plain text otherwise. If
+	// TLS is used, nothing is sent without it: "http" endpoints are refused, and those that SyncEvery
+	// finds are not used.
 	TLS *tls.Config
-	// TLSFiles, in place of TLS, are PEM files that are read anew at each handshake.
+	// TLSFiles are PEM files that are read at each handshake. They are used instead of TLS.
 	TLSFiles TLSFiles
-	// Username and Password log in to a cluster with authentication on. The
-	// user's role needs readwrite on keys from <Namespace>//pawl/ and on the
-	// prefix of each lock's and election's name, or on the whole Namespace.
+	// Username and Password log in to a cluster with authentication on. The user's role needs readwrite
+	// on the prefix <Namespace>//pawl/ and on the prefix of each lock's and election's name, or on the
+	// whole Namespace.
 	Username string
 	Password string
 	// Namespace is prefixed to the keys of locks, elections and sessions, but not to those
 	// given to KV.
 	Namespace string
-	// Lazy makes Dial only check the Config, so that a program can start before the cluster.
-	// The first call that needs the cluster does what Dial would have done, and queries the
-	// endpoints again until one answers, until its context ends, or for 12 s; a later call
-	// tries again.
+	// Lazy makes Dial only check the Config, so that a program can start before the cluster. The first
+	// call that needs the cluster does what Dial would have done, and queries the endpoints repeatedly
+	// until one answers, until its context ends, or for 12 s. If it fails, a later call tries again.
 	Lazy bool
-	// SyncEvery is how often the list of endpoints is refreshed from the
-	// cluster's own list of members; 0 means never.
+	// SyncEvery is how often the list of endpoints is refreshed from the cluster's list of members. 0
+	// means never.
 	SyncEvery time.Duration
 	// TokenFloor makes acquisitions fail with ErrTokenFloor if their token is at or below it.
 	// After a restore of the cluster, set it to the highest token that the storage has seen.
 	TokenFloor fencing.Token
-	// Session is the options of the client's own session, which Client.Session makes. Resume is
-	// refused here: a Handle works once.
+	// Session is the options of the client's session, which Client.Session makes. Resume is refused
+	// here, because a Handle works once.
 	Session lease.Options
-	// Logger gets what an operator has to know, never a password or a token. nil: no log.
+	// Logger gets what an operator has to know, and never a password or a token. Nothing is logged if
+	// it is nil.
 	Logger *slog.Logger
-	// Observer gets the events of sessions, locks and elections: see package observe. nil: no
-	// events, at no cost.
+	// Observer gets the events of sessions, locks and elections; see package observe. If it is nil,
+	// there are no events, at no cost.
 	Observer observe.Observer
-	// DialOptions come after pawl's own, and win. An interceptor may change or drop options,
-	// bound a request, and send it several times. pawl's own writes are harmless when they are
-	// executed twice; the outcome of a caller's kv.Txn, of which more than one copy may have
-	// been applied, is unknown. An interceptor must pass on the context that it got, or one
-	// made from it, and must not send after it has returned, which is refused. pawl sees which
-	// requests are really sent: if an interceptor fails a request without sending it, or sends
-	// it with another context, the error's outcome is unknown (kv.ErrUnknown). One request may
-	// contain the transactions of many callers, each as a transaction of its own: the context
-	// of such a request has no caller's values and no caller's deadline, so a trace of it
-	// belongs to none of them.
+	// DialOptions come after those of pawl, and override them. An interceptor may change or drop
+	// options, set a time limit for a request, and send it several times. The writes of pawl itself are
+	// harmless when they are executed twice. The outcome of a caller's kv.Txn is unknown if more than
+	// one copy of it may have been applied. An interceptor must pass on the context that it got, or one
+	// derived from it, and must not send after it has returned, which is refused. pawl observes which
+	// requests are really sent. If an interceptor fails a request without sending it, or sends it with
+	// another context, the error's outcome is unknown (kv.ErrUnknown). One request may contain the
+	// transactions of many callers, each as a nested transaction. The context of such a request has no
+	// caller's values and no caller's deadline, so a trace of it belongs to none of them.
 	DialOptions []grpc.DialOption
 }
 
-// TLSFiles are the names of PEM files, of which each may be "". A handshake uses what they hold
-// then, so they can be rotated while the client runs. Files that cannot be used are an error of Dial;
-// later, what they held before is used on, and Config.Logger is told once.
+// TLSFiles are the names of PEM files, each of which may be "". Each handshake uses what the files
+// contain then, so they can be rotated while the client runs. Dial returns an error if they cannot be
+// used. If they cannot be used later, their last usable content remains in use, and Config.Logger gets
+// one warning.
 type TLSFiles struct {
-	CA   string // authorities that the members' certificates are verified with; "": the system's
+	CA   string // authorities by which the members' certificates are verified; "" means the system's
 	Cert string // the client's certificate, with its chain; Cert and Key belong together
 	Key  string
 }

@@ -21,8 +21,8 @@ import (
 
 const module = "github.com/pawl-locks/pawl"
 
-// layers are the packages of the lock itself, "." being this one. A package may
-// import those of the lines above its own, and none of its own line or below.
+// layers are the packages of the lock itself; "." is this one. A package may import those of the lines
+// above its line, and none of its line or below.
 var layers = [][]string{
 	{"fencing", "internal/backoff", "internal/cleanup", "internal/clock", "internal/detached", "internal/gate", "internal/keys", "internal/tlsfiles", "internal/txn"},
 	{"observe", "internal/queue/state", "internal/shards"},
@@ -39,8 +39,8 @@ var layers = [][]string{
 	{"shard"},
 }
 
-// beside may be imported by no package of layers; each may import, of this
-// project, what stands behind it. "*" is every package of layers.
+// beside are packages that no package of layers may import. Each may import the packages of this
+// project that it maps to. "*" is every package of layers.
 var beside = map[string][]string{
 	"adapters/...":                          {"*"},
 	"clients/python":                        {},
@@ -83,8 +83,8 @@ var beside = map[string][]string{
 	"test/...":                              {"*", "fencing", "fencing/fencetest", "internal/testkit/...", "test/...", "fencing/sqlfence"},
 }
 
-// heavy are modules that a user's program must not be given, and the only
-// packages outside of tests that may import them.
+// heavy are modules that a user's program must not get, and the only packages outside of tests that may
+// import them.
 var heavy = map[string][]string{
 	"github.com/go-co-op":       {"adapters/pawlgocron"},
 	"github.com/pressly":        {"adapters/pawlgoose"},
@@ -120,8 +120,7 @@ func goList(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// packages are those of all modules in the workspace; without a workspace, those
-// of this module.
+// packages are those of all modules in the workspace or, without a workspace, those of this module.
 func packages(t *testing.T) (all []listed) {
 	t.Helper()
 	dec := json.NewDecoder(strings.NewReader(goList(t, "-json=ImportPath,Imports", "work")))
@@ -208,7 +207,7 @@ func TestTheMapHasEachPackage(t *testing.T) {
 	}))
 }
 
-// The packages that users import depend on etcd's stubs, gRPC, and what these two need. Add
+// The packages that users import depend only on etcd's stubs, gRPC, and what these two need. Add
 // nothing without a strong reason.
 func TestUsersGetEtcdsStubsAndGRPCAndNoMore(t *testing.T) {
 	grpc := []string{
@@ -231,9 +230,9 @@ func TestUsersGetEtcdsStubsAndGRPCAndNoMore(t *testing.T) {
 	}
 }
 
-// The root's requirements take part in the selection of its users' versions, so it requires
-// only what its users and its own tests need. Tools, drivers and the libraries of commands
-// belong in modules of their own.
+// The root's requirements take part in the selection of its users' versions, so it requires only what
+// its users and its tests need. Tools, drivers and the libraries of commands belong in separate
+// modules.
 func TestTheRootRequiresWhatItsUsersAndItsOwnTestsNeed(t *testing.T) {
 	var mod struct {
 		Require []struct {

@@ -1,11 +1,10 @@
 // Package pawl is the connection and the session of a lock and leader-election
 // library on etcd, for programs that would lose data if two of them held one lock.
 //
-// A Client is a connection to one etcd cluster. A Session is a lease on it that
-// is kept alive, and which any number of locks and elections share: package
-// lock acquires locks on a client or a session, package elect campaigns on one. Every
-// acquisition has a fencing token, greater than every earlier one of the name;
-// package fencing and its guards let storage refuse an old one.
+// A Client is a connection to one etcd cluster. A Session is a lease on it that is kept alive, and that
+// any number of locks and elections share. Package lock acquires locks on a client or a session, and
+// package elect campaigns on one. Every acquisition has a fencing token, greater than every earlier one
+// of the name. Package fencing and its guards let storage refuse an old token.
 //
 //	client, err := pawl.Dial(ctx, pawl.Config{Endpoints: []string{"127.0.0.1:2379"}})
 //	if err != nil {
@@ -20,19 +19,17 @@
 //
 // # What it guarantees
 //
-//  1. What is held on a session becomes invalid before anybody else can acquire it:
-//     validity counts from when the last confirmed renewal was sent, on a
-//     clock that runs during suspend, and ends a sixth of the TTL early.
-//  2. Session.Err compares the clock at the call; what has ended stays ended, with
-//     one final cause: lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed or
-//     ErrClusterChanged.
-//  3. One member's failure does not affect the others: each has a connection of its own,
-//     and the next try uses another member.
+//  1. What a session holds becomes invalid before anybody else can acquire it. Validity counts from
+//     when the last confirmed renewal was sent, on a clock that runs during suspend, and ends a sixth
+//     of the TTL early.
+//  2. Session.Err compares the clock at each call. What has ended stays ended, with one final cause:
+//     lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed or ErrClusterChanged.
+//  3. One member's failure does not affect the others, because each has a separate connection, and the
+//     next try uses another member.
 //  4. A Client uses one cluster. It drops answers of another, and a
 //     revision that goes back ends every session with ErrClusterChanged.
-//  5. Every call returns within its context's end plus 100 ms, and even with
-//     context.Background every request is bounded. What
-//     cannot be removed at once is deleted in the background.
+//  5. Every call returns at most 100 ms after the end of its context, and even with context.Background
+//     every request has a time limit. What cannot be deleted at once is deleted in the background.
 //
 // # What it does not
 //

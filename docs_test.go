@@ -33,7 +33,7 @@ var link = regexp.MustCompile(`\]\(([^)#\s]*)(#[^)\s]*)?\)`)
 
 var heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
 
-// anchors are what can be linked to in a document, as GitHub makes them of its headings.
+// anchors are the link targets in a document, as GitHub makes them from its headings.
 func anchors(text string) map[string]bool {
 	all := map[string]bool{}
 	for _, h := range heading.FindAllStringSubmatch(text, -1) {
@@ -86,8 +86,8 @@ func TestFilesNamedInDocumentsExist(t *testing.T) {
 
 var test = regexp.MustCompile(`(?:([\w/]+): )?\b((?:Test|Fuzz|Benchmark)[A-Z]\w*)`)
 
-// A test is named as "folder: TestName", the folder "pawl" being this one. Where
-// there is no folder, it may be in any.
+// A test is named as "folder: TestName". The folder "pawl" is this one. Without a folder, the test may
+// be in any.
 func TestTestsNamedInDocumentsExist(t *testing.T) {
 	dirs := testsByFolder(t)
 	found := 0
@@ -149,8 +149,8 @@ func testsByFolder(t *testing.T) map[string]map[string]bool {
 
 var program = regexp.MustCompile("(?s)<!-- same as (\\S+) -->\n```go\n(.*?)```")
 
-// A document's programs are tested examples: the same, except that the package and the function
-// are named main.
+// A document's programs are the same as tested examples, except that the package and the function are
+// named main.
 func TestProgramsInDocumentsAreExamples(t *testing.T) {
 	rename := regexp.MustCompile(`(?m)^func Example\w*\(\) \{$`)
 	pkg := regexp.MustCompile(`(?m)^package \w+$`)
@@ -185,8 +185,8 @@ func TestPartsOfProgramsInDocumentsStandInExamples(t *testing.T) {
 
 var goBlock = regexp.MustCompile("(?sm)^```go\n(.*?)^```")
 
-// flat takes indentation, comments' alignment and the names of packages and functions
-// away in which a document's program and the tested one differ.
+// flat removes what may differ between a document's program and the tested one: indentation, the
+// alignment of comments, and the names of packages and functions.
 func flat(text string) string {
 	text = regexp.MustCompile(`(?m)^(package \w+|func (Example\w*|main)\(\) \{)$`).ReplaceAllString(text, "")
 	lines := strings.Split(strings.TrimSpace(text), "\n")
@@ -196,8 +196,7 @@ func flat(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// Whatever a document prints of Go stands in a file that a test compiles, and that an
-// example or a test runs.
+// All Go in a document is also in a file that a test compiles, and that an example or a test runs.
 func TestGoInDocumentsStandsInTests(t *testing.T) {
 	var tested strings.Builder
 	require.NoError(t, filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
@@ -222,7 +221,7 @@ func TestGoInDocumentsStandsInTests(t *testing.T) {
 	assert.Greater(t, found, 40)
 }
 
-// The comparison's rows of speed are those of the page that is measured.
+// The comparison's rows about speed are those of the page with the measurements.
 func TestTheComparisonHasTheSpeedThatWasMeasured(t *testing.T) {
 	docs := documents(t)
 	_, measured, _ := strings.Cut(docs["docs/results/performance.md"], "Each worker acquires and releases a lock of its own; all workers share one session.")
@@ -263,7 +262,7 @@ func table(page string) map[string]map[string]string {
 	return cells
 }
 
-// The README's comparison is a part of the whole one.
+// The README's comparison is a part of the whole comparison.
 func TestTheReadmesComparisonIsAPartOfTheWholeOne(t *testing.T) {
 	docs := documents(t)
 	_, after, found := strings.Cut(docs["README.md"], "## Compared with others")

@@ -17,8 +17,8 @@ import (
 // quoted are the prefixes that a denial names.
 var quoted = regexp.MustCompile(`from "([^"]*)"`)
 
-// The permissions that a denial's error names, for a session and for a name, are enough once
-// they are granted.
+// If the permissions that a denial's error names are granted, for a session and for a name, they are
+// enough.
 func TestARoleWithWhatADenialNamesCanLock(t *testing.T) {
 	for _, name := range []string{"a", "a/b", "a b%"} {
 		t.Run(name, func(t *testing.T) {

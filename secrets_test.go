@@ -29,7 +29,7 @@ import (
 type witness struct {
 	mu     sync.Mutex
 	text   strings.Builder
-	tokens []string // that the server gave out
+	tokens []string // issued by the server
 }
 
 func (w *witness) Write(p []byte) (int, error) {
@@ -53,8 +53,8 @@ const (
 	value       = "value-that-is-nobodys-business"
 )
 
-// Hazard O5: whatever goes wrong, neither the log, on any level, nor an event shows a
-// password, a token of etcd's, or a value.
+// Hazard O5: whatever goes wrong, neither the log, on any level, nor an event shows a password, an auth
+// token, or a value.
 func TestNeitherLogNorEventsShowPasswordsTokensOrValues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := etcdfake.New(etcdfake.Options{Members: 3, TokenTTL: 5 * time.Second})

@@ -9,8 +9,8 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// A Session is a lease that is kept alive. Any number of locks and goroutines share one; its
-// locks, terms and keys end with it. Its methods are safe for concurrent use.
+// A Session is a lease that is kept alive. Any number of locks and goroutines can share one. Its locks,
+// terms and keys end with it. Its methods are safe for concurrent use.
 type Session struct {
 	engine *session.Session
 	client *Client
@@ -26,7 +26,7 @@ var noSession = func() context.Context {
 	return ctx
 }()
 
-// none reports whether s is nil or zero: then it has ended, with errNoSession.
+// none reports whether s is nil or zero. Such a Session has ended, with errNoSession.
 func (s *Session) none() bool { return s == nil || s.engine == nil }
 
 // ID is the lease ID.
@@ -46,9 +46,9 @@ func (s *Session) TTL() time.Duration {
 	return s.engine.TTL()
 }
 
-// Deadline is until when the session is valid unless it is renewed, by this process's own
-// clock. It is computed at the call, for comparison with time.Now. A stored one is wrong after
-// a suspend. It is the zero Time once the session has ended.
+// Deadline is when the session expires unless it is renewed, by this process's clock, or the zero Time
+// once it has ended. It is computed at each call, for comparison with time.Now. A stored Deadline is
+// wrong after a suspend.
 func (s *Session) Deadline() time.Time {
 	if s.none() {
 		return time.Time{}
@@ -56,10 +56,9 @@ func (s *Session) Deadline() time.Time {
 	return s.engine.Deadline()
 }
 
-// Err is nil while the session is valid, and afterwards always the same reason why it is not:
-// it matches lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed or ErrClusterChanged; for a
-// session of elect.Run also elect.ErrOverrun. It compares the clock at the call, does no I/O
-// and does not block.
+// Err returns nil while the session is valid, and afterwards always the same reason. It matches
+// lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed or ErrClusterChanged, or, for a session of
+// elect.Run, elect.ErrOverrun. Err compares the clock at each call, does no I/O and does not block.
 func (s *Session) Err() error {
 	if s.none() {
 		return errNoSession
@@ -67,8 +66,8 @@ func (s *Session) Err() error {
 	return s.engine.Err()
 }
 
-// Done is closed when the session has ended. It may be closed a little after Err first returns
-// an error; Err decides.
+// Done is closed when the session has ended. It may be closed a little after Err first returns an
+// error. Err decides.
 func (s *Session) Done() <-chan struct{} {
 	if s.none() {
 		return noSession.Done()
@@ -84,13 +83,12 @@ func (s *Session) Context() context.Context {
 	return s.engine.Context()
 }
 
-// Close ends the session, with all its locks, terms and keys: it stops renewing and revokes the
-// lease. nil means that the lease is gone. It waits until ctx ends, and for 12 s at most; if
-// ctx is already done, it still sends. An error that matches kv.ErrUnknown means that the
-// revocation was not confirmed in time and continues in the background (calling Close again
-// waits for it), or that the lease was left to expire. With lease.Options.LockDelay, the lease of
-// a session that still holds something is revoked that much later. Close is idempotent, and does
-// nothing after Detach.
+// Close ends the session, with all its locks, terms and keys. It stops renewing and revokes the lease,
+// and returns nil once the lease is gone. It waits until ctx ends, and for 12 s at most. If ctx is
+// already done, it still sends the revocation. If its error matches kv.ErrUnknown, the revocation was
+// not confirmed in time and continues in the background (calling Close again waits for it), or the
+// lease was left to expire. With lease.Options.LockDelay, the lease of a session that still holds
+// something is revoked that much later. Close is idempotent, and does nothing after Detach.
 func (s *Session) Close(ctx context.Context) error {
 	switch {
 	case s.none():
@@ -101,10 +99,10 @@ func (s *Session) Close(ctx context.Context) error {
 	return s.engine.Close(ctx)
 }
 
-// Detach ends the session in this process, with lease.ErrClosed and with all its locks and
-// terms, before it returns. It leaves the lease and its keys to another process, which passes
-// the Handle as lease.Options.Resume before the lease expires, and resumes its locks and terms
-// by key and token. A Handle works once. The zero Handle means that the session had ended.
+// Detach ends the session in this process, with all its locks and terms and with lease.ErrClosed,
+// before it returns. It leaves the lease and its keys to another process, which passes the Handle as
+// lease.Options.Resume before the lease expires, and resumes its locks and terms by key and token. A
+// Handle works once. Detach returns the zero Handle if the session had already ended.
 func (s *Session) Detach() lease.Handle {
 	if s.none() {
 		return lease.Handle{}

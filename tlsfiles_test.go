@@ -17,8 +17,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/pki"
 )
 
-// serveHandshakes serves handshakes only: it ends each connection then, and the client connects again. It
-// says whose certificate the client has; "": the handshake failed.
+// serveHandshakes serves only handshakes. It ends each connection afterwards, and the client connects
+// again. It sends whose certificate the client has, or "" if the handshake failed.
 func serveHandshakes(t *testing.T, config *tls.Config) (seen <-chan string, address string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -42,7 +42,7 @@ func serveHandshakes(t *testing.T, config *tls.Config) (seen <-chan string, addr
 			_ = c.Close()
 			select {
 			case out <- who:
-			default: // nobody wants to know any more
+			default: // the test no longer receives
 			}
 		}
 	}()

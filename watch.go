@@ -15,18 +15,17 @@ import (
 	"github.com/pawl-locks/pawl/watch"
 )
 
-// Watch yields the changes of a key, or of all keys with it as a prefix, in the order of
-// revisions, each once: see package watch. The key is used as it is; Config.Namespace is not
-// prefixed to it.
+// Watch yields the changes of a key, or of all keys with that prefix, once each, in the order of
+// revisions; see package watch. It does not prefix Config.Namespace to the key.
 //
-// It resumes wherever it is interrupted, and yields a gap if the cluster has compacted changes
-// that were not yielded yet. It ends when ctx ends, the client is closed, the cluster has
-// changed, the role may not read the keys, or an argument is invalid: then it yields an error
-// that says so, once, with the zero Event.
+// It resumes wherever it is interrupted, and yields a gap if the cluster has compacted changes that
+// were not yielded yet. It ends when ctx ends, the client is closed, the cluster has changed, the role
+// may not read the keys, or an argument is invalid. Before that it yields, once, an error that says
+// why, with the zero Event.
 //
-// It needs no session, writes nothing, and has no goroutine of its own: breaking out of the
-// loop ends everything. Ranging over the sequence again begins again. Ranges over it in several
-// goroutines are independent, and share their requests.
+// It needs no session, writes nothing, and starts no goroutine, so breaking out of the loop ends
+// everything. Ranging over the sequence again begins again. Ranges over it in several goroutines are
+// independent, and share their requests.
 func (c *Client) Watch(ctx context.Context, key string, opts watch.Options) iter.Seq2[watch.Event, error] {
 	return func(yield func(watch.Event, error) bool) {
 		err := c.watchable(ctx, key, opts)
@@ -75,7 +74,7 @@ func (c *Client) watch(ctx context.Context, key string, opts watch.Options, yiel
 // nextRevision is the revision after the cluster's current one.
 func (c *Client) nextRevision(ctx context.Context, key string) (rev int64, err error) {
 	if key == "" {
-		key = "\x00" // the smallest one; etcd refuses the empty one
+		key = "\x00" // the smallest key; etcd refuses the empty one
 	}
 	read := &pb.TxnRequest{Success: []*pb.RequestOp{txn.Stat(key)}}
 	err = listwatch.Persist(ctx, c.cluster, func() error {
@@ -86,8 +85,8 @@ func (c *Client) nextRevision(ctx context.Context, key string) (rev int64, err e
 	return rev + 1, err
 }
 
-// tail yields what happens from revision from on, up to a gap. Gap 0 without an error: the
-// consumer broke.
+// tail yields what happens starting at revision from, up to a gap. If it returns gap 0 and no error,
+// the consumer broke.
 func (c *Client) tail(ctx context.Context, keys listwatch.Keys, from int64, values bool, yield func(watch.Event) bool) (gap int64, err error) {
 	news := make(chan struct{}, 1)
 	var strip func(*watcher.Event)

@@ -24,7 +24,7 @@ import (
 	"github.com/pawl-locks/pawl/watch"
 )
 
-// A watcher ranges over a watch in a goroutine of its own.
+// A watcher ranges over a watch in a new goroutine.
 type watcher struct {
 	stop context.CancelCauseFunc
 	done chan struct{}
@@ -144,7 +144,7 @@ func TestAWatchYieldsAGapInItsPlaceAndGoesOn(t *testing.T) {
 }
 
 func TestASlowConsumerOfAWatchLosesNothingThatIsNotCompacted(t *testing.T) {
-	const many = 10_000 // more than waits for it
+	const many = 10_000 // more than may wait for the consumer
 	for _, compacted := range []bool{false, true} {
 		inBubble(t, pawl.Config{}, func(t *testing.T, fake *etcdfake.Cluster, c *pawl.Client) {
 			resume := make(chan struct{})
@@ -193,7 +193,7 @@ func TestAWatchEndsWithWhatEndsIt(t *testing.T) {
 		<-closed.done
 		assert.ErrorIs(t, closed.err, lease.ErrClosed)
 		for range c.Watch(t.Context(), "k", watch.Options{}) {
-			break // of a closed client it yields an error
+			break // a watch of a closed client yields an error
 		}
 	})
 }
@@ -261,7 +261,7 @@ func TestBreakingOutOfAWatchLeavesNothing(t *testing.T) {
 	inBubble(t, pawl.Config{}, func(t *testing.T, fake *etcdfake.Cluster, c *pawl.Client) {
 		rev := fake.Put("k", "1", 0)
 		seq := c.Watch(t.Context(), "k", watch.Options{From: rev, Values: true})
-		for range 2 { // it begins again each time
+		for range 2 { // each range begins again
 			for ev, err := range seq {
 				require.NoError(t, err)
 				assert.Equal(t, "1", string(ev.Value))

@@ -11,7 +11,8 @@ import (
 // errAnswer is the error of an answer that does not fit what was sent.
 var errAnswer = errors.New("the answer does not fit the request")
 
-// result reads the answer to request. Of one that does not fit it is not known whether it was applied.
+// result reads the answer to request. If the answer does not fit, it is unknown whether the transaction
+// was applied.
 func (t *Txn) result(a *pb.TxnResponse) (Result, error) {
 	res := Result{Revision: a.GetHeader().GetRevision()}
 	if len(t.Guards) > 0 && !a.Succeeded {
@@ -28,13 +29,15 @@ func (t *Txn) result(a *pb.TxnResponse) (Result, error) {
 	if !a.Succeeded {
 		ran = t.Else
 	}
-	if len(a.Responses) < len(ran) || !res.OK && len(t.If) == 0 || !res.read(ran, a.Responses) { // one more is the read that request added
+	// One response more than len(ran) is the read that request added.
+	if len(a.Responses) < len(ran) || !res.OK && len(t.If) == 0 || !res.read(ran, a.Responses) {
 		return Result{}, fmt.Errorf("%w: %w", ErrUnknown, errAnswer)
 	}
 	return res, nil
 }
 
-// read takes over what the operations that ran have read; false: the answers do not fit them.
+// read adds what the operations that ran have read. It returns false if the answers do not fit the
+// operations.
 func (res *Result) read(ran []Op, answers []*pb.ResponseOp) bool {
 	for i, op := range ran {
 		r := answers[i].GetResponseRange()
@@ -67,7 +70,7 @@ func entries(r *pb.RangeResponse) []Entry {
 	return out
 }
 
-// fenced names the guards that failed, and what was found instead.
+// fenced returns an error that names the guards that failed, and what was found instead.
 func (t *Txn) fenced(a *pb.TxnResponse) error {
 	var found []string
 	for i, g := range t.Guards {

@@ -9,7 +9,8 @@ import (
 //	If(guards' create revisions) Then(Txn(If conditions Then … Else …)) Else(read the guards' keys)
 //
 // so that a stale holder runs neither branch, and a failed guard differs from a failed condition.
-// Without conditions Then needs no transaction of its own; without guards the inner one is all.
+// Without conditions Then contains the operations directly. Without guards only the inner transaction
+// is sent.
 func (t *Txn) request() *pb.TxnRequest {
 	inner := &pb.TxnRequest{Success: requests(t.Then), Failure: requests(t.Else)}
 	for _, cond := range t.If {
@@ -33,7 +34,7 @@ func (t *Txn) request() *pb.TxnRequest {
 	return outer
 }
 
-// compare compares that the key still has this create revision: the token (K1).
+// compare compares that the key still has this create revision, which is the token (K1).
 func (g Guard) compare() *pb.Compare {
 	return &pb.Compare{
 		Key: []byte(g.key), Target: pb.Compare_CREATE, Result: pb.Compare_EQUAL,

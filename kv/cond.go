@@ -8,7 +8,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// kind is the kind of a Cond or an Op; 0 is the kind of their zero values.
+// kind is the kind of a Cond or an Op. Their zero values have kind 0.
 type kind int
 
 const (
@@ -21,8 +21,7 @@ const (
 	opPrefix
 )
 
-// Cond is one of the caller's own conditions: Absent, ModRevision or Value. The zero Cond is
-// refused.
+// Cond is one of the caller's conditions: Absent, ModRevision or Value. The zero Cond is refused.
 type Cond struct {
 	kind  kind
 	key   string
@@ -33,10 +32,11 @@ type Cond struct {
 // Absent holds if key does not exist.
 func Absent(key string) Cond { return Cond{kind: condAbsent, key: key} }
 
-// ModRevision holds if key was last modified at revision rev; rev 0: if it does not exist.
+// ModRevision holds if key was last modified at revision rev. If rev is 0, it holds if key does not
+// exist.
 func ModRevision(key string, rev int64) Cond { return Cond{kind: condModRevision, key: key, rev: rev} }
 
-// Value holds if key exists and has this value; a nil value is the empty one. value is copied.
+// Value holds if key exists and has this value. A nil value is the empty one. value is copied.
 func Value(key string, value []byte) Cond {
 	return Cond{kind: condValue, key: key, value: bytes.Clone(value)}
 }

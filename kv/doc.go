@@ -1,6 +1,6 @@
 // Package kv makes transactions on etcd that apply only while a lock is still held.
 //
-// State kept in etcd itself needs no token checked by its storage: the transaction that writes it
+// State in etcd itself needs no storage that checks tokens, because the transaction that writes it
 // compares the lock's key in the same step.
 //
 //	res, err := client.KV().Txn(ctx, kv.Txn{
@@ -19,21 +19,23 @@
 // # Guarantees
 //
 //  1. If any guard's lock is no longer held, neither Then nor Else applies, and the error matches
-//     ErrFenced. This is decided by etcd in the transaction itself; it needs no clock.
-//  2. A guard whose lock this process already knows to be lost is refused before anything is sent.
+//     ErrFenced. etcd decides this in the transaction itself, without a clock.
+//  2. If this process already knows that a guard's lock is lost, the transaction is refused before
+//     anything is sent.
 //  3. An error matches ErrUnknown if the transaction may have been applied, or may still be. With
 //     any other error it was not applied and never will be.
 //  4. Txn never sends a transaction that writes a second time after an unknown outcome.
-//  5. What is wrong with the arguments is reported before anything is sent.
-//  6. Every transaction is linearizable; it sees all that was acknowledged before.
-//  7. A Put made with OnSession leaves its key on the session's lease: etcd deletes it when the session ends.
-//  8. Get and List are linearizable. What List returns was so at one revision.
+//  5. Invalid arguments are reported before anything is sent.
+//  6. Every transaction is linearizable. It sees all that was acknowledged before.
+//  7. A Put made with OnSession puts its key on the session's lease, so that etcd deletes it when the
+//     session ends.
+//  8. Get and List are linearizable. List returns the state at one revision.
 //
 // # What it does not do
 //
-// It does not put Config.Namespace before keys: they are the caller's. It keeps no cache. It
-// does not resolve an unknown outcome: the caller, who knows what was written, reads it back. It makes
-// no leases, and no watches: those are pawl.Client's NewSession and Watch.
+// It does not prefix Config.Namespace to keys, because they are the caller's. It keeps no cache. It
+// does not resolve an unknown outcome. The caller, who knows what was written, reads it back. It makes
+// no leases and no watches; see NewSession and Watch of pawl.Client.
 //
 // # Failures
 //

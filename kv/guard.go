@@ -17,9 +17,9 @@ var (
 	ErrUnknown = cluster.ErrUnknown
 )
 
-// Guard is the condition "this lock is still held". The Guard method of a Held or a Term
-// returns it; it stays the same for as long as that exists, and can be compared with ==. The
-// zero Guard belongs to no lock, and is refused.
+// Guard is the condition "this lock is still held". The Guard method of a Held or a Term returns it,
+// and always the same one. Guards can be compared with ==. The zero Guard belongs to no lock, and is
+// refused.
 type Guard struct {
 	key    string
 	token  fencing.Token
@@ -34,7 +34,7 @@ func (g Guard) check() error {
 	return nil
 }
 
-// lost returns why this process knows the lock to be lost; nil if it does not.
+// lost returns why this process knows that the lock is lost, or nil if it does not know of a loss.
 func (g Guard) lost() error {
 	if g.holder == nil {
 		return nil

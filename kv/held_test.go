@@ -79,7 +79,7 @@ func TestAConditionOfOnesOwnThatFailsIsDistinguishedFromALostLock(t *testing.T) 
 
 		cluster.Delete(h.Key())
 		require.NoError(t, h.Err(), "this process has not noticed yet: it is etcd that refuses")
-		for seen := range int64(2) { // whether the condition would have failed too, or not
+		for seen := range int64(2) { // the condition would have failed too, or not
 			said, err = change(t.Context(), client, h, []byte("late"), seen)
 			require.ErrorIs(t, err, kv.ErrFenced)
 			assert.NotErrorIs(t, err, kv.ErrUnknown)

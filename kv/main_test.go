@@ -59,7 +59,7 @@ func header() *pb.ResponseHeader {
 	return &pb.ResponseHeader{ClusterId: 7, MemberId: 1, RaftTerm: 2, Revision: 10}
 }
 
-// startStub runs s, also in a synctest bubble, and returns a Client of it.
+// startStub runs s and returns a Client of it. It works in a synctest bubble too.
 func startStub(t *testing.T, s *stub) *Client {
 	l := bufconn.Listen(1 << 20)
 	server := grpc.NewServer()
@@ -73,7 +73,7 @@ func startStub(t *testing.T, s *stub) *Client {
 	}}))
 }
 
-// holder is what a Held's Guards ask of it.
+// holder is the Holder that a Held's Guards query.
 type holder struct{ err error }
 
 func (h *holder) Err() error { return h.err }

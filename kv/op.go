@@ -13,39 +13,38 @@ import (
 // Op is one operation: Put, Delete, Get or GetPrefix. The zero Op is refused.
 type Op struct {
 	kind  kind
-	key   string // of a GetPrefix: the prefix
+	key   string // the prefix, if op is a GetPrefix
 	value []byte
-	lease Lease // of a Put that OnSession made; nil: none
+	lease Lease // of a Put that OnSession made, otherwise nil
 	bad   error // why it is invalid
 	limit int64 // of a GetPrefix
 }
 
-// Put writes value to key, without a lease: see OnSession. value is copied.
+// Put writes value to key, without a lease. For a lease see OnSession. value is copied.
 func Put(key string, value []byte) Op { return Op{kind: opPut, key: key, value: bytes.Clone(value)} }
 
-// Delete deletes key; it is no error if key does not exist.
+// Delete deletes key. It is no error if key does not exist.
 func Delete(key string) Op { return Op{kind: opDelete, key: key} }
 
 // Get reads key into Result.Gets. It sees what operations before it, in the same branch, have done.
 func Get(key string) Op { return Op{kind: opGet, key: key} }
 
-// GetPrefix reads the keys with prefix, in their order, into Result.Gets: the first limit of
-// them, or all if limit is 0. If more were left out, Result.More is true. An empty prefix means
-// all keys. Like Get, it sees what operations before it in the same branch have done.
+// GetPrefix reads the first limit keys with prefix, in their order, into Result.Gets, or all of them if
+// limit is 0. If it leaves out any, Result.More is true. An empty prefix means all keys. Like Get, it
+// sees what operations before it in the same branch have done.
 func GetPrefix(prefix string, limit int64) Op { return Op{kind: opPrefix, key: prefix, limit: limit} }
 
-// Lease is what a Put's key can end with: a *pawl.Session is one. ID is the lease's ID, 0 for
-// none; Err is why the session has ended, nil while it is valid, and must not block.
+// Lease is what a Put's key can be attached to. A *pawl.Session is one. ID is the lease's ID, or 0 for
+// none. Err returns why the session has ended, or nil while it is valid, and must not block.
 type Lease interface {
 	ID() int64
 	Err() error
 }
 
-// OnSession makes op, a Put, write its key on s's lease: etcd deletes the key when the session
-// ends, however it ends. If the session has ended, the transaction is refused with s.Err's
-// error; if its lease is gone at the server and this process does not know that yet, the
-// transaction does not apply. The next Put of the key without OnSession removes it from the
-// lease.
+// OnSession makes op, a Put, write its key on the lease of s, so that etcd deletes the key when the
+// session ends, however it ends. If the session has ended, the transaction is refused with the error of
+// s.Err. If its lease is gone at the server, and this process does not know that yet, the transaction
+// does not apply. The next Put of the key without OnSession removes it from the lease.
 func OnSession(op Op, s Lease) Op {
 	switch {
 	case op.kind != opPut:
@@ -57,7 +56,7 @@ func OnSession(op Op, s Lease) Op {
 	return op
 }
 
-// ended is why the session of op has ended; nil: it has not, or op has no session.
+// ended returns why the session of op has ended, or nil if it has not, or if op has no session.
 func (op Op) ended() error {
 	if op.lease == nil {
 		return nil
@@ -71,7 +70,7 @@ func (op Op) ended() error {
 	return nil
 }
 
-// checkOps refuses what etcd would refuse in one branch, or would not understand.
+// checkOps refuses what etcd would refuse in one branch, or would misunderstand.
 func checkOps(branch string, ops []Op) error {
 	written := make(map[string]kind, len(ops))
 	for i, op := range ops {
@@ -81,7 +80,7 @@ func checkOps(branch string, ops []Op) error {
 		if op.reads() {
 			continue
 		}
-		// etcd allows deleting twice, but nothing beside a put of the same key.
+		// etcd allows deleting a key twice, but no other write besides a put of the same key.
 		if before, twice := written[op.key]; twice && (op.kind == opPut || before == opPut) {
 			return fmt.Errorf("%s, operation %d: key %q is written twice", branch, i, op.key)
 		}
@@ -128,8 +127,8 @@ func (op Op) leaseID() int64 {
 	return op.lease.ID()
 }
 
-// readPrefix is a linearizable Range of the first limit keys with prefix, from key from on;
-// limit 0: of all. rev 0 is the current revision.
+// readPrefix is a linearizable Range of the first limit keys with prefix, starting at key from. limit 0
+// means all, and rev 0 means the current revision.
 func readPrefix(prefix, from string, limit, rev int64) *pb.RequestOp {
 	r := &pb.RangeRequest{Key: []byte(from), RangeEnd: txn.PrefixEnd(prefix), Limit: limit, Revision: rev}
 	if from == "" {

@@ -12,12 +12,12 @@ import (
 
 const (
 	pageKeys = 500 // how many keys List reads with one request
-	relists  = 5   // how often List begins again because what it reads was compacted
+	relists  = 5   // how often List begins again because its revision was compacted
 )
 
-// Get reads key, linearizably. An Entry with ModRevision 0 means that the key does not exist.
-// It waits for the answer until ctx ends, and at most 20 s. No error matches ErrUnknown: a read
-// is sent again after an unknown outcome.
+// Get reads key, linearizably. An Entry with ModRevision 0 means that the key does not exist. It waits
+// for the answer until ctx ends, and at most 20 s. No error matches ErrUnknown, because a read is sent
+// again after an unknown outcome.
 func (c *Client) Get(ctx context.Context, key string) (Entry, error) {
 	err := c.usable(ctx)
 	if err == nil {
@@ -33,10 +33,10 @@ func (c *Client) Get(ctx context.Context, key string) (Entry, error) {
 	return entry(key, resp), nil
 }
 
-// List reads the keys with prefix, in their order: the first limit of them, or all if limit is
-// 0. An empty prefix means all keys. The entries are as they were at one revision of the
-// cluster, not older than the call. Many of them are read with several requests, of at most 20
-// s each, until ctx ends. No error matches ErrUnknown.
+// List reads the first limit keys with prefix, in their order, or all of them if limit is 0. An empty
+// prefix means all keys. The entries are as they were at one revision of the cluster, which is not older
+// than the call. If there are many, List sends several requests, of at most 20 s each, until ctx ends.
+// No error matches ErrUnknown.
 func (c *Client) List(ctx context.Context, prefix string, limit int64) ([]Entry, error) {
 	err := c.usable(ctx)
 	if err == nil {
@@ -56,7 +56,7 @@ func (c *Client) List(ctx context.Context, prefix string, limit int64) ([]Entry,
 	}
 }
 
-// list reads page by page, all at the revision of the first.
+// list reads page by page, all at the revision of the first page.
 func (c *Client) list(ctx context.Context, prefix string, limit int64) (out []Entry, err error) {
 	from, rev := prefix, int64(0)
 	for {
@@ -79,7 +79,7 @@ func (c *Client) list(ctx context.Context, prefix string, limit int64) (out []En
 	}
 }
 
-// read makes one linearizable read; the answer has the header of its transaction.
+// read makes one linearizable read. The answer has the header of its transaction.
 func (c *Client) read(ctx context.Context, op *pb.RequestOp) (*pb.RangeResponse, error) {
 	r := cluster.Request{Op: "read", Repeat: cluster.Always, PerTry: tryBound, Total: totalBound}
 	resp, err := c.c.Txn(ctx, r, &pb.TxnRequest{Success: []*pb.RequestOp{op}})

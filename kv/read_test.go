@@ -89,7 +89,7 @@ func TestGetAndListReadWhatIsThere(t *testing.T) {
 // pages is a server with 5 keys a/0 to a/4 of which one answer holds two.
 type pages struct {
 	asked []*pb.RangeRequest
-	fails map[int]error // by how many were asked before
+	fails map[int]error // by how many pages were requested before
 }
 
 func (p *pages) onTxn(_ context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
@@ -158,7 +158,7 @@ func TestReadsRefuseWhatCannotBeMeant(t *testing.T) {
 	}
 }
 
-// lease is a Lease of the test's own.
+// lease is a Lease for tests.
 type lease struct {
 	id  int64
 	err error

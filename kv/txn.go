@@ -12,8 +12,8 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// The server answers within 7 s by default; a try lasts longer, so that an outcome is
-// seldom unknown only because the client did not wait.
+// The server answers within 7 s by default. A try lasts longer, so that an outcome is seldom unknown
+// only because the client did not wait.
 const (
 	tryBound   = 8 * time.Second
 	totalBound = 20 * time.Second
@@ -29,10 +29,10 @@ func init() {
 	}
 }
 
-// Txn is a transaction: if all Guards hold, then Then or Else applies, as all of If hold or not.
+// Txn is a transaction. If all Guards hold, Then applies if all of If hold, and Else applies otherwise.
 type Txn struct {
 	Guards []Guard // all must hold, or nothing applies and the error matches ErrFenced
-	If     []Cond  // all must hold; empty: true
+	If     []Cond  // all must hold for Then; true if empty
 	Then   []Op    // in order; a key can be put once, and not also deleted
 	Else   []Op    // likewise; must be empty without If
 }
@@ -49,18 +49,18 @@ type Result struct {
 type Entry struct {
 	Key         string
 	Value       []byte
-	ModRevision int64 // 0: the key was not there
+	ModRevision int64 // 0 if the key did not exist
 }
 
-// Txn sends t and waits for the answer: until ctx ends, and at most 20 s.
+// Txn sends t and waits for the answer until ctx ends, and for at most 20 s.
 //
-// A nil error means that it applied: Then if Result.OK, and Else otherwise. An error that matches
-// ErrFenced means that a guard failed, and nothing was applied; it names the lock's key, and what
-// was found instead. One that matches ErrUnknown means that it may have been applied, or may still
-// be; when ctx ends after it was sent, that is so. With any other error nothing was applied: wrong
-// arguments, more operations than the cluster's --max-txn-ops, no permission, nobody reachable.
+// If the error is nil, t was applied: Then if Result.OK, and Else otherwise. If the error matches
+// ErrFenced, a guard failed, and nothing was applied. The error names the lock's key, and what was
+// found instead. If it matches ErrUnknown, t may have been applied, or may still be. This is so when
+// ctx ends after t was sent. With any other error nothing was applied, because of wrong arguments, more
+// operations than the cluster's --max-txn-ops, no permission, or because no member could be reached.
 //
-// One that writes is sent again only if it is certain not to have been applied. t is not kept.
+// A t that writes is sent again only if it has certainly not been applied. Txn does not retain t.
 func (c *Client) Txn(ctx context.Context, t Txn) (Result, error) {
 	res, err := c.txn(ctx, t)
 	if err != nil {
@@ -70,7 +70,7 @@ func (c *Client) Txn(ctx context.Context, t Txn) (Result, error) {
 	return res, nil
 }
 
-// notify notifies the client's observer of a refusal by a guard.
+// notify notifies the client's observer if err is a refusal by a guard.
 func (c *Client) notify(ctx context.Context, err error) {
 	if errors.Is(err, ErrFenced) {
 		c.c.Notifier().NewSource().Now(context.WithoutCancel(ctx), observe.WriteFenced{Err: err})

@@ -64,7 +64,7 @@ func TestOperationsAndConditions(t *testing.T) {
 		} else {
 			assert.Equal(t, []Entry{{Key: "b"}, a}, res.Gets, name)
 		}
-		res = do(t, c, Txn{If: []Cond{tc.cond}}) // nothing to be done
+		res = do(t, c, Txn{If: []Cond{tc.cond}}) // without operations
 		assert.Equal(t, tc.want, res.OK, name)
 		assert.Empty(t, res.Gets, name)
 	}

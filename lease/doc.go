@@ -1,6 +1,6 @@
-// Package lease holds the part of a session that users write and read: its Options, the Handle
-// with which another process takes it over, and the errors that say why it has ended. The
-// session itself is pawl.Session.
+// Package lease has the parts of a session that users write and read: its Options, the Handle with
+// which another process takes it over, and the errors that say why it has ended. The session itself is
+// pawl.Session.
 //
 //	s, err := client.NewSession(ctx, lease.Options{TTL: 10 * time.Second})
 //	…
@@ -14,6 +14,6 @@
 //	ErrClosed   this process ended it: Close, Detach, or the client's Close
 //	(an error that matches pawl.ErrClusterChanged)  another cluster answers
 //
-// Permission that is lost for good, a full disk, and unreachable members show as ErrExpired,
+// A permission that was lost for good, a full disk, and unreachable members all show as ErrExpired,
 // with the last error in its text, because until the deadline they may be temporary.
 package lease

@@ -6,10 +6,10 @@ import (
 	"github.com/pawl-locks/pawl/internal/detached"
 )
 
-// A Handle is what another process needs to take over a detached session: the lease, its
-// cluster, its session key as it was last written, how many entries in queues it has had,
-// those whose outcome was not settled, and how long locks with Options.AtLeast have to stay taken. It is comparable, holds no secret, and works once. The
-// zero Handle means no session.
+// A Handle is what another process needs to take over a detached session. It has the lease, its
+// cluster, its session key as it was last written, how many entries in queues it has had, those whose
+// outcome was not settled, and how long locks with Options.AtLeast have to stay taken. It is
+// comparable, contains no secret, and works once. The zero Handle means no session.
 type Handle struct {
 	text string // as package detached writes it
 }
@@ -35,7 +35,7 @@ func (h *Handle) UnmarshalText(text []byte) error {
 // String names the lease, for logs.
 func (h Handle) String() string {
 	s, err := detached.Parse(h.text)
-	if err != nil { // the zero Handle: every other was parsed, or made by Detach
+	if err != nil { // the zero Handle; every other one was parsed, or made by Detach
 		return "no session"
 	}
 	return fmt.Sprintf("session of lease %x", s.Lease)

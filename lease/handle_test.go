@@ -14,7 +14,7 @@ func handleOf(s detached.State) Handle { return Handle{s.Text()} }
 
 var someHandles = []Handle{{}, handleOf(detached.State{Lease: 255, Cluster: 2, TTL: time.Second, Key: "k", Create: 3, Mod: 3, Next: 1})}
 
-// Rule N6: a Handle is a comparable value, equal after a round trip.
+// Rule N6: a Handle is a comparable value, which is equal after a round trip through its text.
 func TestAHandlesTextReadsBackEqual(t *testing.T) {
 	for _, h := range someHandles {
 		text, err := h.MarshalText()

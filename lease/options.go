@@ -19,33 +19,31 @@ const (
 
 // Options are the options of a session. The zero value is the default.
 type Options struct {
-	// TTL is how long the server keeps the lease without a renewal; 0 means 15 s, otherwise 3 s
-	// to 300 s, rounded up to seconds. The server may grant more; Session.TTL returns what it
-	// granted.
+	// TTL is how long the server keeps the lease without a renewal. It is 3 s to 300 s, rounded up to
+	// seconds; 0 means 15 s. The server may grant more. Session.TTL returns what it granted.
 	TTL time.Duration
-	// Margin is how much earlier than the server could end the lease this process stops
-	// trusting it. 0 means a sixth of the granted TTL, which covers two clocks that NTP slews
-	// at their limits in opposite directions. Less than that, or more than a third, is refused.
+	// Margin is how much earlier this process stops trusting the lease than the server could end it. 0
+	// means a sixth of the granted TTL, which covers two clocks that NTP slews at their limits in
+	// opposite directions. Less than that, or more than a third, is refused.
 	Margin time.Duration
-	// Owner is written into the session's key and each lock's key, for people to read. "" means
-	// host:pid.
+	// Owner is written into the session key and each lock's key, for people to read. "" means host:pid.
 	Owner string
-	// LockDelay keeps a lock's key for at least that long after a hold that ended without its
-	// Release, so that writes in flight can land in storage that checks no token, before
-	// anybody else can acquire the lock. 0: none. It covers a process that crashes, is cut off
-	// or closes the session while it holds, lock.Options.MaxHold, and the other locks of a set
-	// that lost one; it counts from the end that this process sees, and a later Release or Close
-	// does not shorten it. After a Release there is no delay. Nor is there one after an
-	// operator deleted the key or revoked the lease, or after a holder that is not pawl's.
+	// LockDelay keeps a lock's key for at least that long after a hold that ended without Release.
+	// Until then nobody else can acquire the lock, so that writes in flight can land in storage that
+	// checks no token. 0 means no delay. It covers a process that crashes, is cut off or closes the
+	// session while it holds, lock.Options.MaxHold, and the other locks of a set that lost one. It
+	// counts from the end of the hold in this process, and a later Release or Close does not shorten
+	// it. There is no delay after a Release, after an operator deleted the key or revoked the lease, or
+	// after a holder that is not pawl's.
 	//
-	// For that the lease is granted for 1.2 times LockDelay longer than TTL; what TTL and Margin
-	// say about the session's validity stays as it is. So everything on the lease of a process
-	// that crashed, including its waiters' keys, goes that much later. TTL and 1.2 times
-	// LockDelay are at most 300 s together. A session with Resume has the LockDelay of its lease.
+	// The TTL of the lease is longer than TTL by 1.2 times LockDelay. This does not change the
+	// session's validity, which depends on TTL and Margin. So after a crash everything on the process's
+	// lease, including its waiters' keys, is deleted that much later. TTL and 1.2 times LockDelay
+	// together are at most 300 s. A session with Resume has the LockDelay of its lease.
 	LockDelay time.Duration
-	// Resume takes over the lease of a session that was detached, with the lease's TTL; the
-	// zero Handle means a new lease. A takeover that fails leaves the lease, and what is held
-	// on it, to expire: until then this process can try again with the same Handle.
+	// Resume takes over the lease of a session that was detached, with the lease's TTL. The zero Handle
+	// means a new lease. A takeover that fails leaves the lease, and what is held on it, to expire.
+	// Until then this process can try again with the same Handle.
 	Resume Handle
 }
 
@@ -55,7 +53,7 @@ func (o Options) Check() error {
 		return fmt.Errorf("lease: Options.TTL is %v, want 0 or %v to %v", o.TTL, MinTTL, MaxTTL)
 	}
 	ttl := o.WithDefaults().TTL
-	if h, err := detached.Parse(o.Resume.text); err == nil { // otherwise it is the zero Handle
+	if h, err := detached.Parse(o.Resume.text); err == nil { // an error means the zero Handle
 		ttl = h.TTL
 	}
 	if o.Margin != 0 && (o.Margin < ttl/6 || o.Margin > ttl/3) {
@@ -73,8 +71,8 @@ func (o Options) Check() error {
 // maxOwner bounds Options.Owner, which is written into every key's value.
 const maxOwner = 1024
 
-// WithDefaults returns o with defaults filled in, as a session uses it: TTL in whole seconds,
-// rounded up, LockDelay in whole milliseconds, rounded up, and Owner.
+// WithDefaults returns o as a session uses it, with defaults for TTL and Owner, TTL rounded up to whole
+// seconds, and LockDelay rounded up to whole milliseconds.
 func (o Options) WithDefaults() Options {
 	if o.TTL == 0 {
 		o.TTL = DefaultTTL

@@ -11,7 +11,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/detached"
 )
 
-// Rule T5: 3 s ≤ TTL ≤ 300 s, others refused with the bounds in the error.
+// Rule T5: 3 s ≤ TTL ≤ 300 s. Others are refused with the bounds in the error.
 func TestTTLOutOfBoundsIsRefusedAndTheErrorNamesThem(t *testing.T) {
 	for _, ttl := range []time.Duration{-1, 1, time.Second, 3*time.Second - 1, 300*time.Second + 1, time.Hour} {
 		err := Options{TTL: ttl}.Check()
@@ -62,7 +62,7 @@ func TestOwnerIsHostAndPidByDefault(t *testing.T) {
 	assert.Equal(t, "me", Options{Owner: "me"}.WithDefaults().Owner)
 }
 
-// LD1: 1.2 times LockDelay and the TTL are 300 s at most.
+// LD1: 1.2 times LockDelay plus the TTL is 300 s at most.
 func TestALockDelayIsBoundedTogetherWithTheTTL(t *testing.T) {
 	for _, o := range []Options{{}, {LockDelay: 1}, {LockDelay: time.Minute}, {TTL: 180 * time.Second, LockDelay: 100 * time.Second}, {TTL: 300 * time.Second}} {
 		assert.NoError(t, o.Check(), "%+v", o)

@@ -14,8 +14,8 @@ import (
 	"github.com/pawl-locks/pawl/shard"
 )
 
-// After a panic of Notify, or where it ends Run's goroutine, the works learn that their shards are
-// lost, which go elsewhere when those have returned.
+// After a panic of Notify, or if it ends Run's goroutine, the works learn that their shards are lost.
+// The shards go to others when the works have returned.
 func TestAfterAPanicOfNotifyNothingStays(t *testing.T) {
 	for _, k := range []shard.Kind{shard.Joined, shard.Acquired, shard.Moving, shard.Released, shard.Lost, shard.Retrying, shard.Failed} {
 		for _, exits := range []bool{false, true} {
@@ -68,7 +68,7 @@ func TestAfterAPanicOfNotifyNothingStays(t *testing.T) {
 	}
 }
 
-// Notify and work may close the client, and Notify may end Run's context, and observe.
+// Notify and work may close the client, and Notify may end Run's context and call Observe.
 func TestCallbacksMayEndWhatTheyAreCalledBy(t *testing.T) {
 	for where, ends := range map[string]func(c *pawl.Client, cancel func()) error{
 		"closed":   func(c *pawl.Client, _ func()) error { _ = c.Close(); return lease.ErrClosed },

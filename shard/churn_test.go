@@ -16,8 +16,8 @@ import (
 	"github.com/pawl-locks/pawl/shard"
 )
 
-// However slow the consumer is, and whatever is compacted, deleted or put meanwhile, in the end Observe
-// shows what a new one does.
+// However slow the consumer is, and whatever is compacted, deleted or put meanwhile, Observe eventually
+// shows the same as a new one.
 func TestObserveShowsInTheEndWhatThereIs(t *testing.T) {
 	first := lane.Seed(t)
 	for i := range uint64(lane.Of(4, 100)) {

@@ -19,7 +19,7 @@ import (
 // operations counts the operations of requests, by name.
 type operations map[string]int
 
-// ofSessions are the operations that keep sessions.
+// ofSessions are the operations for sessions.
 var ofSessions = []string{"lease grant", "put session key", "confirm session", "lease revoke"}
 
 // counter counts what the servers receive.
@@ -27,7 +27,7 @@ type counter struct {
 	w    *fixture
 	mu   sync.Mutex
 	ops  operations
-	txns int // transactions with another operation than those of sessions
+	txns int // transactions that are not only for sessions
 }
 
 func (w *fixture) counter() *counter {
@@ -54,8 +54,8 @@ func (c *counter) take() (all operations, txns int) {
 	return all, txns
 }
 
-// during are the operations while f runs, and the transactions that they are in, those that keep
-// sessions apart. With -v it says how many there were.
+// during returns the operations while f runs, and how many transactions contain them, except those for
+// sessions. With -v it logs how many there were.
 func (c *counter) during(what string, f func()) (operations, int) {
 	synctest.Wait()
 	c.take()
@@ -91,11 +91,11 @@ const (
 	positions     = "read positions"
 )
 
-// What each change costs the cluster, in operations; many of them share a request.
+// What each change costs the cluster, in operations. Many of them share a request.
 func TestWhatItCosts(t *testing.T) {
 	for _, c := range []struct {
 		n, k               int
-		join, leave, death int // the most transactions, without the sessions' own
+		join, leave, death int // the most transactions, without those for sessions
 	}{
 		{64, 8, 60, 68, 34},
 		{1000, 50, 145, 185, 125},

@@ -13,8 +13,8 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// count counts the queues once a TTL (rule SH6), and reads the member's own keys, so that a
-// watch that is silent costs a TTL at most.
+// count counts the queue keys once a TTL (rule SH6), and reads the member's keys, so that a watch that
+// is silent costs a TTL at most.
 func (m *member) count(now time.Time) {
 	if now.Before(m.countAt) {
 		return
@@ -59,7 +59,7 @@ func (m *member) counted(resp *pb.TxnResponse, offered shards.Set) {
 	}
 }
 
-// ownKeys processes what a read at revision rev showed of the wish key and the member key. One that
+// ownKeys processes what a read at revision rev showed of the wish key and the member key. A key that
 // is not on the member's lease would stay when the session has ended, so it is put again.
 func (m *member) ownKeys(rev int64, wish, own *mvccpb.KeyValue) {
 	show := func(key string, kv *mvccpb.KeyValue) {
@@ -79,7 +79,7 @@ func (m *member) ownKeys(rev int64, wish, own *mvccpb.KeyValue) {
 	}
 }
 
-// list reads all queues, to find the shards that have no owner, and reports counted with that.
+// list reads all queues, to find the shards that have no owner, and reports counted with the result.
 func (m *member) list(counted observe.ShardsCounted) {
 	m.job(func() func() {
 		view, err := read(m.ctx, m.host.Cluster, m.keys, m.n)
@@ -93,7 +93,7 @@ func (m *member) list(counted observe.ShardsCounted) {
 				if len(q) == 0 {
 					empty.Add(i)
 				}
-				if len(q) == 0 || q[0].Lease == 0 { // a foreign key: nobody has the shard
+				if len(q) == 0 || q[0].Lease == 0 { // a foreign key, so no worker has the shard
 					counted.Unowned++
 				}
 			}
@@ -106,14 +106,14 @@ func (m *member) list(counted observe.ShardsCounted) {
 // membersAtOnce is how many members one request reads to find one that could take shards.
 const membersAtOnce = 50
 
-// lookForOthers looks once a second, while the member leaves, whether any other is left that
-// could take its shards.
+// lookForOthers reads once a second, while the member leaves, whether another one remains that could
+// take its shards.
 func (m *member) lookForOthers(now time.Time) {
 	switch {
 	case !m.leaving:
 		return
 	case m.othersAt.IsZero():
-		m.othersAt = now.Add(settle) // when those that leave too have said so
+		m.othersAt = now.Add(settle) // by then, others that leave too have said so
 	}
 	if now.Before(m.othersAt) {
 		return
@@ -152,7 +152,7 @@ func (m *member) othersRemain() (bool, error) {
 	}
 }
 
-// unplanned is for how long the member that came last has waited for a plan, as a count shows it.
+// unplanned is how long the member that came last has waited for a plan, as a count shows it.
 func (m *member) unplanned(resp *pb.TxnResponse) time.Duration {
 	planner, last := txn.KV(resp, 3), txn.KV(resp, 4)
 	if last == nil || planner != nil && last.CreateRevision <= shards.DecodePlanned(planner.Value) {

@@ -14,8 +14,7 @@ import (
 	"github.com/pawl-locks/pawl/shard"
 )
 
-// Also when what the planner wishes it then is what it was wished before: that wish is not written
-// again.
+// This holds even if its wish is the same as before, and so is not written again.
 func TestAWorkerThatIsDrainedNoLongerGetsItsShareAgain(t *testing.T) {
 	inBubble(t, 6, func(w *fixture) {
 		w.began(2, shard.Options{})
@@ -31,7 +30,7 @@ func TestAWorkerThatIsDrainedNoLongerGetsItsShareAgain(t *testing.T) {
 	})
 }
 
-// A copy of the request with which it has joined comes late, and says that it is not drained.
+// A copy of the request with which the worker joined comes late, and says that it is not drained.
 func TestALateCopyOfAJoinChangesNothing(t *testing.T) {
 	inBubble(t, 6, func(w *fixture) {
 		w.f.Inject(etcdfake.Rule{Op: "join the shards' workers", Again: 10 * time.Second, Times: 2})
@@ -54,7 +53,7 @@ func TestAJoinWhoseAnswerIsLostHasJoined(t *testing.T) {
 		assert.Empty(w, w.all[0].kinds(shard.Retrying))
 		w.start(shard.Options{})
 		w.pass(4 * time.Second)
-		w.shared() // it follows its wish
+		w.shared() // the worker follows its wish
 		assert.Len(w, w.all[0].owned(), 3)
 	})
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/pawl-locks/pawl/shard"
 )
 
-// recorder is an observer that keeps the events of shards. It can be told to hang at one.
+// recorder is an observer that keeps the events of shards. It can hang at an event.
 type recorder struct {
 	mu   sync.Mutex
 	all  []observe.Event
@@ -51,7 +51,7 @@ func (r *recorder) take() (all []observe.Event) {
 	return all
 }
 
-// but is take without the counts, which come when they come.
+// but is take without the counts, whose times are not defined.
 func (r *recorder) but() (all []observe.Event) {
 	for _, ev := range r.take() {
 		if c, counted := ev.(observe.ShardsCounted); !counted || c.Left {
@@ -108,7 +108,7 @@ func TestTheObserverLearnsOfShards(t *testing.T) {
 	})
 }
 
-// Work releases the shard, and then the worker is wished it again; or its session ends meanwhile.
+// Work releases the shard, and then the worker's wish has it again, or its session ends meanwhile.
 func TestAShardThatWorkReleasesIsReportedOnce(t *testing.T) {
 	for name, then := range map[string]func(w *fixture, lease int64){
 		"wished again":      func(w *fixture, lease int64) { w.f.Put(w.keys.Wish(lease), string(shards.SetOf(0).Encode()), lease) },
@@ -121,7 +121,7 @@ func TestAShardThatWorkReleasesIsReportedOnce(t *testing.T) {
 				defer cancel()
 				var events []shard.Event
 				var lease atomic.Int64
-				time.AfterFunc(3*time.Second, func() { // somebody waits, and it is not wished it any more
+				time.AfterFunc(3*time.Second, func() { // another worker waits, and the wish no longer has the shard
 					w.f.Put(w.keys.Queue(0).Prefix+"foreign", "", 0)
 					w.f.Put(w.keys.Wish(lease.Load()), "", lease.Load())
 				})
@@ -146,7 +146,7 @@ func TestAShardThatWorkReleasesIsReportedOnce(t *testing.T) {
 	}
 }
 
-// Where nobody plans, the others' counts show it.
+// If nobody plans, the counts of the workers show it.
 func TestACountShowsWhatNobodyHasAndNobodyPlans(t *testing.T) {
 	inBubble(t, 6, func(w *fixture) {
 		w.f.Put(w.keys.Planner().Prefix+"foreign", "", 0)
@@ -167,7 +167,7 @@ func TestACountShowsWhatNobodyHasAndNobodyPlans(t *testing.T) {
 	})
 }
 
-// A key that is no worker's and stands first in a shard's queue is no owner.
+// A foreign key that is first in a shard's queue is no owner.
 func TestAShardThatAForeignKeyHoldsUpHasNoOwner(t *testing.T) {
 	inBubble(t, 6, func(w *fixture) {
 		r := &recorder{}
@@ -203,7 +203,7 @@ func TestAPlannerThatIsStuckResigns(t *testing.T) {
 		w.start(shard.Options{})
 		w.pass(ttl)
 		assert.Equal(w, []int{0, 0, 0}, w.loads())
-		w.pass(ttl/4 + 3*time.Second) // so often it is looked whether the loop turns
+		w.pass(ttl/4 + 3*time.Second) // the interval at which it is checked that the loop turns
 		assert.Equal(w, []int{0, 3, 3}, w.loads())
 		assert.Len(w, w.f.Keys(w.keys.Planner().Prefix), 2)
 		close(stuck)
@@ -213,7 +213,7 @@ func TestAPlannerThatIsStuckResigns(t *testing.T) {
 	})
 }
 
-// What a run has left, it has left once.
+// A Run reports once that it has left.
 func TestARunThatEndsReportsOnceThatItHasLeft(t *testing.T) {
 	for name, end := range map[string]func(x *worker){
 		"its client is closed": func(x *worker) { _ = x.c.Close() },
@@ -244,7 +244,7 @@ func TestARunThatEndsReportsOnceThatItHasLeft(t *testing.T) {
 	}
 }
 
-// What a hold was kept after says nothing of its end.
+// If a shard is kept after ErrMoved, that is not the reason for its later end.
 func TestAShardThatWasKeptEndsForAReasonOfItsOwn(t *testing.T) {
 	inBubble(t, 1, func(w *fixture) {
 		r := &recorder{}
@@ -272,7 +272,7 @@ func TestAShardThatWasKeptEndsForAReasonOfItsOwn(t *testing.T) {
 	})
 }
 
-// hangingAtPlans holds up a planner that has planned, while hangs says so, until stuck is closed.
+// hangingAtPlans holds up a planner that has planned, while hangs is true, until stuck is closed.
 func hangingAtPlans(hangs *atomic.Bool, stuck <-chan struct{}) *recorder {
 	return &recorder{hang: func(ev observe.Event) <-chan struct{} {
 		if _, ok := ev.(observe.ShardsPlanned); ok && hangs.Load() {
@@ -282,7 +282,8 @@ func hangingAtPlans(hangs *atomic.Bool, stuck <-chan struct{}) *recorder {
 	}}
 }
 
-// It leaves all the same, before that and afterwards, and Run returns when the loop turns again.
+// The worker leaves nevertheless, before the term is given up and afterwards, and Run returns when the
+// loop turns again.
 func TestAPlannerThatIsStuckLeaves(t *testing.T) {
 	for _, after := range []time.Duration{time.Second, 2 * ttl} {
 		inBubble(t, 6, func(w *fixture) {

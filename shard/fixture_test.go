@@ -25,8 +25,8 @@ import (
 
 const ttl = 10 * time.Second
 
-// fixture is a cluster, workers of the shards of "jobs" on it, and the storage that they write
-// to, in a bubble.
+// fixture is, in a bubble, a cluster, workers of the shards of "jobs" on it, and the storage to which
+// they write.
 type fixture struct {
 	*inmemory.Fixture
 	f    *etcdfake.Cluster
@@ -34,13 +34,13 @@ type fixture struct {
 	keys keys.Shards
 	all  []*worker
 
-	operator bool // deletes keys of shards: a holder may write before it learns of that
+	operator bool // an operator deletes keys of shards, so a holder may write before it learns of that
 
 	mu      sync.Mutex
 	moves   []int           // how often work began, by shard
 	highest []fencing.Token // the storage's registers
 	stored  []int           // its counters
-	added   []int           // what works know that they have added
+	added   []int           // how much works know that they have added
 }
 
 func inBubble(t *testing.T, n int, f func(w *fixture)) {
@@ -72,13 +72,13 @@ type worker struct {
 	// how its work behaves; set before it runs, or under mu
 	ignores bool                  // it ignores the end of its context, until released is closed
 	slow    time.Duration         // how long it takes to return
-	fails   func(shard int) error // not nil: it returns that a moment after it began
-	breaks  map[int]error         // what it returns in the middle, by shard
-	saves   error                 // what it returns at the end of its context
+	fails   func(shard int) error // unless nil, work returns its error a moment after it began
+	breaks  map[int]error         // by shard, what work returns in the middle
+	saves   error                 // what work returns at the end of its context
 	freed   chan struct{}
 }
 
-// network is one process' way to the cluster.
+// network is one process's connection to the cluster.
 type network struct {
 	mu    sync.Mutex
 	cut   bool
@@ -100,7 +100,7 @@ func (n *network) dial(f *etcdfake.Cluster) func(ctx context.Context, address st
 	}
 }
 
-// set cuts the process off, or ends that.
+// set cuts the process off, or reconnects it.
 func (n *network) set(cut bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -197,8 +197,8 @@ func (x *worker) work(ctx context.Context, h *shard.Held) error {
 	}
 }
 
-// write adds one to a shard's counter, unless it is refused there. Of two who believe that they
-// hold the shard, one is wrong.
+// write adds one to a shard's counter, unless the storage refuses it. It fails the test if another
+// worker believes that it holds the shard too.
 func (x *worker) write(h *shard.Held) {
 	w, i := x.w, h.Shard()
 	believes := h.Err() == nil && !w.operator
@@ -234,7 +234,7 @@ func (x *worker) leave() error {
 	return x.err
 }
 
-// kill ends a process: its connections, and whatever it does.
+// kill ends a process, with its connections, and whatever it does.
 func (x *worker) kill() {
 	x.gone = true
 	x.net.set(true)
@@ -292,7 +292,7 @@ func (w *fixture) pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// loads are how many shards each worker that lives works on.
+// loads are how many shards each live worker works on.
 func (w *fixture) loads() (all []int) {
 	for _, x := range w.all {
 		if !x.gone {
@@ -302,8 +302,8 @@ func (w *fixture) loads() (all []int) {
 	return all
 }
 
-// shared asserts that every shard has one of the workers that live, that the first in its queue
-// is that one, and that loads are within one.
+// shared asserts that every shard has an owner among the live workers, that the owner is the first in
+// its queue, and that loads are within one.
 func (w *fixture) shared() {
 	w.Helper()
 	of := make([]int, w.n)
@@ -363,7 +363,7 @@ func (w *fixture) total() (n int) {
 	return n
 }
 
-// writes are the keys that were written or deleted from a revision on, session keys apart.
+// writes are the keys, except session keys, that were written or deleted starting at a revision.
 func (w *fixture) writes(from int64) (all []string) {
 	for _, c := range w.f.History() {
 		if c.Revision > from && strings.Contains(c.Key, "//pawl/shard/") {

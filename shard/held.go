@@ -7,14 +7,14 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// A Held is one hold of a shard: that of the shard's lock, with the methods of lock.Held. A
-// Release in the middle of work is like its return.
+// A Held is one hold of a shard. It is a hold of the shard's lock, with the methods of lock.Held. A
+// Release in the middle of work has the effect of work's return.
 type Held struct {
 	*lock.Held
 	shard int
 }
 
-// Shard is the shard's number, from 0.
+// Shard is the shard's number, starting at 0.
 func (h *Held) Shard() int { return h.shard }
 
 func newHeld(a *queue.Acquisition, s *pawl.Session, shard int) *Held {

@@ -28,13 +28,13 @@ type hold struct {
 	a     *queue.Acquisition
 	h     *Held
 
-	works   *session.Deferral       // while its work runs, its key stays
+	works   *session.Deferral       // keeps the hold's key while its work runs
 	done    func()                  // ends that
 	move    context.CancelCauseFunc // ends the context of the work that runs
 	running bool
-	moved   time.Time        // when work's context ended with ErrMoved; zero: it did not
-	took    time.Duration    // from then until work returned
-	why     observe.ShardEnd // it is given up
+	moved   time.Time        // when work's context ended with ErrMoved; zero if it did not
+	took    time.Duration    // the time from moved until work returned
+	why     observe.ShardEnd // why it is given up
 	failed  error            // what work returned after the end of its context, unless it is that end
 	overrun *time.Timer
 }
@@ -62,8 +62,8 @@ func (r *runner) do(a shards.Action) {
 		h.begin()
 	case shards.Move:
 		h.offer()
-	case shards.Look:
-		h.look()
+	case shards.Recheck:
+		h.recheck()
 	case shards.Release:
 		h.release()
 	}
@@ -77,7 +77,8 @@ func (m *member) enqueue(i int, ifFree bool) {
 		m.acquire(ctx, i, ifFree)
 		return
 	}
-	m.runner.call(func() error { return m.opts.Prepare(ctx, i) }, func(err error) { // no job of the member's: if it does not return, that holds up no other shard
+	// Not a job of the member, so that a call that does not return holds up no other shard.
+	m.runner.call(func() error { return m.opts.Prepare(ctx, i) }, func(err error) {
 		switch {
 		case ctx.Err() != nil:
 			m.refused(i, nil)
@@ -112,7 +113,7 @@ func (m *member) acquire(ctx context.Context, i int, ifFree bool) {
 // acquired processes a hold.
 func (m *member) acquired(i int, a *queue.Acquisition, works *session.Deferral) {
 	if m.ended || a.Err() != nil {
-		m.job(func() func() { _ = a.Release(m.ctx, lock.ErrReleased); return func() {} }) // nobody is to use it any more
+		m.job(func() func() { _ = a.Release(m.ctx, lock.ErrReleased); return func() {} }) // nothing will use it any more
 		m.refused(i, nil)
 		return
 	}
@@ -125,8 +126,8 @@ func (m *member) acquired(i int, a *queue.Acquisition, works *session.Deferral) 
 	context.AfterFunc(h.h.Context(), func() { m.post(h.lose) })
 }
 
-// refused processes the end of a try without a hold; err, unless nil, is why the shard is not to
-// be queued for again at once.
+// refused processes the end of a try without a hold. err, unless nil, is why the shard must not be
+// queued for again at once.
 func (m *member) refused(i int, err error) {
 	m.endTry(i)
 	m.w.Refused(time.Now(), i, err != nil)
@@ -144,7 +145,7 @@ func (m *member) endTry(i int) {
 func (h *hold) begin() {
 	m := h.m
 	h.done = h.works.Begin() // before the last call of Err, so that no loss can come between
-	if h.a.Err() != nil {    // it ended while nothing ran
+	if h.a.Err() != nil {    // the hold ended while no work ran
 		h.done()
 		h.lose()
 		return
@@ -160,11 +161,11 @@ func (h *hold) begin() {
 	})
 }
 
-// offer ends work's context, because another waits for the shard.
+// offer ends work's context, because another worker waits for the shard.
 func (h *hold) offer() {
 	m := h.m
 	if h.h.Err() != nil && !errors.Is(h.h.Err(), lock.ErrReleased) {
-		h.lose() // its context ended with that
+		h.lose() // the context of work ended with the loss
 		return
 	}
 	h.move(ErrMoved)
@@ -177,7 +178,7 @@ func (h *hold) offer() {
 		moved := h.moved
 		h.overrun = time.AfterFunc(m.opts.Overrun, func() {
 			m.post(func() {
-				if h.moved == moved { // otherwise that work has returned meanwhile
+				if h.moved == moved { // otherwise this work has returned meanwhile
 					h.take()
 				}
 			})
@@ -185,8 +186,8 @@ func (h *hold) offer() {
 	}
 }
 
-// take takes the shard from a work that has gone on for too long after ErrMoved: from now on the
-// Held is lost, and a margin later the shard's key is deleted, while other works go on.
+// take takes the shard from a work that has gone on for too long after ErrMoved. The Held is lost at
+// once, and the shard's key is deleted a margin later, while other works go on.
 func (h *hold) take() {
 	m := h.m
 	if !h.running || m.holds[h.shard] != h {
@@ -208,7 +209,7 @@ func (h *hold) lose() {
 	delete(m.holds, h.shard)
 	m.w.Lost(h.shard, h.running)
 	if h.running {
-		h.move(h.h.Err()) // which nothing else does for a work that has released the shard and goes on
+		h.move(h.h.Err()) // if work has released the shard and goes on, nothing else ends its context
 	}
 	if err := h.h.Err(); !errors.Is(err, lock.ErrReleased) {
 		h.isLost(err)
@@ -223,7 +224,7 @@ func (h *hold) isLost(err error) {
 	h.m.source.Now(h.m.values, observe.ShardEnded{Shard: h.which(), Why: observe.ShardLost, Took: h.took, Err: err})
 }
 
-// isReleased reports a release; err is why it is not confirmed.
+// isReleased reports a release. err, unless nil, is why it is not confirmed.
 func (h *hold) isReleased(err error) {
 	h.m.notify(Event{Kind: Released, Shard: h.shard, Token: h.h.Token(), Err: errors.Join(h.failed, err)})
 	h.m.source.Now(h.m.values, observe.ShardEnded{Shard: h.which(), Why: cmp.Or(h.why, observe.ShardFailed), Took: h.took})
@@ -251,7 +252,7 @@ func (h *hold) returned(err error) {
 	}
 	if h.h.Err() != nil && !errors.Is(h.h.Err(), lock.ErrReleased) {
 		h.running = true
-		h.lose() // before its context says so
+		h.lose() // before its context reports that
 		h.running = false
 	}
 	now := time.Now()
@@ -263,8 +264,8 @@ func (h *hold) returned(err error) {
 	}
 }
 
-// look reads whether somebody still waits for the shard.
-func (h *hold) look() {
+// recheck reads whether somebody still waits for the shard.
+func (h *hold) recheck() {
 	m := h.m
 	prefix, own := m.keys.Queue(h.shard).Prefix, h.h.Key()
 	m.job(func() func() {
@@ -284,13 +285,13 @@ func (h *hold) look() {
 				for _, kv := range txn.KVs(resp, 0) {
 					waits = waits || string(kv.Key) != own
 				}
-				m.w.Looked(time.Now(), h.shard, resp.Header.Revision, waits)
+				m.w.Rechecked(time.Now(), h.shard, resp.Header.Revision, waits)
 			}
 		}
 	})
 }
 
-// releaseWait is how long a release is waited for; after that it continues in the background.
+// releaseWait is how long to wait for a release. After that it continues in the background.
 const releaseWait = 5 * time.Second
 
 func (h *hold) release() {

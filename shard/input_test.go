@@ -75,7 +75,7 @@ func TestAContextThatHasEndedEndsRunAtOnce(t *testing.T) {
 	})
 }
 
-// The answer that it has joined comes when its context has ended.
+// The answer to the join comes after the context has ended.
 func TestAWorkerThatJoinsAsItLeavesLeavesNoTrace(t *testing.T) {
 	inBubble(t, 2, func(w *fixture) {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -98,7 +98,7 @@ func TestAWorkerThatJoinsAsItLeavesLeavesNoTrace(t *testing.T) {
 	})
 }
 
-// Closing the client ends the works' contexts first, and Run then says so.
+// Closing the client ends the works' contexts first, and then Run reports it.
 func TestAClosedClientEndsRun(t *testing.T) {
 	inBubble(t, 3, func(w *fixture) {
 		x := w.start(shard.Options{})
@@ -141,7 +141,7 @@ func TestWeightsAreShares(t *testing.T) {
 	})
 }
 
-// At most so many shards are given up at once.
+// At most Moves shards are given up at once.
 func TestMovesAreBounded(t *testing.T) {
 	inBubble(t, 12, func(w *fixture) {
 		x := w.start(shard.Options{Moves: 2}, func(x *worker) { x.slow = 2 * time.Second })
@@ -158,7 +158,7 @@ func TestMovesAreBounded(t *testing.T) {
 	})
 }
 
-// At most so many shards are gained at once, also of those that nobody has.
+// At most Moves shards are gained at once, even of those that have no owner.
 func TestWhatNobodyHasIsGainedInTurn(t *testing.T) {
 	inBubble(t, 6, func(w *fixture) {
 		w.f.Put(w.keys.Planner().Prefix+"foreign", "", 0) // a candidate that never plans
@@ -175,7 +175,7 @@ func TestWhatNobodyHasIsGainedInTurn(t *testing.T) {
 	})
 }
 
-// One that waits for a shard takes what nobody has meanwhile.
+// A worker that waits for a shard takes shards without an owner meanwhile.
 func TestAWorkerThatWaitsInTurnTakesWhatNobodyHas(t *testing.T) {
 	inBubble(t, 4, func(w *fixture) {
 		y := w.start(shard.Options{})
@@ -187,7 +187,7 @@ func TestAWorkerThatWaitsInTurnTakesWhatNobodyHas(t *testing.T) {
 		require.Len(w, moving, 1, "x waits for this one")
 		lost := (moving[0].Shard + 1) % 4
 		w.f.Delete(y.has[lost].Key())
-		w.pass(12 * ttl) // a list each eighth count shows it: who waits makes up for it in the count
+		w.pass(12 * ttl) // only the list at every eighth count shows it, because the waiter makes up for it in the count
 		assert.Equal(w, []int{lost}, x.owned())
 	})
 }
@@ -232,7 +232,7 @@ func TestPrepareIsCalledBeforeTheShardMoves(t *testing.T) {
 	})
 }
 
-// Beside a worker that has the shards, and alone.
+// This holds besides a worker that has the shards, and alone.
 func TestRunEndsWhereTokensAreNotAboveTheFloor(t *testing.T) {
 	for _, alone := range []bool{true, false} {
 		inBubble(t, 2, func(w *fixture) {

@@ -21,7 +21,7 @@ import (
 	"github.com/pawl-locks/pawl/shard"
 )
 
-// Only who waits changes, and it converges.
+// Only the waiters change, and the wishes converge.
 func TestAbsurdWishesDoNoHarm(t *testing.T) {
 	inBubble(t, 12, func(w *fixture) {
 		w.began(3, shard.Options{})
@@ -84,8 +84,8 @@ func TestWhatAnOperatorDeletesIsPutAgain(t *testing.T) {
 	})
 }
 
-// What an operator overwrites keeps nobody up, on the worker's lease and on none; when all have
-// left, nothing is left.
+// A key that an operator overwrites, on the worker's lease or on none, holds nobody up. When all
+// workers have left, nothing is left.
 func TestWhatAnOperatorOverwritesIsMadeGood(t *testing.T) {
 	for what, lease := range map[string]func(x *worker) int64{"its lease": (*worker).lease, "no lease": func(*worker) int64 { return 0 }} {
 		t.Run(what, func(t *testing.T) {
@@ -123,7 +123,8 @@ func TestWhatAnOperatorOverwritesIsMadeGood(t *testing.T) {
 	}
 }
 
-// What is refused because the session has ended is not sent again and again until it knows.
+// A write that is refused because the session has ended is not repeated at once until the worker knows
+// of the end.
 func TestAWriteThatIsRefusedIsNotRepeatedAtOnce(t *testing.T) {
 	inBubble(t, 2, func(w *fixture) {
 		prepare := func(ctx context.Context, _ int) error { <-ctx.Done(); return nil }
@@ -147,7 +148,7 @@ func TestAWriteThatIsRefusedIsNotRepeatedAtOnce(t *testing.T) {
 	})
 }
 
-// A member key that says the same on no lease would outlive its worker, and get shards for ever.
+// A member key with the same value on no lease would outlive its worker, and get shards forever.
 func TestAMemberKeyThatIsOnNoLeaseIsPutOnItAgain(t *testing.T) {
 	inBubble(t, 4, func(w *fixture) {
 		w.began(2, shard.Options{})
@@ -162,8 +163,8 @@ func TestAMemberKeyThatIsOnNoLeaseIsPutOnItAgain(t *testing.T) {
 	})
 }
 
-// A worker whose member key somebody deleted, so that others could join with another number of
-// shards, does not put it beside theirs, and ends.
+// If somebody deletes a worker's member key, and others join with another number of shards, the worker
+// does not put its key again, and ends.
 func TestADeletedMemberKeyIsNotPutBesideOthersOfAnotherNumber(t *testing.T) {
 	inBubble(t, 4, func(w *fixture) {
 		w.began(1, shard.Options{})
@@ -187,7 +188,7 @@ func TestADeletedMemberKeyIsNotPutBesideOthersOfAnotherNumber(t *testing.T) {
 	})
 }
 
-// What it could not write meanwhile, and tries seldom, does not keep it from saying that it leaves.
+// A worker that retries its failed writes rarely nevertheless reports at once that it leaves.
 func TestAWorkerThatLeavesAfterAFullDiskHandsOver(t *testing.T) {
 	for i := range 2 {
 		inBubble(t, 4, func(w *fixture) {
@@ -212,7 +213,7 @@ func TestAWorkerThatLeavesAfterAFullDiskHandsOver(t *testing.T) {
 	}
 }
 
-// Also what is overwritten before the worker knows that it has it.
+// This includes a key that is overwritten before the worker knows that it has it.
 func TestWhatIsOverwrittenAsItIsAcquiredIsMadeGood(t *testing.T) {
 	inBubble(t, 2, func(w *fixture) {
 		overwritten := false
@@ -246,8 +247,8 @@ func TestOnAFullDiskShardsStayAndAReleaseWorks(t *testing.T) {
 	})
 }
 
-// A worker that leaves while the disk is full deletes its member key; a copy of that which arrives
-// when the disk has space, and the key is there again, is refused.
+// A worker that leaves while the disk is full deletes its member key. A copy of the deletion that
+// arrives when the disk has space, and the key exists again, is refused.
 func TestALateDeletionOfAMemberKeyIsRefused(t *testing.T) {
 	inBubble(t, 6, func(w *fixture) {
 		w.began(2, shard.Options{})
@@ -278,7 +279,7 @@ func TestALateDeletionOfAMemberKeyIsRefused(t *testing.T) {
 	})
 }
 
-// A member that the planner's watch does not show, although it goes on, is counted.
+// The planner's counts find a member that its watch does not show, although the watch continues.
 func TestAMemberThatAWatchLostGetsItsShards(t *testing.T) {
 	for name, change := range map[string]func(w *fixture){
 		"joined": func(w *fixture) { w.start(shard.Options{}) },
@@ -287,7 +288,7 @@ func TestAMemberThatAWatchLostGetsItsShards(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, 6, func(w *fixture) {
 				w.began(3, shard.Options{})
-				for _, key := range []string{"77", "78"} { // of others, which are no members
+				for _, key := range []string{"77", "78"} { // foreign keys, which are no members
 					w.f.Put(w.keys.Prefix+"m/6/"+key, "no member", 0)
 				}
 				w.pass(5 * ttl)
@@ -330,7 +331,8 @@ func TestAfterACompactionThePlannerReadsAgain(t *testing.T) {
 	})
 }
 
-// A key among the members' that no worker wrote keeps others from joining, and is named.
+// A key among the member keys that no worker wrote keeps workers from joining, and is named in the
+// error.
 func TestAForeignKeyAmongTheMembersIsNamed(t *testing.T) {
 	inBubble(t, 2, func(w *fixture) {
 		foreign := w.keys.Prefix + "m/what"
@@ -345,7 +347,7 @@ func TestAForeignKeyAmongTheMembersIsNamed(t *testing.T) {
 	})
 }
 
-// A refusal that nothing explains is no reason to crash.
+// A refusal without an explanation is no reason to crash.
 func TestAJoinThatIsRefusedForNoReasonIsTriedAgain(t *testing.T) {
 	inBubble(t, 2, func(w *fixture) {
 		first := true

@@ -2,7 +2,7 @@ package shard
 
 import "sync"
 
-// A mail is what other goroutines have a loop do.
+// A mail has functions that other goroutines want a loop to call.
 type mail struct {
 	news chan struct{} // holds one element when there is something to do
 

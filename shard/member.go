@@ -32,23 +32,23 @@ type member struct {
 
 	key, wishKey string
 	ended        bool
-	jobs         int // goroutines on its session that will post
-	works        int // that run on its session
+	jobs         int // goroutines on its session that will still post
+	works        int // works that run on its session
 	holds        map[int]*hold
 
 	wrote   string // the value of the member key
 	mod     int64  // its modification revision
 	writing bool
-	writeAt time.Time // not to be written before
+	writeAt time.Time // the member key must not be written before
 	pace    backoff.Backoff
 	removed bool // the member key was deleted for good, because it could not be written
 
 	watches        map[string]*watcher.Watch // of the member key and the wish key
 	countAt        time.Time
-	othersAt       time.Time // when it is looked next whether others remain; zero: the member does not leave
-	unplannedSince time.Time // since when counts have shown a member that is not planned for; zero: the last one did not
+	othersAt       time.Time // when to read next whether others remain; zero if the member does not leave
+	unplannedSince time.Time // since when counts have shown an unplanned member; zero if the last did not
 	waiters        map[int]*waiters
-	missed         shards.Set // whose watch began after others had written, so that their queues are read again
+	missed         shards.Set // shards whose watch began after a write by others; their queues are read again
 	planning       bool
 	stopPlanning   context.CancelFunc
 	term           *term // under way; guarded by runner.mu
@@ -66,7 +66,7 @@ func (m *member) job(job func() func()) {
 	})
 }
 
-// join makes a member, if it is time to.
+// join makes a member, if there is none and the pause is over.
 func (r *runner) join(now time.Time) {
 	if r.joining != nil || r.leaving || now.Before(r.joinAt) {
 		return
@@ -104,7 +104,7 @@ func (r *runner) joined(m *member, err error) {
 	}
 }
 
-// enter makes a session, and puts the member key and the wish key on it, if no member shares out
+// enter makes a session, and puts the member key and the wish key on it, if no member was started with
 // another number of shards (rule SH2).
 func (r *runner) enter(ctx context.Context, value []byte) (m *member, err error) {
 	session, err := r.client.NewSession(ctx, r.opts.Session)
@@ -118,11 +118,11 @@ func (r *runner) enter(ctx context.Context, value []byte) (m *member, err error)
 		}
 	}()
 	key, wish := r.keys.Member(r.n, s.ID()), r.keys.Wish(s.ID())
-	none, look := r.noOthers()
+	none, read := r.noOthers()
 	resp, err := r.host.Cluster.Txn(ctx, cluster.Request{Op: "join the shards' workers", Repeat: cluster.Always}, &pb.TxnRequest{
 		Compare: append(none, s.Same(), txn.ModIs(key, 0), txn.ModIs(wish, 0)),
 		Success: []*pb.RequestOp{txn.Put(key, value, s.ID()), txn.Put(wish, nil, s.ID())},
-		Failure: append([]*pb.RequestOp{txn.Get(key)}, look...),
+		Failure: append([]*pb.RequestOp{txn.Get(key)}, read...),
 	})
 	if err != nil {
 		return nil, err
@@ -131,7 +131,7 @@ func (r *runner) enter(ctx context.Context, value []byte) (m *member, err error)
 	if own := txn.KV(resp, 0); !resp.Succeeded && own != nil { // an earlier copy of the request has put it
 		mod = own.CreateRevision
 	} else if !resp.Succeeded {
-		return nil, cmp.Or(r.inTheWay(resp), s.Examine(ctx), errRefused)
+		return nil, cmp.Or(r.conflict(resp), s.Examine(ctx), errRefused)
 	}
 	ctx, cancel := context.WithCancel(r.values)
 	return &member{
@@ -143,18 +143,19 @@ func (r *runner) enter(ctx context.Context, value []byte) (m *member, err error)
 
 var errRefused = errors.New("the worker's keys could not be put, for no reason that shows")
 
-// noOthers compares that no member shares out another number of shards; look reads one that does.
-func (r *runner) noOthers() (none []*pb.Compare, look []*pb.RequestOp) {
+// noOthers returns comparisons that no member was started with another number of shards, and in read
+// the reads of one that was.
+func (r *runner) noOthers() (none []*pb.Compare, read []*pb.RequestOp) {
 	for _, others := range r.keys.MembersBut(r.n) {
 		none = append(none, txn.NoneBetween(others[0], others[1]))
-		look = append(look, txn.Between(others[0], others[1], 1))
+		read = append(read, txn.Between(others[0], others[1], 1))
 	}
-	return none, look
+	return none, read
 }
 
-// inTheWay is why the worker cannot be a member, if what noOthers reads shows it after a first read
-// in resp; nil: nothing is in the way.
-func (r *runner) inTheWay(resp *pb.TxnResponse) error {
+// conflict returns why the worker cannot be a member, according to the reads of noOthers, which follow
+// a first read in resp. It returns nil if no other member conflicts.
+func (r *runner) conflict(resp *pb.TxnResponse) error {
 	for i := 1; i < len(resp.Responses); i++ {
 		if other := txn.KV(resp, i); other == nil {
 			continue
@@ -167,7 +168,7 @@ func (r *runner) inTheWay(resp *pb.TxnResponse) error {
 	return nil
 }
 
-// begin follows what concerns the member.
+// begin starts the watches and the planner's campaign of the member.
 func (m *member) begin() {
 	now := time.Now()
 	m.w.TTL = m.s.TTL()
@@ -180,7 +181,7 @@ func (m *member) begin() {
 	m.plan()
 }
 
-// lost is the end of the session.
+// lost processes the end of the session.
 func (m *member) lost() {
 	if m.ended {
 		return
@@ -204,7 +205,7 @@ func (m *member) lost() {
 	}
 }
 
-// end ends everything that goes on on the session.
+// end ends everything that runs on the session.
 func (m *member) end() {
 	m.ended = true
 	m.cancel()

@@ -32,7 +32,7 @@ func (m *member) changed(key string, u watcher.Update) {
 	case u.Compacted > 0:
 		m.watch(key, u.Compacted)
 		m.countAt = time.Now() // reads what was missed
-	case u.Err != nil: // permission may come back; until then the counts read the key
+	case u.Err != nil: // the permission may come back; until then the counts read the key
 		time.AfterFunc(m.s.TTL(), func() { m.post(func() { m.watch(key, m.mod+1) }) })
 	}
 }
@@ -43,24 +43,24 @@ func (m *member) shown(key string, value []byte, mod int64, deleted bool) {
 	case key == m.wishKey && deleted:
 		m.restoreWish(0)
 	case key == m.wishKey:
-		wish, _ := shards.Decode(m.n, value) // what cannot be read says nothing
+		wish, _ := shards.Decode(m.n, value) // a wish that cannot be decoded counts as empty
 		m.w.Wished(time.Now(), wish, mod)
 	case mod > m.mod && deleted:
 		m.wrote, m.mod = "", 0
 	case mod > m.mod && string(value) != m.wrote:
-		m.wrote, m.mod = string(value), mod // somebody else's: it is written again
+		m.wrote, m.mod = string(value), mod // somebody else wrote it, so it is written again
 		m.heed(value)
 	}
 }
 
-// heed takes from a member key that somebody else wrote whether the member is to be drained.
+// heed reads, in a member key that somebody else wrote, whether the member has to be drained.
 func (m *member) heed(value []byte) {
 	if told, err := shards.DecodeMember(m.n, value); err == nil {
 		m.w.Drain(told.Drained)
 	}
 }
 
-// restoreWish puts the wish key again, which is gone (mod is 0), or is not on the member's lease.
+// restoreWish puts the wish key again, because it is gone (mod is 0), or is not on the member's lease.
 func (m *member) restoreWish(mod int64) {
 	m.job(func() func() {
 		_, err := m.host.Cluster.Txn(m.ctx, cluster.Request{Op: "put the wish key", Repeat: cluster.Always}, &pb.TxnRequest{
@@ -75,7 +75,7 @@ func (m *member) restoreWish(mod int64) {
 	})
 }
 
-// write writes the member key, if it does not say already what it is to say.
+// write writes the member key, if its content has to change.
 func (m *member) write(now time.Time) {
 	value := string(m.w.Member(now).Encode())
 	if m.writing || m.removed || value == m.wrote || now.Before(m.writeAt) {
@@ -88,9 +88,9 @@ func (m *member) write(now time.Time) {
 		Success: []*pb.RequestOp{txn.Put(m.key, []byte(value), m.s.ID())},
 		Failure: []*pb.RequestOp{txn.Get(m.key)},
 	}
-	if mod == 0 { // somebody deleted it: others may have joined since (rule SH2)
-		none, look := m.noOthers()
-		t.Compare, t.Failure = append(t.Compare, none...), append(t.Failure, look...)
+	if mod == 0 { // somebody deleted it, so others may have joined since (rule SH2)
+		none, read := m.noOthers()
+		t.Compare, t.Failure = append(t.Compare, none...), append(t.Failure, read...)
 	}
 	m.job(func() func() {
 		resp, err := m.host.Cluster.Txn(m.ctx, cluster.Request{Op: "write the member key"}, t)
@@ -112,27 +112,27 @@ func (m *member) written(value string, mod int64, resp *pb.TxnResponse, err erro
 		m.wrote, m.mod = value, resp.Header.Revision
 	default:
 		m.found(txn.KV(resp, 0), mod)
-		if err := m.inTheWay(resp); m.fatal(err) != nil {
+		if err := m.conflict(resp); m.fatal(err) != nil {
 			m.fail(err)
 		}
 	}
 }
 
-// found processes what a write that was refused read in place of the member key; nil: no key. The
-// write expected modification revision mod.
+// found processes the member key as a write that was refused found it, or nil if it is gone. The write
+// expected modification revision mod.
 func (m *member) found(kv *mvccpb.KeyValue, mod int64) {
 	m.wrote, m.mod = "", 0
 	if kv != nil {
 		m.wrote, m.mod = string(kv.Value), kv.ModRevision
 		m.heed(kv.Value)
 	}
-	if m.mod == mod { // it is as it was: the session has ended, and does not know yet
+	if m.mod == mod { // no change, so the session has ended, and does not know it yet
 		m.writeAt = time.Now().Add(m.pace.Next())
 	}
 }
 
-// remove deletes the member key of one that leaves, and that cannot be written because the disk
-// is full: that it leaves is then shown by its absence.
+// remove deletes the member key of a member that leaves, if it cannot be written because the disk is
+// full. The absence of the key then shows that the member leaves.
 func (m *member) remove() {
 	m.removed = true
 	mod := m.mod
@@ -147,7 +147,7 @@ func (m *member) remove() {
 			case m.ended:
 			case err != nil:
 				m.removed, m.writeAt = false, time.Now().Add(m.pace.Next())
-			case !resp.Succeeded && txn.KV(resp, 0) != nil: // it is not the one that was to be deleted
+			case !resp.Succeeded && txn.KV(resp, 0) != nil: // it is not the key that had to be deleted
 				m.removed = false
 				m.found(txn.KV(resp, 0), mod)
 			}

@@ -16,26 +16,25 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// A Table is who works on the shards of a name, at one revision.
+// A Table shows which workers work on the shards of a name, at one revision.
 type Table struct {
 	// Revision is the revision of the cluster that the Table shows.
 	Revision int64
-	// Shards are all of them, by their number. It is empty while the name has no worker and no
-	// owner.
+	// Shards has all shards, by their number. It is empty while the name has no worker and no owner.
 	Shards []Owner
 	// Members are the workers, in the order in which they joined.
 	Members []Member
-	// Unplanned is for how long a change has waited for a plan, counted from when Observe saw
-	// it; 0: none waits. More than a few seconds mean that nobody plans.
+	// Unplanned is how long a change has waited for a plan, counted from when Observe saw it. It is 0
+	// if none waits. More than a few seconds mean that nobody plans.
 	Unplanned time.Duration
 }
 
-// An Owner is who holds a shard.
+// An Owner is the holder of a shard.
 type Owner struct {
-	Lease int64         // of the owner's session; 0: nobody has it, or a key that is not pawl's
-	Value []byte        // its Options.Value
-	Token fencing.Token // of its hold; 0: nobody has it
-	Next  int64         // the lease of the worker that waits for it first; 0: none does
+	Lease int64         // of the owner's session; 0 if the shard has no owner, or a key that is not pawl's
+	Value []byte        // the worker's Options.Value
+	Token fencing.Token // of the hold; 0 if the shard has no owner
+	Next  int64         // the lease of the first worker that waits for the shard; 0 if none does
 }
 
 // A Member is one worker.
@@ -47,20 +46,20 @@ type Member struct {
 	Drained bool // an operator has drained it
 	Plans   bool // it plans
 	Held    int  // how many shards it has
-	Wished  int  // how many it is wished; while it leaves or is drained, how many it was wished last
+	Wished  int  // how many its wish has; while it leaves or is drained, how many its last wish had
 	Cannot  int  // how many it cannot take now
 }
 
-// Observe yields who works on the shards of name, first as it is when Observe begins and then
-// after changes. A slow consumer sees the latest state and not every state in between. While a
-// change waits for a plan, it yields once a second at least.
+// Observe yields which workers work on the shards of name, first when Observe begins and then after
+// changes. A slow consumer sees the latest state and not every state in between. While a change waits
+// for a plan, Observe yields at least once a second.
 //
-// It needs no session, writes nothing, and has no goroutine of its own: breaking out of the
-// loop ends everything. It survives the loss of members, leaders, connections and watches, and
-// compaction, after which it reads again. It ends when ctx ends, the client is closed, the
-// cluster has changed, the permission to read is lost for good, or an argument is invalid. Then
-// it yields an error that says so, once, with the zero Table, and returns. The slices of a Table
-// are the consumer's own; their Values must not be changed.
+// It needs no session, writes nothing, and starts no goroutine, so breaking out of the loop ends
+// everything. It survives the loss of members, leaders, connections and watches, and compaction, after
+// which it reads again. It ends when ctx ends, the client is closed, the cluster has changed, the
+// permission to read is lost for good, or an argument is invalid. Before it returns, it yields, once,
+// an error that says why, with the zero Table. The consumer may change the slices of a Table, but not
+// the Values in them.
 func Observe(ctx context.Context, c *pawl.Client, name string) iter.Seq2[Table, error] {
 	return func(yield func(Table, error) bool) {
 		o, err := newObserver(ctx, c, name)
@@ -79,7 +78,7 @@ type observer struct {
 	keys keys.Shards
 
 	view  *shards.View
-	since time.Time // since when a change waits for a plan; zero: none does
+	since time.Time // since when a change has waited for a plan; zero if none does
 }
 
 func newObserver(ctx context.Context, c *pawl.Client, name string) (o *observer, err error) {
@@ -154,7 +153,7 @@ func (o *observer) wait(ctx context.Context, tail *listwatch.Tail, news <-chan s
 	}
 }
 
-// take applies what tail holds, and reports whether that is anything.
+// take applies what tail holds, and reports whether there was anything.
 func (o *observer) take(tail *listwatch.Tail) (changed bool, err error) {
 	held, gap, err := tail.Peek()
 	for _, changes := range held {
@@ -171,7 +170,7 @@ func (o *observer) take(tail *listwatch.Tail) (changed bool, err error) {
 	return len(held) > 0, err
 }
 
-// apply processes an event; false: the number of shards may be another one now.
+// apply processes an event. It returns false if the number of shards may have changed.
 func (o *observer) apply(e shards.Event) bool {
 	switch k := o.keys.Parse(e.Key); {
 	case k.Kind == keys.ShardsMember && k.N != o.view.N && !e.Deleted, k.Kind == keys.ShardsQueue && k.Shard >= o.view.N:
@@ -181,7 +180,7 @@ func (o *observer) apply(e shards.Event) bool {
 	return !e.Deleted || len(o.view.ByAge()) > 0
 }
 
-// table is the view, for others.
+// table is the view as a Table.
 func (o *observer) table(now time.Time) Table {
 	v := o.view
 	t := Table{Revision: v.Rev, Shards: make([]Owner, v.N), Members: []Member{}}

@@ -18,7 +18,7 @@ import (
 	"github.com/pawl-locks/pawl/shard"
 )
 
-// observed is what Observe yields, on a client of its own.
+// observed is what Observe yields, on a separate client.
 type observed struct {
 	mu   sync.Mutex
 	all  []shard.Table
@@ -92,7 +92,7 @@ func TestObserveShowsWhoWorksOnWhat(t *testing.T) {
 	})
 }
 
-// Where nobody plans, that shows, and in time an alert can be raised.
+// If nobody plans, Unplanned shows it early enough for an alert.
 func TestObserveSaysForHowLongAChangeHasWaited(t *testing.T) {
 	inBubble(t, 6, func(w *fixture) {
 		w.began(2, shard.Options{})
@@ -161,7 +161,7 @@ func TestObserveEndsWithAnErrorOnce(t *testing.T) {
 	})
 }
 
-// Also one that has followed the workers until the last one left.
+// This includes an Observe that has followed the workers until the last one left.
 func TestObserveShowsNoShardsWhileThereIsNoWorker(t *testing.T) {
 	inBubble(t, 6, func(w *fixture) {
 		w.began(2, shard.Options{})

@@ -17,31 +17,32 @@ const MaxShards = keys.MaxShards
 
 // Options are the options of Run. The zero value is the default.
 type Options struct {
-	// Weight is this worker's share beside the others': one of weight 2 gets twice as many
-	// shards as one of weight 1. 0 means 1; at most 10,000. With a negative weight it gets no
-	// shards, and takes part in the planning only.
+	// Weight is this worker's share relative to the others'. A worker of weight 2 gets twice as many
+	// shards as one of weight 1. 0 means 1. It is at most 10,000. A worker with a negative weight gets
+	// no shards, and only takes part in the planning.
 	Weight int
-	// Value is shown by Observe with each of this worker's shards, an address for example. At
-	// most 1 KiB.
+	// Value is shown by Observe with each of this worker's shards. It may be an address, for example.
+	// It is at most 1 KiB.
 	Value []byte
-	// Prepare is called before this worker queues for a shard, while the old owner still works
-	// on it: it can load the shard's state ahead of time. Its ctx ends when the shard is not
-	// wanted any more. If it returns an error, the shard goes elsewhere, as after a work that
-	// fails. It may be called for several shards at once. nil: no call.
+	// Prepare, unless nil, is called before this worker queues for a shard, while the old owner still
+	// works on it. It can load the shard's state ahead of time. Its ctx ends when the shard is no
+	// longer wanted. If it returns an error, the shard goes to another worker, as after a work that
+	// fails. It may be called for several shards at once.
 	Prepare func(ctx context.Context, shard int) error
-	// Overrun is how long work may go on after ErrMoved. Then the shard is taken from it: the
-	// Held is lost, with ErrMoved as the cause, and a margin later its key is deleted. What
-	// work writes from then on has to be refused by its token. 0: work is waited for, for ever.
+	// Overrun is how long work may go on after ErrMoved. After that the shard is taken from it: the
+	// Held is lost, with ErrMoved as the cause, and a margin later its key is deleted. Storage has to
+	// refuse, by the token, what work writes after the loss. If Overrun is 0, Run waits forever for
+	// work.
 	Overrun time.Duration
-	// Moves bounds how many shards this worker gains at once, and how many it gives up at once.
-	// A shard that it has waited for for a TTL, because its owner has not given it up, does not
-	// count. 0: no bound.
+	// Moves bounds how many shards this worker gains at once, and how many it gives up at once. A shard
+	// for which it has waited for a TTL, because its owner has not given it up, does not count. 0 means
+	// no bound.
 	Moves int
-	// Session is the options of each session; Resume is refused.
+	// Session is the options of each session. Resume is refused.
 	Session lease.Options
-	// Notify is called with every change, in order, from Run's goroutine. It should return
-	// quickly, because Run waits for it. If it panics, the session is closed, so that every shard
-	// is lost, and the panic continues. nil: no call.
+	// Notify, unless nil, is called with every change, in order, from Run's goroutine. It should return
+	// quickly, because Run waits for it. If it panics, the session is closed, so that every shard is
+	// lost, and the panic continues.
 	Notify func(Event)
 }
 
@@ -75,7 +76,7 @@ const (
 	Moving                   // another worker waits for the shard: work's context ended with ErrMoved
 	Released                 // the shard was released
 	Lost                     // the shard was held, and has been lost
-	Failed                   // work returned by itself, Prepare failed, or the shard could not be queued for; it is not taken for a while
+	Failed                   // work returned unasked, Prepare failed, or the shard could not be queued for; it is not taken for a while
 	Retrying                 // a session could not be made, or has ended; Run tries again
 )
 
@@ -92,10 +93,11 @@ func (k Kind) String() string {
 type Event struct {
 	Kind  Kind
 	Shard int           // -1 for Joined and Retrying
-	Token fencing.Token // of the hold; 0 where there is none
-	// Err is, for Lost, the error of Held.Err; for Failed, what work or Prepare returned, which
-	// is nil if work returned nil, or why the shard could not be queued for; for Retrying, what
-	// failed; for Released, what work returned after ErrMoved, other than the end of its context,
-	// and that the release is not confirmed yet and continues in the background.
+	Token fencing.Token // of the hold; 0 if there is none
+	// Err depends on Kind. For Lost, it is the error of Held.Err. For Failed, it is what work or
+	// Prepare returned, which is nil if work returned nil, or why the shard could not be queued for.
+	// For Retrying, it is what failed. For Released, it is what work returned after ErrMoved, other
+	// than the end of its context, and that the release is not confirmed yet and continues in the
+	// background.
 	Err error
 }

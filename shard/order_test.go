@@ -21,7 +21,7 @@ import (
 )
 
 // Whatever happens, each Acquired is followed by any number of Moving, perhaps by Failed, and by one
-// Released or Lost before the next one of that shard; observers learn of the same holds.
+// Released or Lost before the next Acquired of that shard. Observers learn of the same holds.
 func TestEventsComeInTheirOrder(t *testing.T) {
 	first := lane.Seed(t)
 	for i := range uint64(lane.Of(4, 200)) {

@@ -26,9 +26,9 @@ type term struct {
 	p   *shards.Planner
 	end context.CancelFunc // ends the loop
 
-	beside int // member keys that p does not know, or that are gone, as the first count after the read showed
+	beside int // by how many the first count after the read differed from the member keys that p knows
 	counts int // since the read
-	odd    int // how many of the last counts showed another number
+	odd    int // how many counts in a row showed another number
 
 	*mail
 
@@ -40,9 +40,9 @@ type term struct {
 	saying    bool
 	sayAfter  time.Time
 	mu        sync.Mutex
-	turned    time.Time // the last turn of the loop
+	turned    time.Time // when the loop last turned
 	abandoned bool
-	resigned  bool // although the loop does not turn; only Run's goroutine uses it
+	resigned  bool // the term was resigned because its loop does not turn; only Run's goroutine uses it
 }
 
 const (
@@ -50,13 +50,13 @@ const (
 	writeAgain   = time.Second // after a write that failed
 )
 
-// plan campaigns for the planner, again and again, until the membership ends or stopPlanning is
-// called.
+// plan campaigns to be the planner, repeatedly, until the membership ends or stopPlanning is called.
 func (m *member) plan() {
 	m.planning = true
 	ctx, cancel := context.WithCancel(m.ctx)
 	m.stopPlanning = cancel
-	m.runner.job(func() func() { // no job of the member's: an observer that does not return holds up no new session
+	// Not a job of the member, so that an observer that does not return holds up no new session.
+	m.runner.job(func() func() {
 		for pace := (backoff.Backoff{First: minPause, Most: maxPause}); ctx.Err() == nil; {
 			q := queue.Queue{Queue: m.keys.Planner(), Election: true}
 			// No work rests on it.
@@ -112,7 +112,7 @@ func (m *member) superviseTerm(now time.Time) {
 	t.abandoned = t.abandoned || stuck
 	t.mu.Unlock()
 	if stuck {
-		t.end() // when it turns again
+		t.end() // when the loop turns again
 		m.job(func() func() {
 			ctx, cancel := context.WithTimeout(m.ctx, releaseWait)
 			defer cancel()
@@ -126,7 +126,8 @@ func (m *member) superviseTerm(now time.Time) {
 	}
 }
 
-// run reads everything, and plans from there on; again: it has to be read again.
+// run reads everything, and plans starting at that revision. It returns true if everything has to be
+// read again.
 func (t *term) run(ctx context.Context) (again bool) {
 	m := t.m
 	var view *shards.View
@@ -135,7 +136,7 @@ func (t *term) run(ctx context.Context) (again bool) {
 		view, err = read(ctx, m.host.Cluster, m.keys, m.n)
 		return err
 	}); err != nil {
-		backoff.Sleep(ctx, minPause) // permission may come back
+		backoff.Sleep(ctx, minPause) // the permission may come back
 		return ctx.Err() == nil && t.a.Err() == nil
 	}
 	t.p = shards.NewPlanner(view, m.name, m.s.TTL(), settle, time.Now())
@@ -174,16 +175,16 @@ func (t *term) run(ctx context.Context) (again bool) {
 	}
 }
 
-// oddCounts is how many counts in a row have to show members that the watch did not, or that are
-// gone, until everything is read again.
+// oddCounts is how many counts in a row have to differ from what the watch has shown before everything
+// is read again.
 const oddCounts = 2
 
-// counted compares what the watch has shown with a count of the member keys: a watch that lost an
-// event would leave a member without shards for ever.
+// counted compares what the watch has shown with a count of the member keys, because a watch that lost
+// an event would leave a member without shards forever.
 func (t *term) counted(n int) {
 	beside := n - t.p.Members()
 	if t.counts++; t.counts == 1 {
-		t.beside = beside // foreign ones, for example
+		t.beside = beside // foreign keys, for example
 	}
 	if beside == t.beside {
 		t.odd = 0
@@ -218,7 +219,7 @@ func (t *term) apply(now time.Time, tail *listwatch.Tail) (gap bool, err error) 
 	return compacted > 0, err
 }
 
-// write sends the wishes that are to be put, those that gain first.
+// write sends the wishes that have to be put, those that gain first.
 func (t *term) write(ctx context.Context, now time.Time) {
 	for _, w := range t.p.Writes() {
 		if until, sent := t.sent[w.Lease]; sent && (until.IsZero() || now.Before(until)) {
@@ -246,8 +247,8 @@ func (t *term) write(ctx context.Context, now time.Time) {
 	}
 }
 
-// put puts a wish, guarded by the term, if its key is as it was when it was planned; rev 0: it
-// was refused.
+// put puts a wish, guarded by the term, if its key is as it was when it was planned. It returns rev 0
+// if that was refused.
 func (t *term) put(ctx context.Context, w shards.Write) (rev int64, err error) {
 	key := t.m.keys.Wish(w.Lease)
 	resp, err := t.m.host.Cluster.Txn(ctx, cluster.Request{Op: "write a wish"}, &pb.TxnRequest{

@@ -12,9 +12,9 @@ import (
 	"github.com/pawl-locks/pawl/shard"
 )
 
-// Workers join, leave, die and are cut off at random for two minutes: nobody overlaps, no write
-// of a holder is refused, every counter is exact, and ten seconds after the last change is over
-// the shards are balanced, after few moves.
+// Workers join, leave, die and are cut off at random for two minutes. No two works of a shard overlap,
+// no write of a holder is refused, every counter is exact, and ten seconds after the last change the
+// shards are balanced, after few moves.
 func TestManyWorkersThatComeAndGo(t *testing.T) {
 	first := lane.Seed(t)
 	for i := range uint64(lane.Of(2, 40)) {
@@ -41,7 +41,7 @@ func (w *fixture) comeAndGo(r *rand.Rand, most int) {
 	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); w.pass(time.Duration(r.Int64N(int64(4 * time.Second)))) {
 		at := r.IntN(len(living))
 		x := living[at]
-		least += w.n/len(living) + 1 // what any of these changes moves
+		least += w.n/len(living) + 1 // how many shards each of these changes moves
 		switch {
 		case len(living) < most && r.IntN(2) == 0 || len(living) < 3:
 			join()
@@ -51,7 +51,7 @@ func (w *fixture) comeAndGo(r *rand.Rand, most int) {
 		case r.IntN(3) == 0:
 			x.net.set(true)
 			time.AfterFunc(time.Duration(r.Int64N(int64(2*ttl))), func() { x.net.set(false) })
-			least += w.n/len(living) + 1 // it comes back
+			least += w.n/len(living) + 1 // the worker comes back
 			continue
 		default:
 			x.cancel()

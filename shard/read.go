@@ -15,15 +15,15 @@ import (
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
-// The number of keys that one request reads: queue keys without values, and all others with
+// The number of keys that one request reads. Queue keys are read without values, and all others with
 // theirs, which have up to 13 KB.
 const (
 	queueKeysAtOnce = 10_000
 	othersAtOnce    = 100
 )
 
-// read reads everything that is stored of a name, at one revision. n is how many shards it has;
-// 0: as its members say, or else as many as there are queues.
+// read reads everything that is stored of a name, at one revision. n is how many shards it has. If n is
+// 0, their number is what the members say, or else that of the queues.
 func read(ctx context.Context, c *cluster.Cluster, k keys.Shards, n int) (*shards.View, error) {
 	r := reader{c: c}
 	from, to := k.Queues()
@@ -46,7 +46,7 @@ func read(ctx context.Context, c *cluster.Cluster, k keys.Shards, n int) (*shard
 	return view, nil
 }
 
-// count is how many shards there are, as the keys of a name show it.
+// count is how many shards there are according to the keys of a name.
 func count(k keys.Shards, all []*mvccpb.KeyValue) (n int) {
 	for _, kv := range all {
 		switch key := k.Parse(string(kv.Key)); key.Kind {
@@ -85,7 +85,7 @@ func (r *reader) list(ctx context.Context, from, to []byte, atOnce int64, keysOn
 	}
 }
 
-// event is an event of a watch as a View takes it.
+// event converts an event of a watch to one for a View.
 func event(e watcher.Event) shards.Event {
 	return shards.Event{Key: e.Key, Value: e.Value, Deleted: e.Deleted, Create: e.CreateRevision, Mod: e.ModRevision}
 }

@@ -40,7 +40,7 @@ func TestEachWishIsGuardedByTheTermAndByItsKey(t *testing.T) {
 	})
 }
 
-// SH4: work has returned, and nobody waits any more: the shard is kept.
+// SH4: a shard whose work has returned is kept if nobody waits for it any more.
 func TestAShardThatNobodyWaitsForAnyMoreIsKept(t *testing.T) {
 	inBubble(t, 1, func(w *fixture) {
 		x := w.start(shard.Options{})
@@ -61,7 +61,7 @@ func TestAShardThatNobodyWaitsForAnyMoreIsKept(t *testing.T) {
 		w.f.Put(w.keys.Wish(x.lease()), "", x.lease())
 		w.pass(100 * time.Millisecond)
 		require.Len(w, x.kinds(shard.Moving), 1)
-		w.f.Put(w.keys.Wish(lease), "", lease) // it leaves the queue
+		w.f.Put(w.keys.Wish(lease), "", lease) // so that it leaves the queue
 		w.pass(time.Second)
 		assert.Same(w, h, x.has[0], "the same hold")
 		assert.Empty(w, x.kinds(shard.Released))
@@ -74,8 +74,8 @@ func TestAShardThatNobodyWaitsForAnyMoreIsKept(t *testing.T) {
 	})
 }
 
-// SH4: who waited when the shard was on offer the last time, and could not get it because others
-// moved first, does not count.
+// SH4: a worker does not count as waiting if it waited when the shard was last on offer, could not get
+// it because others moved first, and is gone.
 func TestAShardIsNotGivenUpToWhoHasGone(t *testing.T) {
 	inBubble(t, 2, func(w *fixture) {
 		x := w.start(shard.Options{Moves: 1}, func(x *worker) { x.slow = 3 * time.Second })
@@ -101,7 +101,7 @@ func TestAShardIsNotGivenUpToWhoHasGone(t *testing.T) {
 	})
 }
 
-// SH4: a holder gives up only to somebody who waits.
+// SH4: a holder gives a shard up only to a worker that waits.
 func TestAShardThatIsNotWishedIsHeldUntilSomebodyWaits(t *testing.T) {
 	inBubble(t, 6, func(w *fixture) {
 		w.began(2, shard.Options{})
@@ -138,7 +138,7 @@ func TestAPlannerThatLeavesResignsFirst(t *testing.T) {
 	})
 }
 
-// What would let others have a shard sooner is not done while its work runs.
+// Nothing that would let others have a shard sooner is done while its work runs.
 func TestALeaseIsNotRevokedWhileWorkRuns(t *testing.T) {
 	inBubble(t, 2, func(w *fixture) {
 		x := w.start(shard.Options{}, func(x *worker) { x.ignores = true })
@@ -155,7 +155,7 @@ func TestALeaseIsNotRevokedWhileWorkRuns(t *testing.T) {
 	})
 }
 
-// A Release in work is like its return.
+// A Release in work has the effect of its return.
 func TestWorkMayReleaseItsShardItself(t *testing.T) {
 	inBubble(t, 1, func(w *fixture) {
 		calls := 0
@@ -176,7 +176,7 @@ func TestWorkMayReleaseItsShardItself(t *testing.T) {
 	})
 }
 
-// SH8: a work, or a Prepare, that ends its goroutine, as a test that fails does, has failed.
+// SH8: a work or a Prepare that ends its goroutine, as a failing test does, counts as failed.
 func TestWorkThatEndsItsGoroutineHasFailed(t *testing.T) {
 	for _, prepares := range []bool{true, false} {
 		inBubble(t, 1, func(w *fixture) {
@@ -202,8 +202,8 @@ func TestWorkThatEndsItsGoroutineHasFailed(t *testing.T) {
 	}
 }
 
-// ErrMoved says that the shard is still held: not after the end of a session whose loop has not
-// looked at the clock.
+// ErrMoved means that the shard is still held, so it is not sent after the end of a session whose loop
+// has not yet compared the clock.
 func TestWorkIsNotToldThatAShardMovesThatIsLost(t *testing.T) {
 	inBubble(t, 1, func(w *fixture) {
 		ctx, cancel := context.WithCancel(context.Background())

@@ -21,26 +21,25 @@ import (
 // settle is how long after the last change a plan is made.
 const settle = time.Second
 
-// Run works on shards of name, together with every other Run of that name and n, until ctx
-// ends: each of the shards 0 to n-1 is worked on by one of them, and each of them has its
-// share.
+// Run works on shards of name, together with every other Run of that name and n, until ctx ends. Each
+// of the shards 0 to n-1 is worked on by one of them, and each of them has its share.
 //
-// work is called for each shard that this worker gets, in a goroutine of its own, concurrently
-// with its other shards. Its ctx has the values of Run's, carries the shard's token, and ends at
-// the loss of the shard, with the cause, and with ErrMoved when another worker waits for the
-// shard. It does not end with Run's ctx. When work has returned after ErrMoved, the shard is
-// released; if nobody waits for it any more, work is called again instead. work that returns
-// before ErrMoved gives the shard up, and this worker does not take it again for a while: 1 s,
-// and up to 1 min if that repeats. A panic of work is not recovered.
+// work is called for each shard that this worker gets, in a new goroutine, concurrently with its other
+// shards. Its ctx has the values of Run's, carries the shard's token, and ends at the loss of the
+// shard, with the cause, and with ErrMoved when another worker waits for the shard. It does not end
+// with Run's ctx. When work has returned after ErrMoved, the shard is released, or, if nobody waits for
+// it any more, work is called again. If work returns before ErrMoved, it gives the shard up, and this
+// worker does not take it again for a while: 2 s, and up to 1 min if that repeats. A panic of work is
+// not recovered.
 //
-// When ctx ends, Run gives its shards to the others: work goes on until somebody waits for the
-// shard, and for the TTL and a second at most, or until no other worker is left. Run returns ctx's cause when all works have
-// returned. It waits for a work that ignores its context.
+// When ctx ends, Run gives its shards to the others. work goes on until another worker waits for the
+// shard, or no other worker is left, and for the TTL and a second at most. Run returns ctx's cause when
+// all works have returned. It waits for a work that ignores its context.
 //
-// A session that is lost is replaced, for ever; work of a lost shard that still runs keeps that
-// shard, and no other, from being taken again. Run returns an error instead when it matches
-// ErrCount, pawl.ErrClusterChanged or pawl.ErrTokenFloor, when the client is closed
-// (lease.ErrClosed), and when an argument is invalid.
+// Run replaces a session that is lost, as often as necessary. If work of a lost shard still runs, it
+// keeps that shard, and no other, from being taken again. Run returns an error instead when it matches
+// ErrCount, pawl.ErrClusterChanged or pawl.ErrTokenFloor, when the client is closed (lease.ErrClosed),
+// and when an argument is invalid.
 func Run(ctx context.Context, c *pawl.Client, name string, n int, opts Options, work func(ctx context.Context, h *Held) error) error {
 	r := &runner{client: c, name: name, n: n, opts: opts, work: work, mail: newMail()}
 	if err := r.check(ctx); err != nil {
@@ -62,8 +61,8 @@ const (
 	maxPause = 30 * time.Second
 )
 
-// A runner is one call of Run. Only the goroutine that called Run uses it, except for post.
-// What takes time is done by other goroutines, which post what is to follow.
+// A runner is one call of Run. Only the goroutine that called Run uses it, except for post. Other
+// goroutines do what takes time, and post what has to follow.
 type runner struct {
 	client *pawl.Client
 	name   string
@@ -75,17 +74,17 @@ type runner struct {
 	host   session.Host
 
 	w       *shards.Worker
-	m       *member // nil: none
+	m       *member // nil if there is none
 	joining context.CancelFunc
 	rejoin  backoff.Backoff
-	joinAt  time.Time                  // of the next try
-	tries   map[int]context.CancelFunc // what is queued for
-	works   int                        // that run
-	jobs    int                        // goroutines that will post
+	joinAt  time.Time                  // when to try to join next
+	tries   map[int]context.CancelFunc // by shard, cancels the acquisition under way
+	works   int                        // works that run
+	jobs    int                        // goroutines that will still post
 
 	source  *notify.Source
 	leaving bool
-	result  error // why Run ends; nil: its ctx has
+	result  error // why Run ends; nil if because of ctx
 
 	*mail
 	todo []func() // taken from mail; only the loop uses it
@@ -114,7 +113,8 @@ func (r *runner) check(ctx context.Context) (err error) {
 	return err
 }
 
-// job runs job in a goroutine, and then what it returned in Run's. Run waits for it.
+// job runs job in a goroutine, and then the function that it returned in Run's goroutine. Run waits for
+// both.
 func (r *runner) job(job func() func()) {
 	r.jobs++
 	go func() { // ends with job; the loop waits for what it posts
@@ -126,10 +126,10 @@ func (r *runner) job(job func() func()) {
 	}()
 }
 
-// errExited is in place of the error of a function that did not return.
+// errExited replaces the error of a function that did not return.
 var errExited = errors.New("it ended its goroutine (runtime.Goexit) instead of returning")
 
-// call is job for a function of the user's, which may end its goroutine instead of returning.
+// call is job for a function of the user, which may end its goroutine instead of returning.
 func (r *runner) call(f func() error, then func(err error)) {
 	r.jobs++
 	go func() { // ends with f; the loop waits for what it posts
@@ -190,7 +190,7 @@ func (r *runner) process() {
 	for len(r.todo) > 0 {
 		do := r.todo[0]
 		r.todo = r.todo[1:]
-		do() // if it panics, abandon goes on with the next
+		do() // if it panics, abandon continues with the next
 	}
 }
 
@@ -216,7 +216,7 @@ func (r *runner) step(now time.Time) {
 	r.m.lookForOthers(now)
 }
 
-// wake is in how long something is due, if nothing happens.
+// wake is how long until something is due, if nothing happens.
 func (r *runner) wake(now time.Time) time.Duration {
 	next := now.Add(time.Minute)
 	sooner := func(t time.Time) {
@@ -250,8 +250,8 @@ func (r *runner) leave() {
 	r.depart()
 }
 
-// depart has the others come for what the worker has, which its member key tells them at once,
-// whatever became of earlier writes.
+// depart offers what the worker has to the others. The member key shows this to them at once, whatever
+// happened to earlier writes.
 func (r *runner) depart() {
 	r.w.Leave(time.Now())
 	if r.m != nil {
@@ -270,7 +270,7 @@ func (r *runner) fail(err error) {
 	}
 }
 
-// fatal returns why Run ends after err; nil: it continues.
+// fatal returns why Run ends after err, or nil if it continues.
 func (r *runner) fatal(err error) error {
 	if _, closed := inside.HostOf(r.client); closed != nil {
 		return closed
@@ -281,22 +281,22 @@ func (r *runner) fatal(err error) error {
 	return nil
 }
 
-// heedFatal ends Run if err, of an acquisition, is one after which it does not continue.
+// heedFatal ends Run if it cannot continue after err, the error of an acquisition.
 func (r *runner) heedFatal(err error) {
 	if fatal := r.fatal(err); fatal != nil && !r.leaving {
 		r.fail(fatal)
 	}
 }
 
-// partWait is how long Run waits for the end of its session; after that closing continues in
-// the background.
+// partWait is how long Run waits for the end of its session. After that closing continues in the
+// background.
 const partWait = time.Second
 
-// part ends what is left when nothing is held any more, and waits for all goroutines.
+// part ends what is left once nothing is held any more, and waits for all goroutines.
 func (r *runner) part() {
 	if r.m != nil {
 		m := r.m
-		if !m.ended { // otherwise that is said
+		if !m.ended { // otherwise the end was reported
 			m.end()
 			m.report(observe.ShardsCounted{Left: true})
 		}
@@ -312,9 +312,9 @@ func (r *runner) part() {
 	}
 }
 
-// abandon is in place of part when Notify has panicked, or has ended Run's goroutine: nobody would
-// look after what the worker has, so its session is closed. A goroutine does what is posted until
-// nothing runs any more.
+// abandon replaces part when Notify has panicked, or has ended Run's goroutine. It closes the session,
+// because nothing else would handle what the worker has. A goroutine does what is posted until nothing
+// runs any more.
 func (r *runner) abandon() {
 	r.opts.Notify, r.leaving = nil, true
 	if r.joining != nil {

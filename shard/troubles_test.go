@@ -23,7 +23,7 @@ import (
 	"github.com/pawl-locks/pawl/shard"
 )
 
-// began starts k workers and lets them share out the shards.
+// began starts k workers and lets them distribute the shards.
 func (w *fixture) began(k int, opts shard.Options) {
 	w.Helper()
 	for range k {
@@ -110,7 +110,7 @@ func boolInt(b bool) int {
 	return 0
 }
 
-// With nobody to plan, what has no owner is taken all the same.
+// Without a planner, shards without an owner are taken nevertheless.
 func TestWithoutAnyPlannerShardsAreTakenInTime(t *testing.T) {
 	inBubble(t, 12, func(w *fixture) {
 		w.began(3, shard.Options{})
@@ -125,7 +125,7 @@ func TestWithoutAnyPlannerShardsAreTakenInTime(t *testing.T) {
 	})
 }
 
-// Others are planned for at most five seconds late.
+// A plan for the others is at most five seconds late.
 func TestAMemberThatFlapsHoldsNobodyUp(t *testing.T) {
 	inBubble(t, 12, func(w *fixture) {
 		w.began(3, shard.Options{})
@@ -176,7 +176,8 @@ func TestAShardWhoseWorkFailsIsNotTakenAgainBeforeItMoves(t *testing.T) {
 	})
 }
 
-// What work returns after ErrMoved is reported with the end of the hold, unless it is that it ended.
+// The error that work returns after ErrMoved is reported with the end of the hold, unless it is the end
+// of its context.
 func TestWhatWorkReturnsAfterItsContextsEndIsReported(t *testing.T) {
 	for _, err := range []error{nil, context.Canceled, shard.ErrMoved, errors.New("not saved")} {
 		inBubble(t, 2, func(w *fixture) {
@@ -196,7 +197,7 @@ func TestWhatWorkReturnsAfterItsContextsEndIsReported(t *testing.T) {
 	}
 }
 
-// However many leave at once, none waits for the others' TTL.
+// However many workers leave at once, none waits for the TTL of the others.
 func TestAllThatLeaveAtOnceWaitForNobody(t *testing.T) {
 	inBubble(t, 60, func(w *fixture) {
 		w.began(60, shard.Options{})
@@ -215,7 +216,7 @@ func TestAllThatLeaveAtOnceWaitForNobody(t *testing.T) {
 	})
 }
 
-// work that returns nil by itself gives its shard up, for a while that grows.
+// If work returns nil unasked, the worker gives the shard up for a while, which grows.
 func TestWorkThatAlwaysReturnsIsCalledLessAndLessOften(t *testing.T) {
 	inBubble(t, 1, func(w *fixture) {
 		x := w.start(shard.Options{}, func(x *worker) { x.fails = func(int) error { return errors.New("no") } })
@@ -248,15 +249,15 @@ func TestAWorkerThatMayNotLockAShardLeavesItToOthers(t *testing.T) {
 	})
 }
 
-// A worker whose Prepare never returns counts as full after a while; what it was wished goes
-// elsewhere once it is known that it hangs.
+// A worker whose Prepare never returns counts as full after a while. The shards in its wish go to
+// others once it is known that it hangs.
 func TestAWorkerThatDoesNotFollowItsWishCountsAsFull(t *testing.T) {
 	inBubble(t, 6, func(w *fixture) {
 		w.start(shard.Options{})
 		w.start(shard.Options{})
 		w.pass(4 * time.Second)
 		w.shared()
-		lease := int64(0x77) // its session lives, and nobody is behind it
+		lease := int64(0x77) // its session lives, but no worker runs
 		w.f.Put(w.keys.Member(6, lease), string(shards.Member{Weight: 1}.Encode()), 0)
 		w.f.Put(w.keys.Wish(lease), "", 0)
 		w.pass(2 * time.Second)
@@ -316,7 +317,7 @@ func TestARunWithAnotherNumberOfShardsIsRefusedEachTime(t *testing.T) {
 	})
 }
 
-// Each of eight is replaced by a new one, as a rolling restart does.
+// Each of eight workers is replaced by a new one, as in a rolling restart.
 func TestARollingRestartMovesLittle(t *testing.T) {
 	inBubble(t, 64, func(w *fixture) {
 		w.began(8, shard.Options{})
@@ -364,7 +365,7 @@ func TestLeavingHandsOverAndWaitsForNobodyForLongerThanATTL(t *testing.T) {
 		w.pass(3 * time.Second)
 		began := time.Now()
 		x.cancel()
-		w.f.Put(w.keys.Member(4, 0x77), string(shards.Member{Weight: 1}.Encode()), 0) // who never comes
+		w.f.Put(w.keys.Member(4, 0x77), string(shards.Member{Weight: 1}.Encode()), 0) // a worker that never comes
 		require.Error(w, x.leave())
 		assert.InDelta(w, ttl+time.Second, time.Since(began), float64(time.Second), "nobody comes for its shards")
 		require.True(w, w.f.Delete(w.keys.Member(4, 0x77)))
@@ -408,7 +409,7 @@ func TestShardsThatAreTakenOneAfterAnotherLeaveNoTrace(t *testing.T) {
 	})
 }
 
-// What is taken from one work does not let others have sooner what works of the same session rest on.
+// Taking a shard from one work does not let others have sooner what other works of the session rely on.
 func TestALeaseIsNotRevokedWhileOthersThanTheTakenWork(t *testing.T) {
 	inBubble(t, 4, func(w *fixture) {
 		x := w.start(shard.Options{Overrun: 5 * time.Second})
@@ -454,7 +455,7 @@ func TestAPrepareThatHangsHoldsUpItsShardOnly(t *testing.T) {
 	})
 }
 
-// Also for a shard that it was not wished, and takes because nobody has it.
+// This includes a shard that is not in the wish, and that the worker takes because it has no owner.
 func TestLeavingEndsAPrepare(t *testing.T) {
 	for _, planned := range []bool{true, false} {
 		inBubble(t, 2, func(w *fixture) {
@@ -480,7 +481,7 @@ func TestLeavingEndsAPrepare(t *testing.T) {
 	}
 }
 
-// Whatever Prepare fails with, it is called less and less often.
+// Whatever the error of Prepare, it is called less and less often.
 func TestAPrepareThatFailsIsNotRepeatedAtOnce(t *testing.T) {
 	for _, err := range []error{errors.New("no"), lock.ErrBusy, context.Canceled} {
 		inBubble(t, 1, func(w *fixture) {
@@ -498,7 +499,7 @@ func TestAPrepareThatFailsIsNotRepeatedAtOnce(t *testing.T) {
 	}
 }
 
-// An owner that ignores ErrMoved holds up the shard that it has, and no other.
+// An owner that ignores ErrMoved holds up its shard, and no other.
 func TestAHandoverThatDoesNotEndHoldsNoOtherUp(t *testing.T) {
 	for i := range 2 {
 		inBubble(t, 6, func(w *fixture) {
@@ -514,7 +515,7 @@ func TestAHandoverThatDoesNotEndHoldsNoOtherUp(t *testing.T) {
 	}
 }
 
-// Also work that has released its shard learns of the end of the session.
+// Even work that has released its shard learns of the end of the session.
 func TestWorkThatReleasedItsShardEndsWithTheSession(t *testing.T) {
 	inBubble(t, 1, func(w *fixture) {
 		x := w.start(shard.Options{})
@@ -537,7 +538,7 @@ func TestWorkThatReleasedItsShardEndsWithTheSession(t *testing.T) {
 	})
 }
 
-// Run ends where another cluster answers, or the same with an older state.
+// Run ends if another cluster answers, or the same with an older state.
 func TestRunEndsWhereTheClusterHasChanged(t *testing.T) {
 	inBubble(t, 3, func(w *fixture) {
 		before := w.f.Snapshot()
@@ -555,7 +556,7 @@ func TestRunEndsWhereTheClusterHasChanged(t *testing.T) {
 	})
 }
 
-// What is taken from work stays for the lock-delay too.
+// The key of a shard that was taken from work stays for the lock-delay too.
 func TestAShardIsTakenAfterTheLockDelay(t *testing.T) {
 	inBubble(t, 4, func(w *fixture) {
 		o := shard.Options{Overrun: 5 * time.Second, Session: lease.Options{TTL: ttl, LockDelay: 7 * time.Second}}

@@ -16,11 +16,11 @@ import (
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
-// waiters are the keys in the queue of a shard that is on offer.
+// waiters are the keys in the queue of an offered shard.
 type waiters struct {
-	watch *watcher.Watch // nil: not yet
+	watch *watcher.Watch // nil if it has not begun
 	keys  map[string]seen
-	rev   int64 // at which they were read last
+	rev   int64 // the revision of the last read
 }
 
 // seen is what is known of a key, up to revision mod.
@@ -41,7 +41,7 @@ func (m *member) follow(offered shards.Set) {
 		if !offered.Has(i) {
 			w.stop()
 			delete(m.waiters, i)
-			m.w.Waits(i, false) // from now on nobody would report that it is so no more
+			m.w.Waits(i, false) // because nothing would report a change any more
 		}
 	}
 	var begin shards.Set
@@ -64,7 +64,7 @@ func (w *waiters) stop() {
 	}
 }
 
-// readWaiters reads who waits for shards, and follows that from there on.
+// readWaiters reads who waits for shards, and watches their queues from then on.
 func (m *member) readWaiters(all shards.Set) {
 	var followed []int
 	for i := range all.All() {
@@ -100,8 +100,8 @@ func (m *member) readQueues(part []int) {
 	})
 }
 
-// followQueue takes what a read showed of a queue, and watches it from there on: from the present,
-// so that etcd serves the watch at once.
+// followQueue records what a read showed of a queue, and watches the queue. The watch starts at the
+// present, so that etcd serves it at once.
 func (m *member) followQueue(i int, w *waiters, resp *pb.TxnResponse, at int) {
 	w.rev = resp.Header.Revision
 	all := txn.KVs(resp, at)
@@ -122,7 +122,7 @@ func (m *member) followQueue(i int, w *waiters, resp *pb.TxnResponse, at int) {
 	m.reportWaiters(i, w)
 }
 
-// show takes what was seen of a key, unless something later is known.
+// show records what was seen of a key, unless something later is known.
 func (w *waiters) show(key string, now seen) {
 	if now.mod > w.keys[key].mod {
 		w.keys[key] = now
@@ -134,7 +134,7 @@ func (m *member) queueChanged(i int, w *waiters, u watcher.Update) {
 		return
 	}
 	if u.Created > w.rev {
-		m.missed.Add(i) // it is read once more
+		m.missed.Add(i) // the queue is read once more
 	}
 	for _, e := range u.Events {
 		if e.ModRevision > w.rev {
@@ -160,7 +160,7 @@ func (m *member) readLater(i int, w *waiters) {
 	})
 }
 
-// reportWaiters reports whether anybody but this member itself waits.
+// reportWaiters reports to the Worker whether a worker other than this one waits.
 func (m *member) reportWaiters(i int, w *waiters) {
 	h := m.holds[i]
 	if h == nil {
@@ -173,7 +173,7 @@ func (m *member) reportWaiters(i int, w *waiters) {
 	m.w.Waits(i, waits)
 }
 
-// ownPrefix is what the member's own keys in the queue of shard i begin with.
+// ownPrefix is what the member's keys in the queue of shard i begin with.
 func (m *member) ownPrefix(i int) string {
 	return fmt.Sprintf("%s%x-", m.keys.Queue(i).Prefix, m.s.ID())
 }

@@ -1,4 +1,5 @@
-// Package watch has what a watch of etcd's keys takes and gives. Client.Watch of package pawl makes one:
+// Package watch has the Options and the Events of a watch of etcd's keys. Client.Watch of package pawl
+// makes one:
 //
 //	for ev, err := range client.Watch(ctx, "config/", watch.Options{Prefix: true, Values: true}) {
 //		switch {
@@ -14,23 +15,23 @@
 //	}
 //
 // To keep a copy of keys up to date, read them in a transaction of package kv, with GetPrefix, and
-// watch From its Result.Revision plus one; after a gap, read and watch again.
+// watch with Options.From set to its Result.Revision plus one. After a gap, read and watch again.
 //
 // # Guarantees
 //
-//  1. Every change of the watched keys from the first revision on is yielded once, in the order of
-//     revisions, except those in a gap.
-//  2. A watch resumes where it was after the loss of members, leaders, connections and auth tokens.
-//     If a member is silent, it leaves it within 8 s.
+//  1. Every change of the watched keys, starting at the first revision, is yielded once, in the order
+//     of revisions, except those in a gap.
+//  2. A watch resumes where it was after the loss of members, leaders, connections and auth tokens. If
+//     a member is silent, the watch moves to another one within 8 s.
 //  3. A gap is yielded in its position, as an Event with Gap, and the watch continues after it.
 //  4. The sequence ends after an error, or when the consumer breaks, and in no other way.
 //  5. A slow consumer loses nothing unless the cluster compacts it. At most 4,096 changes or 16 MiB
-//     wait for it, or one message; later changes are watched again when it has taken those.
+//     wait for it, or one message. Later changes are watched again when it has taken those.
 //
 // # What it does not do
 //
-// It does not guarantee how soon an event comes, and proves no ownership: a lock may be lost even
-// if no deletion of its key was seen. It does not prefix Config.Namespace to keys.
+// It does not guarantee how soon an event comes. It proves no ownership, because a lock may be lost
+// even if no deletion of its key was observed. It does not prefix Config.Namespace to keys.
 //
 // # Failures
 //

@@ -12,8 +12,8 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// words are in the order in which they are tried: why a lock was lost or not acquired comes
-// before what that did to a context.
+// words are in the order in which they are tried. Why a lock was lost or not acquired comes before what
+// that did to a context.
 var words = []struct {
 	err  error
 	word string
@@ -33,8 +33,8 @@ var words = []struct {
 }
 
 // Of returns a word for err: "expired", "revoked", "closed", "cluster_changed", "key_deleted",
-// "key_overwritten", "max_hold", "overrun", "busy", "kind", "token_floor", "timeout",
-// "canceled", or "other"; "" for nil.
+// "key_overwritten", "max_hold", "overrun", "busy", "kind", "token_floor", "timeout", "canceled", or
+// "other". It returns "" for nil.
 func Of(err error) string {
 	if err == nil {
 		return ""

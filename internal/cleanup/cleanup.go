@@ -1,10 +1,9 @@
-// Package cleanup runs the work that outlives the call that began it: the
-// removal of what a failed acquisition may have left in etcd, the revocation of a
-// lost session's lease.
+// Package cleanup runs work that outlives the call that began it, such as the removal of what a failed
+// acquisition may have left in etcd, or the revocation of a lost session's lease.
 //
-// Every public call returns soon after its context's end; what cannot be
-// cleaned up by then is cleaned up in the background. A Group owns that work, so that
-// closing the client waits for it, within a bound, and can say what was left.
+// Every public call returns soon after its context's end. What cannot be cleaned up by then is cleaned
+// up in the background. A Group owns that work, so that closing the client waits for it, up to a limit,
+// and can say what was left.
 package cleanup
 
 import (
@@ -21,14 +20,13 @@ type Group struct {
 	closed bool
 	ctx    context.Context
 	cancel context.CancelFunc
-	idle   chan struct{} // closed when closed and no job is left
+	idle   chan struct{} // closed when closed is set and no job is left
 }
 
 type job struct{ what string }
 
-// Go runs f in a goroutine of its own, which ends when f returns; what names it
-// for Close. The context given to f is cancelled when Close stops
-// waiting. After Close, f is not run and Go returns false.
+// Go runs f in a new goroutine, which ends when f returns. what is its name for Close. The context
+// given to f is cancelled when Close stops waiting. After Close, Go does not run f and returns false.
 func (g *Group) Go(what string, f func(ctx context.Context)) bool {
 	g.mu.Lock()
 	if g.closed {
@@ -41,15 +39,15 @@ func (g *Group) Go(what string, f func(ctx context.Context)) bool {
 	ctx := g.ctx
 	g.mu.Unlock()
 
-	go func() { // owned by g: Close waits for it; ends with f
+	go func() { // ends with f; Close waits for it
 		defer g.done(j)
 		f(ctx)
 	}()
 	return true
 }
 
-// Close prevents further jobs, waits for those under way, at most wait, then cancels the
-// context of those that remain, waits for them to return, and returns their names.
+// Close prevents further jobs, and waits for those under way, but no longer than wait. Then it cancels
+// the contexts of those that remain, waits for them to return, and returns their names.
 func (g *Group) Close(wait time.Duration) (left []string) {
 	g.mu.Lock()
 	g.start()

@@ -1,31 +1,27 @@
-// Package clock is the clock by which a session's validity is computed: the
-// monotonic clock of package time, plus what the machine slept.
+// Package clock is the clock by which a session's validity is computed. It is the monotonic clock of
+// package time, plus the time that the machine slept.
 //
-// Go's monotonic reading stops while a machine is suspended (golang/go#24595),
-// but an etcd server's lease does not. A deadline kept by time.Now alone would
-// look untouched after an hour of suspend, so this clock adds the time slept:
-// the difference between the kernel's clock that runs during suspend and the
-// one that does not.
+// Go's monotonic reading stops while a machine is suspended (golang/go#24595), but an etcd server's
+// lease does not. A deadline kept by time.Now alone would look untouched after an hour of suspend, so
+// this clock adds the time slept. That is the difference between the kernel's clock that runs during
+// suspend and the one that does not.
 //
 // What it guarantees:
 //
-//  1. An Instant lies between the start and the end of the call of Now that
-//     returned it, on a clock that never stops. The three sources are read in
-//     the order time.Now, the clock that stops, the clock that runs on; a
-//     preemption in between can only move the reading later, never beyond the
-//     return. So an Instant read before a request was written is not later
-//     than its sending, and one read for a check is not earlier than the check
-//     began.
+//  1. An Instant lies between the start and the end of the call of Now that returned it, on a clock
+//     that never stops. The three sources are read in the order time.Now, the clock that stops, the
+//     clock that runs on. A preemption in between can only move the reading later, and never beyond the
+//     return. So an Instant read before a request was written is not later than its sending, and one
+//     read for a check is not earlier than the beginning of the check.
 //  2. Time slept below 10 ms counts as none, so that the cost of a preemption
 //     is not mistaken for sleep on every reading.
 //  3. Inside a testing/synctest bubble the time slept is zero and Now is
 //     exactly time.Now.
 //  4. Now does not allocate.
 //
-// What it does not: it cannot see a virtual machine that was frozen with all
-// its clocks. Instant.WallAhead compares the wall clock, which such a machine
-// usually corrects soon after, with this one. On systems other than Linux and
-// macOS no time slept is known, and WallAhead is all there is.
+// It cannot detect that a virtual machine was frozen with all its clocks. Instant.WallAhead compares
+// the wall clock, which such a machine usually corrects soon after, with this one. On systems other
+// than Linux and macOS the time slept is not known, and only WallAhead detects a suspend.
 package clock
 
 import (
@@ -37,7 +33,7 @@ import (
 type Instant struct {
 	at   time.Time     // time.Now at the reading
 	gain time.Duration // the time slept until the reading, since the process began
-	jump time.Duration // moved by SetWallJump, tests only
+	jump time.Duration // set by SetWallJump, for tests
 }
 
 // negligible is the apparent sleep that counts as none.
@@ -85,7 +81,7 @@ func (i Instant) Time(now Instant) time.Time {
 	return now.at.Add(i.Sub(now))
 }
 
-// WallAhead returns how much further the wall clock went from j to i than this clock did; it is
+// WallAhead returns how much further the wall clock went from j to i than this clock did. It is
 // negative if the wall clock was set back.
 func (i Instant) WallAhead(j Instant) time.Duration {
 	wall := i.at.Round(0).Sub(j.at.Round(0)) + i.jump - j.jump

@@ -41,7 +41,7 @@ func TestSleepBelowTenMillisecondsCountsAsNone(t *testing.T) {
 }
 
 func TestInABubbleNowIsExactlyTimeNow(t *testing.T) {
-	SetSource(nil) // made outside of the bubble, as in a program
+	SetSource(nil) // the source is made outside of the bubble, as in a program
 	synctest.Test(t, func(t *testing.T) {
 		for range 1000 {
 			i := Now()
@@ -57,8 +57,8 @@ func TestInABubbleNowIsExactlyTimeNow(t *testing.T) {
 }
 
 func TestAReadingLiesWithinItsCallThoughPreemptedInBetween(t *testing.T) {
-	// The clock that runs on is read 50 ms after the one that stops, as after a
-	// preemption between the two.
+	// The clock that runs on is read 50 ms after the one that stops, as after a preemption between
+	// them.
 	late := 50 * time.Millisecond
 	var real time.Duration
 	start := time.Now()

@@ -16,8 +16,8 @@ var (
 
 func init() { SetSource(nil) }
 
-// SetSource replaces the source of the time slept, for tests of suspend; nil restores the
-// machine's own.
+// SetSource replaces the source of the time slept, for tests of suspend. A nil Source restores the
+// machine's.
 func SetSource(s Source) {
 	if s == nil {
 		s = machine()
@@ -25,17 +25,16 @@ func SetSource(s Source) {
 	source.Store(&s)
 }
 
-// SetWallJump moves the wall clock, as WallAhead sees it, by d: for tests of a
-// machine that was frozen together with its clocks.
+// SetWallJump moves the wall clock, as WallAhead sees it, by d. It is for tests of a machine that was
+// frozen together with its clocks.
 func SetWallJump(d time.Duration) { wallJump.Store(int64(d)) }
 
-// offset returns the source that compares two clocks of the kernel: stops, on which package
-// time is built, and runs, which continues during suspend. They are read in this order
-// (guarantee 1 of the package).
+// offset returns the source that compares two clocks of the kernel. Package time is built on stops;
+// runs continues during suspend. They are read in this order (guarantee 1 of the package).
 func offset(stops, runs func() time.Duration) Source {
 	base := runsAhead(stops, runs)
 	return func(t time.Time) time.Duration {
-		if t == t.Round(0) { // only in a testing/synctest bubble has time.Now no monotonic reading
+		if t == t.Round(0) { // time.Now has no monotonic reading only in a testing/synctest bubble
 			return 0
 		}
 		s := stops()
@@ -50,8 +49,8 @@ func monotonic() func() time.Duration {
 	return func() time.Duration { return time.Since(start) }
 }
 
-// runsAhead returns how far runs is ahead of stops: the least of several
-// readings, so that a preemption in one of them does not hide sleep later.
+// runsAhead returns how far runs is ahead of stops. It is the least of several readings, so that a
+// preemption in one of them does not hide sleep later.
 func runsAhead(stops, runs func() time.Duration) time.Duration {
 	least := time.Duration(1<<63 - 1)
 	for range 16 {

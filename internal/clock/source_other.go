@@ -4,7 +4,7 @@ package clock
 
 import "time"
 
-// machine reports no sleep; only Instant.WallAhead detects it.
+// machine reports no sleep. Only Instant.WallAhead detects sleep.
 func machine() Source {
 	return func(time.Time) time.Duration { return 0 }
 }

@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// addressStagger is how long an address of a name may take to connect until the next one is tried too.
+// addressStagger is how long an address of a name may take to connect before the next one is tried too.
 const addressStagger = 200 * time.Millisecond
 
-// addresses dials a member by name. The name may have several addresses, any of which may not
-// serve: a balancer's, or those of the members behind a headless service. Each is tried, those
-// last that failed last.
+// addresses dials a member by name. The name may have several addresses, such as a balancer's, or those
+// of the members behind a headless service, and any of them may not serve. Each is tried; those that
+// failed most recently are tried last.
 type addresses struct {
 	host, port string
 	lookup     func(ctx context.Context, host string) ([]string, error)
@@ -24,10 +24,10 @@ type addresses struct {
 
 	mu     sync.Mutex
 	count  int                  // at the last lookup
-	failed map[string]time.Time // when each last did
+	failed map[string]time.Time // when each last failed
 }
 
-// addressesOf returns nil where the address is known: an IP literal, or a socket.
+// addressesOf returns nil if the address is known, as with an IP literal or a socket.
 func addressesOf(ep endpoint, cfg *Config) *addresses {
 	if strings.HasPrefix(ep.target, "unix:") {
 		return nil
@@ -101,7 +101,7 @@ func (a *addresses) resolve(ctx context.Context) ([]string, error) {
 type dialing struct {
 	a       *addresses
 	ctx     context.Context
-	left    []string             // addresses that were not tried yet
+	left    []string             // addresses not tried yet
 	began   map[string]time.Time // those under way
 	results chan dialed
 }
@@ -119,7 +119,7 @@ func (a *addresses) connect(ctx context.Context, _ string) (net.Conn, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // ends the others
+	defer cancel() // ends the other attempts
 	d := dialing{a, ctx, all, make(map[string]time.Time), make(chan dialed)}
 	next := time.NewTicker(addressStagger)
 	defer next.Stop()
@@ -163,7 +163,7 @@ func (d *dialing) next() {
 	}()
 }
 
-// failed records that the addresses do not serve that have been under way for so long.
+// failed records as failed the addresses that have been connecting for at least long.
 func (d *dialing) failed(long time.Duration) {
 	for address, t := range d.began {
 		if time.Since(t) >= long {

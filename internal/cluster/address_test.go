@@ -53,7 +53,7 @@ func (n *Named) InUse(c *Cluster) int {
 	return slices.IndexFunc(n.Members(), func(m *etcdfake.Member) bool { return m.Endpoint() == l.raw.RemoteAddr().String() })
 }
 
-// NameFaults are how the address of a member stops to serve.
+// NameFaults are the ways in which the address of a member stops serving.
 var NameFaults = map[string]func(n *Named, i int){
 	"refuses": func(n *Named, i int) { n.Member(i).Stop() },
 	"is not there": func(n *Named, i int) {
@@ -79,7 +79,7 @@ func inName(t *testing.T, f func(t *testing.T, n *Named)) {
 func TestANameServesWhileOneOfItsAddressesDoes(t *testing.T) {
 	for _, c := range []struct {
 		name           string
-		fresh, running time.Duration // until the next request is answered, at most
+		fresh, running time.Duration // the longest time until the next request is answered
 	}{
 		{"refuses", 0, 200 * time.Millisecond},
 		{"is not there", addressStagger, time.Second},
@@ -105,7 +105,7 @@ func TestANameServesWhileOneOfItsAddressesDoes(t *testing.T) {
 				cl, err := Dial(t.Context(), n.Config())
 				require.NoError(t, err)
 				t.Cleanup(func() { _ = cl.Close() })
-				for range 3 { // it is reached, comes back, and is lost again
+				for range 3 { // the address is reached, comes back, and is lost again
 					fail(n, 1)
 					start := time.Now()
 					_, err = cl.Txn(t.Context(), Request{Op: "txn", Repeat: Always}, writing())
@@ -119,7 +119,7 @@ func TestANameServesWhileOneOfItsAddressesDoes(t *testing.T) {
 	}
 }
 
-// No order of failing addresses keeps the one that serves from being found.
+// The address that serves is found, whatever the order of those that fail.
 func TestAnAddressThatServesIsFoundWhereverItStands(t *testing.T) {
 	for serves := range 3 {
 		t.Run(fmt.Sprint(serves), func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// BenchmarkTxn puts a transaction beside the same one on the bare stub.
+// BenchmarkTxn compares a transaction with the same one on the bare stub.
 func BenchmarkTxn(b *testing.B) {
 	ss := newStubs(b, 1)
 	c := ss.connect(ss.config())

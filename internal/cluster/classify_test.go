@@ -19,7 +19,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// verdicts has every status that etcd exports. The reasons are beside the rules.
+// verdicts has every status that etcd exports. The rules have the reasons.
 var verdicts = map[string]struct {
 	err     error
 	outcome Outcome
@@ -62,7 +62,7 @@ var verdicts = map[string]struct {
 	"ErrGRPCCanceled":                   {rpctypes.ErrGRPCCanceled, Unknown, elsewhere},
 	"ErrGRPCDeadlineExceeded":           {rpctypes.ErrGRPCDeadlineExceeded, Unknown, elsewhere},
 
-	// Nothing that is sent here is answered so; nothing is claimed about them.
+	// No request of this package is answered so. Nothing is claimed about them.
 	"ErrGRPCWatchCanceled":                 {rpctypes.ErrGRPCWatchCanceled, Unknown, elsewhere},
 	"ErrGRPCMemberExist":                   {rpctypes.ErrGRPCMemberExist, Unknown, elsewhere},
 	"ErrGRPCPeerURLExist":                  {rpctypes.ErrGRPCPeerURLExist, Unknown, elsewhere},

@@ -19,21 +19,21 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// Config is the configuration of a Cluster. Only Endpoints is required. What has a namesake in
-// pawl.Config is described there.
+// Config is the configuration of a Cluster. Only Endpoints is required. The fields that pawl.Config has
+// too are described there.
 type Config struct {
 	Endpoints []string
-	TLS       *tls.Config // copied. Without a ServerName each endpoint is checked against its own host name, a unix socket against localhost
-	// Handshake, in place of TLS, returns the configuration of each handshake.
+	TLS       *tls.Config // copied; the default ServerName is the endpoint's host name, or localhost for a unix socket
+	// Handshake returns the configuration of each handshake. It is used instead of TLS.
 	Handshake          func() *tls.Config
-	Username, Password string        // Username empty: no token, or the client certificate's name
+	Username, Password string        // no Username means no token, or the user of the client certificate
 	Lazy               bool          // see Reach
 	SyncEvery          time.Duration // at most ten times a second
 	Logger             *slog.Logger
 	Observer           observe.Observer
-	DialOptions        []grpc.DialOption // come after this package's own, so they win
+	DialOptions        []grpc.DialOption // come after those of this package, so they win
 
-	// For tests: they replace how package net resolves a name and connects to an address of it.
+	// For tests. They replace how package net resolves a name and connects to an address of it.
 	lookup func(ctx context.Context, host string) ([]string, error)
 	dial   func(ctx context.Context, network, address string) (net.Conn, error)
 }
@@ -44,12 +44,12 @@ type Cluster struct {
 	log      *slog.Logger
 	notifier *notify.Notifier
 	events   *notify.Source // of the members
-	began    time.Time      // by which cool-downs count
+	began    time.Time      // the origin of the cool-downs' clock
 
 	members atomic.Pointer[[]*Member] // replaced as a whole, under mu
 	picks   atomic.Uint64             // how often Pick was called
-	leaving []*Member                 // no longer in members, still with requests under way; under mu
-	leftOut sync.Map                  // why each advertised endpoint was last not used
+	leaving []*Member                 // no longer in members, but with requests under way; under mu
+	leftOut sync.Map                  // by advertised endpoint, why it was last not used
 
 	id       atomic.Uint64
 	revision atomic.Int64 // see Revision
@@ -120,14 +120,14 @@ func newCluster(cfg Config) (*Cluster, error) {
 // Logger is Config.Logger, never nil.
 func (c *Cluster) Logger() *slog.Logger { return c.log }
 
-// Notifier delivers to Config.Observer; nil without one.
+// Notifier delivers to Config.Observer. It is nil if there is none.
 func (c *Cluster) Notifier() *notify.Notifier { return c.notifier }
 
 // Ended is closed when Err becomes non-nil.
 func (c *Cluster) Ended() <-chan struct{} { return c.ended }
 
-// Err is nil while the Cluster can be used, and then the reason why not: ErrClosed, or an error
-// that matches ErrChanged. It never changes again.
+// Err returns nil while the Cluster can be used, and afterwards always the same reason: ErrClosed, or
+// an error that matches ErrChanged.
 func (c *Cluster) Err() error {
 	if p := c.err.Load(); p != nil {
 		return *p
@@ -135,7 +135,7 @@ func (c *Cluster) Err() error {
 	return nil
 }
 
-// end marks the Cluster as ended; the first reason stays. Requests under way continue.
+// end marks the Cluster as ended. The first reason is final. Requests under way continue.
 func (c *Cluster) end(err error) {
 	c.mu.Lock()
 	first := c.err.CompareAndSwap(nil, &err)

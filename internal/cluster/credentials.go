@@ -21,20 +21,21 @@ const (
 	failurePause = time.Second
 	// Logins within calmAfter of each other are paced by a backoff.
 	calmAfter = time.Second
-	// Logins at one member in use, for the requests to it alone, are at least half of minOwnPause apart, and
-	// then ever more, up to maxOwnPause.
+	// Logins at a member in use, for the requests to it alone, are at least half of minOwnPause apart.
+	// The pause grows up to maxOwnPause.
 	minOwnPause = 2 * coolDown
 	maxOwnPause = 5 * time.Minute
 )
 
-// login is what requests carry: the result of one Authenticate. It is immutable, and shared by all of them.
+// login is the result of one Authenticate, which requests carry. It is immutable, and shared by all of
+// them.
 type login struct {
 	md      metadata.MD
 	ctx     context.Context // with the token and nothing else
 	token   string          // empty if none is needed
-	issuer  *Member         // the member that issued it, or nil
+	issuer  *Member         // the member that issued it; may be nil
 	alone   bool            // for requests to the issuer only
-	renewAt time.Time       // zero if it is renewed only once it is refused
+	renewAt time.Time       // zero if it is renewed only after a refusal
 }
 
 func newLogin(token string, issuer *Member) *login {
@@ -46,34 +47,34 @@ func newLogin(token string, issuer *Member) *login {
 	return l
 }
 
-// stale reports whether l is about to expire according to its own claims.
+// stale reports whether l is about to expire according to its claims.
 func (l *login) stale() bool { return !l.renewAt.IsZero() && !time.Now().Before(l.renewAt) }
 
 // credentials are the user of a Cluster, its current login, and the one fetch of the next.
 //
-// A member may refuse a token because the token has expired, and then a new one helps, or
-// because the member is at fault, with a wrong key or a wrong clock. So each Member remembers
-// the last login that it accepted and the last that it refused. A first refusal fetches a new
-// token. If the member refuses that one too, and has accepted none in between, the other
-// members decide: if one of them accepts the token, the member that refuses it is blamed and
-// the token stays; if none does, a further refusal fetches another. That the others accept it
-// proves nothing about the member that refuses it, which may have restarted and forgotten it. So
-// the next login is at that member, and for the requests to it alone.
+// A member may refuse a token because the token has expired, so that a new one helps, or because the
+// member is at fault, with a wrong key or a wrong clock. So each Member remembers the last login that
+// it accepted and the last that it refused. A first refusal fetches a new token. If the member refuses
+// that one too, and has accepted none in between, the other members decide. If one of them accepts the
+// token, the member that refuses it is blamed and the token stays. If none does, a further refusal
+// fetches another token. That the others accept the token does not prove that the member which refuses
+// it is at fault, because it may have restarted and forgotten it. So the next login is at that member,
+// and for the requests to it alone.
 type credentials struct {
 	c              *Cluster
 	user, password string
 	bare           *login                // without a token
 	current        atomic.Pointer[login] // nil if one must be fetched
 
-	at sync.Map // by endpoint: when a member that is not in use was last logged in at
+	at sync.Map // by endpoint, when a member that is not in use was last logged in at
 
 	mu       sync.Mutex
 	fetching *fetch
-	shun     []*Member       // for the next fetch: the members that refused the last login, and the one that issued it
+	shun     []*Member       // members that the next fetch queries last: they refused the last login, or issued it
 	usual    Usual           // how long a login takes
 	began    time.Time       // when the last fetch began
 	backoff  backoff.Backoff // between that and the next fetch
-	failure  error           // of the last fetch, if user and password were refused
+	failure  error           // of the last fetch, if the server refused user and password
 	failedAt time.Time
 }
 
@@ -86,10 +87,10 @@ func newCredentials(c *Cluster, user, password string) *credentials {
 	return s
 }
 
-// For returns the login for a request to m. If there is none it waits for one, within ctx and
-// before the time until; m is queried first, unless it refused the last one. The fetch continues after
-// ctx ends, because other callers wait for it too. A login that is about to expire is still
-// used while the next is fetched.
+// For returns the login for a request to m. If there is none it waits for one until ctx ends, or the
+// time until has come. m is queried first, unless it refused the last login. The fetch continues after
+// ctx ends, because other callers wait for it too. A login that is about to expire is still used while
+// the next is fetched.
 func (s *credentials) For(ctx context.Context, m *Member, until time.Time) (*login, error) {
 	l := m.own.Load()
 	if l == nil {
@@ -102,7 +103,7 @@ func (s *credentials) For(ctx context.Context, m *Member, until time.Time) (*log
 	case l.alone:
 		s.logInAt(m)
 	default:
-		_, _ = s.join(m) // if that fails, the server says when a new one is needed
+		_, _ = s.join(m) // if that fails, a refusal shows when a new one is needed
 	}
 	return l, nil
 }
@@ -132,9 +133,9 @@ func (s *credentials) await(ctx context.Context, m *Member, until time.Time) (*l
 
 var errNoToken = errors.New("no auth token came in time")
 
-// after returns the login for a probe of m with ctx. m refused l with err; an error: there is none to try.
-// A member that is not in use yet may be newer than l, and then does not know it, even if other members accept it.
-// So the login is at m itself, and proves m alone.
+// after returns the login for a probe of m with ctx, after m refused l with err. It returns an error if
+// there is no other login to try. A member that is not in use yet may be newer than l, and then does
+// not know l, even if other members accept it. So the login is at m itself, and proves only m.
 func (s *credentials) after(ctx context.Context, m *Member, l *login, err error) (*login, error) {
 	if s.c.uses(m) {
 		if !s.Refused(m, l.token, err) {
@@ -151,7 +152,7 @@ func (s *credentials) after(ctx context.Context, m *Member, l *login, err error)
 	return s.authenticate(ctx, m)
 }
 
-// logInAt begins a login at m for the requests to m alone, unless the last one was lately.
+// logInAt begins a login at m for the requests to m alone, unless the last one was recent.
 func (s *credentials) logInAt(m *Member) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,7 +169,7 @@ func (s *credentials) logInAt(m *Member) {
 	})
 }
 
-// any is the login for a request to m, or one without a token; it does not wait.
+// any returns the login for a request to m, or one without a token if there is none. It does not wait.
 func (s *credentials) any(m *Member) *login {
 	if l := m.own.Load(); l != nil {
 		return l
@@ -193,7 +194,7 @@ func (s *credentials) Accepted(m *Member, l *login) {
 // If not, the token stays, and the caller has to try another member.
 func (s *credentials) Refused(m *Member, token string, err error) bool {
 	if s.user == "" {
-		return true // an identity from the certificate is just sent again
+		return true // without a token, the identity is the certificate's, and the request is just sent again
 	}
 	again, blamed := s.refused(m, token)
 	if blamed {
@@ -216,10 +217,10 @@ func (s *credentials) refused(m *Member, token string) (again, blamed bool) {
 	}
 	l := s.current.Load()
 	if l == nil || l.token != token {
-		return true, false // there is another already, or it is being fetched
+		return true, false // there is another one already, or one is being fetched
 	}
 	if !s.c.uses(m) {
-		return false, false // it cannot invalidate a token
+		return false, false // a refusal by m cannot invalidate the token
 	}
 	before := m.refused.Swap(l)
 	m.accepted.Store(nil)
@@ -253,9 +254,9 @@ func (s *credentials) forgetAccepted(l *login) {
 	}
 }
 
-// Outgoing returns ctx with the metadata of everything that is sent to m, instead of its own,
-// and the auth token in it, which is empty if none is needed. If there is no token yet it waits for one, within ctx
-// and 10 s; the error then says why there is none.
+// Outgoing returns ctx with its metadata replaced by that of everything that is sent to m, and the auth
+// token in that, which is empty if none is needed. If there is no token yet it waits for one until ctx
+// ends, and for 10 s at most. Its error says why there is no token.
 func (c *Cluster) Outgoing(ctx context.Context, m *Member) (out context.Context, token string, err error) {
 	until := time.Now().Add(outgoingTotal)
 	if err := c.reachUntil(ctx, until); err != nil {
@@ -271,9 +272,9 @@ func (c *Cluster) Outgoing(ctx context.Context, m *Member) (out context.Context,
 // outgoingTotal bounds Outgoing.
 const outgoingTotal = 10 * time.Second
 
-// TokenRefused records that m refused token, with err, and reports whether trying m again, with
-// what Outgoing then returns, may help. If not, m alone refuses the token, or may be the only
-// one that does: the caller has to try another member.
+// TokenRefused records that m refused token, with err, and reports whether trying m again, with what
+// Outgoing then returns, may help. If not, m is or may be the only member that refuses the token, and
+// the caller has to try another one.
 func (c *Cluster) TokenRefused(m *Member, token string, err error) bool {
 	return c.creds.Refused(m, token, err)
 }

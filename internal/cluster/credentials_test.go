@@ -21,8 +21,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/backoff"
 )
 
-// guarded makes the stubs demand a token, which counts how often it was given out; only the latest
-// is valid.
+// guarded makes the stubs demand a token. A token contains how many were issued, and only the latest is
+// valid.
 type guarded struct {
 	ss     *stubs
 	n      atomic.Int64

@@ -18,11 +18,10 @@ import (
 // dialTotal bounds Dial if its context does not.
 const dialTotal = 12 * time.Second
 
-// Dial checks cfg and reaches at least one member. It queries all endpoints at once for their
-// identity, and returns after the first good answer, which pins the cluster, and, if there is a
-// user, a token. It processes the other answers in the background. ctx bounds Dial only. If no
-// endpoint serves, the error contains each endpoint's answer. With Config.Lazy it only checks
-// cfg.
+// Dial checks cfg and reaches at least one member. It queries all endpoints at once for their identity,
+// and returns after the first good answer, which pins the cluster, and, if there is a user, a token. It
+// processes the other answers in the background. ctx bounds only Dial. If no endpoint serves, the error
+// contains each endpoint's answer. With Config.Lazy it only checks cfg.
 func Dial(ctx context.Context, cfg Config) (*Cluster, error) {
 	if ctx == nil {
 		return nil, errors.New("nil context")
@@ -47,9 +46,9 @@ func Dial(ctx context.Context, cfg Config) (*Cluster, error) {
 	return c, nil
 }
 
-// Reach returns nil once the cluster has been reached and its ID pinned. After Dial that is so
-// unless Lazy was set. Then the first call that needs the cluster does what Dial would have
-// done, and queries the endpoints again until one answers, until ctx ends, or for 12 s.
+// Reach returns nil once the cluster has been reached and its ID pinned. After Dial it returns nil at
+// once, unless Lazy was set. With Lazy the first call that needs the cluster does what Dial would have
+// done, and queries the endpoints repeatedly until one answers, until ctx ends, or for 12 s.
 func (c *Cluster) Reach(ctx context.Context) error {
 	return c.reachUntil(ctx, time.Now().Add(dialTotal))
 }
@@ -73,15 +72,16 @@ func (c *Cluster) reachUntil(ctx context.Context, until time.Time) error {
 
 var errNotReached = errors.New("no endpoint gave a good answer in time")
 
-// reach queries all endpoints until one gives a good answer, all have failed in ways that
-// waiting does not help, or the time is up. It gets the first token too, so that Dial reports wrong credentials.
+// reach queries all endpoints until one gives a good answer, until all have failed in ways that waiting
+// does not help, or until the time until. It also gets the first token, so that Dial reports wrong
+// credentials.
 func (c *Cluster) reach(ctx context.Context, until time.Time, waitOut func(error) bool) error {
 	late := time.NewTimer(time.Until(until))
 	defer late.Stop()
 	decided := make(chan struct{})
 	defer close(decided)
 	list := c.list()
-	errs := make([]error, len(list)) // each endpoint's last
+	errs := make([]error, len(list)) // the last error of each endpoint
 	probed := make(chan firstProbe)
 	for i, m := range list {
 		errs[i] = fmt.Errorf("%s: no answer yet", m.Endpoint())
@@ -114,7 +114,7 @@ type firstProbe struct {
 	i      int
 	member *Member
 	err    error
-	final  bool // no other follows
+	final  bool // the last probe of its endpoint
 }
 
 // probeUntilGood probes p's member until it gives a good answer, fails in a way that waiting
@@ -134,19 +134,18 @@ func (c *Cluster) probeUntilGood(p firstProbe, probed chan<- firstProbe, decided
 	}
 }
 
-// passing reports whether etcd itself returned err for a reason that may pass soon: an
-// election.
+// passing reports whether etcd itself returned err because of an election, which may soon be over.
 func passing(err error) bool {
 	s := statusOf(err)
 	return s != nil && s.Code() == codes.Unavailable && strings.HasPrefix(s.Message(), "etcdserver: ")
 }
 
-// transient reports whether m may answer later: it is in an election, or it does not run yet.
+// transient reports whether m may answer later, because it is in an election, or does not run yet.
 func transient(err error) bool {
 	return passing(err) || IsCode(err, codes.Unavailable) || IsCode(err, codes.DeadlineExceeded)
 }
 
-// joinOnce joins errors in their order; one that several share appears once.
+// joinOnce joins errors in their order. An error that several endpoints share appears once.
 func joinOnce(errs []error) error {
 	said := make(map[string]bool)
 	var all []error
@@ -159,8 +158,8 @@ func joinOnce(errs []error) error {
 	return errors.Join(all...)
 }
 
-// hints say what the text of a failed first contact means, to an endpoint without TLS and to one with it;
-// the first that fits and is not empty counts.
+// hints say what the text of a failed first contact means, for an endpoint without TLS and for one with
+// it. The first that matches and is not empty applies.
 var hints = []struct {
 	text        *regexp.Regexp
 	plain, with string
@@ -180,7 +179,7 @@ var hints = []struct {
 	{regexp.MustCompile("connection refused|no such file or directory"), "nobody listens there", "nobody listens there"},
 }
 
-// explain says in plain words what a failed first contact means. No decision depends on its
+// explain adds to err, of a failed first contact, what it probably means. No decision depends on its
 // texts.
 func explain(m *Member, err error) error {
 	s, ok := status.FromError(err)

@@ -46,7 +46,8 @@ func TestDialWithAnEndedContextDoesNothing(t *testing.T) {
 	require.ErrorIs(t, err, cause)
 }
 
-// A call returns with its context, at the latest 100 ms after. In real time: TestABlackHoleHoldsUpNoDial.
+// A call returns at most 100 ms after its context's end. TestABlackHoleHoldsUpNoDial shows it in real
+// time.
 func TestDialIntoBlackHolesEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ss := newStubs(t, 2)
@@ -69,7 +70,7 @@ func TestDialIsDoneWithTheFirstGoodAnswer(t *testing.T) {
 		c := ss.connect(ss.config())
 		assert.Zero(t, time.Since(began))
 		assert.EqualValues(t, 7, c.ID())
-		for range 6 { // and no request to it waits long for the others
+		for range 6 { // and no request waits long for the other members
 			began := time.Now()
 			_, err := c.Txn(t.Context(), Request{Op: "txn"}, writing())
 			require.NoError(t, err)
@@ -106,7 +107,7 @@ func TestAMemberThatWasDownIsProbedLater(t *testing.T) {
 		require.True(t, member(t, c, "m0:2379").checked.Load())
 		require.Equal(t, 1, strings.Count(ss.log.String(), "etcd 3.6.0"))
 
-		m := member(t, c, "m0:2379") // it goes and comes back as another version
+		m := member(t, c, "m0:2379") // the member goes and comes back with another version
 		ss.get(0).version.Store("3.6.1")
 		c.Failed(m, errors.New("gone"))
 		c.Worked(m)
@@ -213,7 +214,8 @@ func TestAMissingLoggerIsSilent(t *testing.T) {
 	})
 }
 
-// Hazard C3: the server's enforcement is as etcd's, so a connection that pinged too often would be ended.
+// Hazard C3: the server enforces pings as etcd does, so it would end a connection that pinged too
+// often.
 func TestNoConnectionIsLostOverAnIdleDayOrALongRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ss := newStubs(t, 2)

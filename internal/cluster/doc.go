@@ -1,46 +1,49 @@
-// Package cluster is pawl's connection to an etcd cluster: its members, one gRPC connection to
-// each, the credentials, what has been pinned about the cluster, and requests whose outcome is known.
+// Package cluster is pawl's connection to an etcd cluster. It has a gRPC connection to each member, the
+// credentials, and the pinned identity of the cluster, and sends requests whose outcome is known.
 //
 // # Guarantees
 //
-//  1. Every endpoint has a connection of its own, with its own TLS server name. One member's
-//     failure, slowness or certificate never affects another's. Once anything in the configuration
-//     demands TLS, no connection goes without it, not even one to an advertised address.
-//  2. Everything sent carries "hasleader", so that a member without a leader says so at once, and
-//     the current auth token. Tokens are fetched once for all callers, hedged over members as a renewal
-//     is, paced, and fetched again when they have ended. A member that alone refuses a token is avoided
-//     for a while, and nobody logs in again because of it.
-//  3. The outcome of a failed write is one of two. NotApplied needs evidence: every request that left
-//     for it is known to have ended, without a stream or with a status that the server gives only when
-//     nothing was applied. Everything else is Unknown, whatever interceptors of the user's do. So is a
-//     transaction that was answered, unless declared repeatable, while another copy that an interceptor sent may have
-//     been applied.
-//  4. A request that may have been applied is sent again only where its sender declared a second
-//     copy harmless (Always).
-//  5. A try is one sending of a request to one member. Every try has a bound of its own, and so have
-//     all tries together, even with context.Background(). A call returns when its context ends, or Grace
-//     later where it still has something to send. A bound that passed does not match context.DeadlineExceeded.
-//  6. Only answers of the pinned cluster are taken. A linearizable answer whose revision is below
-//     the highest one that had been received when its request was sent ends the Cluster with
-//     ErrChanged; nothing else about a revision does. An endpoint of another cluster is set aside until it
-//     answers as this one; when probes find none that is this one's, the Cluster ends likewise.
+//  1. Every endpoint has a separate connection, with its own TLS server name. One member's failure,
+//     slowness or certificate never affects another's. Once anything in the configuration demands TLS,
+//     no connection goes without it, not even one to an advertised address.
+//  2. Everything sent carries the current auth token, and "hasleader", so that a member without a
+//     leader says so at once. Tokens are fetched once for all callers, hedged over members like a
+//     renewal, paced, and fetched again when they have expired. A member that alone refuses a token is
+//     avoided for a while, and the token that all share is kept.
+//  3. The outcome of a failed write is one of two. NotApplied needs evidence: every request that was
+//     sent for it is known to have ended, without a stream or with a status that the server gives only
+//     when nothing was applied. Everything else is Unknown, whatever the user's interceptors do. A
+//     transaction that was answered is Unknown too while another copy that an interceptor sent may have
+//     been applied, unless the transaction was declared repeatable.
+//  4. A request that may have been applied is sent again only if its sender declared a second copy
+//     harmless (Always).
+//  5. A try is one sending of a request to one member. Every try has a time limit, and so have all
+//     tries together, even with context.Background(). A call returns when its context ends, or Grace
+//     later if it still has something to send. A time limit that passed does not match
+//     context.DeadlineExceeded.
+//  6. Only answers of the pinned cluster are accepted. A linearizable answer ends the Cluster with
+//     ErrChanged if its revision is below the highest one that had been received when its request was
+//     sent. Nothing else about a revision does. An endpoint of another cluster is set aside until it
+//     answers as part of this one. If probes find no endpoint of this cluster, the Cluster also ends
+//     with ErrChanged.
 //  7. A connection that is silent after something was sent on it is examined, after 200 ms or three
-//     round trips. Only answers count as life while one is due: events of watches do not. Silence alone
-//     changes nothing. When another member answers meanwhile, the tries on
-//     the silent one are given up, with the outcome that the evidence gives, and the streams that wait for it. When a second
-//     connection to the same address answers, it takes the first one's place, at most once in 2 to 30 s
-//     for each member. Time in which this process was stopped does not count, nor as a round trip.
-//  8. A member without a connection is used only where no healthy one has any, and connects meanwhile.
-//     A try that was sent before the present leader was elected is given up half a second after that:
-//     the member had forwarded it to the old leader, which may have lost it.
+//     round trips. While an answer is due, only answers count as life; watch events do not. Silence
+//     alone changes nothing. If another member answers meanwhile, the tries on the silent connection
+//     are given up, with the outcome that the evidence gives, and so are the streams that have not
+//     opened on it. If a second connection to the same address answers, it replaces the first, at most
+//     once in 2 to 30 s for each member. Time in which this process was stopped counts neither as
+//     silence nor as a round trip.
+//  8. A member without a connection is used only if no healthy member has one, and connects meanwhile.
+//     A try that was sent before the present leader was elected is given up after half a second,
+//     because the member may have forwarded it to the old leader, which may have lost it.
 //  9. Close returns when all goroutines and connections of the Cluster are gone.
 //  10. Passwords and tokens are in no error and no log record.
 //
 // # What it does not do
 //
-// It keeps no lease and no watch; those open their streams on a Member themselves. It does not
-// support etcd's grpc-proxy. It does not find out whether an unknown outcome was applied: only
-// the sender of the request knows how to read that back.
+// It keeps no lease and no watch alive; the packages that do open their streams on a Member. It does
+// not support etcd's grpc-proxy. It does not find out whether a request with an unknown outcome was
+// applied, because only the sender of the request knows how to read that back.
 //
 // # Failures
 //

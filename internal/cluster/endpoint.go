@@ -13,7 +13,7 @@ import (
 
 // endpoint is one parsed element of Config.Endpoints.
 type endpoint struct {
-	name   string // "host:port" or "unix:///path": what people are shown
+	name   string // "host:port" or "unix:///path", as shown to people
 	target string // for grpc.NewClient
 	tls    bool
 }
@@ -27,7 +27,7 @@ func wantsTLS(list []string) bool {
 	})
 }
 
-// parseEndpoints parses a list and merges duplicates. secure: every endpoint uses TLS.
+// parseEndpoints parses a list and merges duplicates. If secure is true, every endpoint uses TLS.
 func parseEndpoints(list []string, secure bool) ([]endpoint, error) {
 	if len(list) == 0 {
 		return nil, fmt.Errorf("no endpoint given")
@@ -47,7 +47,7 @@ func parseEndpoints(list []string, secure bool) ([]endpoint, error) {
 	return out, nil
 }
 
-// errPlain refuses an endpoint that would be spoken to without TLS.
+// errPlain refuses an endpoint that would be used without TLS.
 var errPlain = errors.New("http means plain text, but TLS is required by the TLS config or by an https endpoint: say https, or leave the scheme out")
 
 func parseEndpoint(text string, secure bool) (endpoint, error) {
@@ -59,7 +59,7 @@ func parseEndpoint(text string, secure bool) (endpoint, error) {
 			return parseUnix(rest, true)
 		}
 	}
-	if strings.Contains(text, "@") { // checked first: other errors may show what precedes the @
+	if strings.Contains(text, "@") { // checked first, because other errors may show what precedes the @
 		return endpoint{}, fmt.Errorf("an endpoint cannot have user information; use Config.Username and Config.Password")
 	}
 	rest := text
@@ -78,7 +78,7 @@ func parseEndpoint(text string, secure bool) (endpoint, error) {
 	return endpoint{name: name, target: "passthrough:///" + url.PathEscape(name), tls: secure}, nil
 }
 
-// secured reports whether an endpoint with this scheme uses TLS, in a list whose endpoints do if secure.
+// secured reports whether an endpoint with this scheme uses TLS. secure says that the list demands TLS.
 func secured(scheme string, secure bool) (bool, error) {
 	switch scheme = strings.ToLower(scheme); {
 	case scheme == "https":
@@ -93,8 +93,8 @@ func secured(scheme string, secure bool) (bool, error) {
 	return false, fmt.Errorf("scheme %q is not one of http, https, unix, unixs", scheme)
 }
 
-// parseUnix parses what follows the scheme: /path or ///path. etcd's client takes //path too,
-// for a path relative to the working directory, and all that without a slash.
+// parseUnix parses what follows the scheme, /path or ///path. etcd's client also accepts //path, for a
+// path relative to the working directory, and paths without a leading slash.
 func parseUnix(rest string, secure bool) (endpoint, error) {
 	path := rest
 	if authority, ok := strings.CutPrefix(rest, "//"); ok {
@@ -152,7 +152,7 @@ func checkHost(host string) error {
 	return nil
 }
 
-// redact removes everything before an @: any of it may be a password.
+// redact removes everything before an @, because any of it may be a password.
 func redact(text string) string {
 	at := strings.LastIndexByte(text, '@')
 	if at < 0 {

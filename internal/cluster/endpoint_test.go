@@ -93,7 +93,7 @@ func TestNoEndpointsErrorShowsAPassword(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Nothing is spoken in plain text once one of them asks for TLS.
+// Nothing is sent in plain text once one of the endpoints demands TLS.
 func TestOneHTTPSEndpointSecuresAll(t *testing.T) {
 	c, err := newCluster(Config{Endpoints: []string{"a:1", "HTTPS://b:1", "unix:///c"}})
 	require.NoError(t, err)

@@ -12,11 +12,12 @@ import (
 )
 
 var (
-	// ErrClosed is the reason for everything that this process itself has closed.
+	// ErrClosed is the reason for the end of everything that this process itself has closed.
 	ErrClosed = errors.New("closed by this process")
 
-	// ErrChanged says that the endpoints lead to another etcd cluster than the one first reached,
-	// or that the cluster's revision went back, as it does when an older snapshot is restored. It is final.
+	// ErrChanged says that the endpoints lead to another etcd cluster than the one first reached, or
+	// that the cluster's revision went back, as it does when an older snapshot is restored. It is
+	// final.
 	ErrChanged = errors.New("another etcd cluster answers, or its revision went back")
 
 	// ErrUnknown says that a failed request may have been applied.
@@ -27,29 +28,29 @@ var (
 type Outcome int
 
 const (
-	// NotApplied: it is certain that the request changed nothing, and never will.
+	// NotApplied means that the request certainly changed nothing, and never will.
 	NotApplied Outcome = iota
-	// Answered: the server executed or refused the request, and its answer does not say which. No
-	// copy of the request can be applied any more, so reading what it would have written, or
-	// deleting that, decides.
+	// Answered means that the server executed or refused the request, and that its answer does not say
+	// which. No copy of the request can be applied any more, so reading or deleting what it would have
+	// written settles it.
 	Answered
-	// Unknown: the request may have been applied, or may still be. Not finding what it would have
-	// written proves nothing.
+	// Unknown means that the request may have been applied, or may still be. Not finding what it would
+	// have written proves nothing.
 	Unknown
 )
 
-// Error is the error of a failed request. It matches ErrUnknown unless its Outcome is
-// NotApplied. It matches the end of the caller's context (context.Canceled or DeadlineExceeded,
-// and its cause) when that ended the request. A time limit of this package that passed is not
-// the end of the caller's context.
+// Error is the error of a failed request. It matches ErrUnknown unless its Outcome is NotApplied. If
+// the end of the caller's context ended the request, it also matches that (context.Canceled or
+// DeadlineExceeded, and the cause). A time limit of this package does not count as the end of the
+// caller's context.
 type Error struct {
 	Op       string     // the operation: "txn"
 	Endpoint string     // of the last try; empty if there was none
 	Outcome  Outcome    // of all tries together
 	Code     codes.Code // of the last try
-	Err      error      // of the last try, or what kept it from being sent
+	Err      error      // of the last try, or the reason why it was not sent
 
-	ended error // why the caller's context ended; nil if it has not
+	ended error // why the caller's context ended, or nil if it has not
 }
 
 // NotSent is the error of a request that was never sent, because ctx ended or because of why.
@@ -57,8 +58,8 @@ func NotSent(ctx context.Context, op string, why error) error {
 	return withheld(ctx, op, NotApplied, why)
 }
 
-// NotAnswered is the error of a request that was sent, and whose caller with ctx no longer
-// waits for it.
+// NotAnswered is the error of a request that was sent, and for which its caller with ctx no longer
+// waits.
 func NotAnswered(ctx context.Context, op string) error { return withheld(ctx, op, Unknown, nil) }
 
 // Unclear is the error of a request whose answer does not show its outcome.
@@ -72,7 +73,7 @@ func withheld(ctx context.Context, op string, o Outcome, why error) error {
 	return e
 }
 
-// Renamed is err, the error of a shared request, as the error of op.
+// Renamed returns err, the error of a shared request, as the error of op.
 func Renamed(op string, err error) error {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -83,12 +84,12 @@ func Renamed(op string, err error) error {
 	return &part
 }
 
-// Doubtful is err, the error of the last try of a request, with outcome Unknown: an earlier try
-// may have been applied.
+// Doubtful returns err, the error of the last try of a request, with outcome Unknown, because an
+// earlier try may have been applied.
 func Doubtful(err error) error {
 	var e *Error
 	if !errors.As(err, &e) {
-		return err // its outcome is unknown already
+		return err // its outcome is Unknown already
 	}
 	last := *e
 	last.Outcome = Unknown
@@ -134,9 +135,9 @@ func (e *Error) Unwrap() []error {
 	return errs
 }
 
-// EndOf returns why ctx ended, matching both ctx.Err and its cause; nil if it has not. A deadline
-// that has passed is an end even before the context's timer has run: a server that received the
-// deadline may give up in the same instant.
+// EndOf returns why ctx ended, or nil if it has not. The error matches both ctx.Err and its cause. A
+// deadline that has passed is an end even before the context's timer has run, because a server that
+// received the deadline may give up in the same instant.
 func EndOf(ctx context.Context) error {
 	err := ctx.Err()
 	if err == nil {

@@ -51,8 +51,8 @@ func TestTheEndOfAContextMatchesItsErrorAndItsCause(t *testing.T) {
 	assert.EqualError(t, EndOf(ctx), "wrapped: context canceled")
 }
 
-// A server that received the deadline may answer in the instant in which it passes,
-// before the context's own timer has run.
+// A server that received the deadline may answer in the instant in which it passes, before the
+// context's timer has run.
 func TestADeadlineThatHasPassedIsAnEnd(t *testing.T) {
 	ctx := late{context.Background(), time.Now()}
 	assert.ErrorIs(t, EndOf(ctx), context.DeadlineExceeded)

@@ -15,17 +15,17 @@ const mostQueried = 3
 // answer for long (rule N3).
 type Hedge[R any] struct {
 	Cluster *Cluster
-	After   time.Duration // how long an answer may take until another member is queried too
+	After   time.Duration // how long an answer may take before another member is queried too
 	Twice   bool          // a member may be queried again before it has answered
 
 	// Pick chooses the next member, if possible one that is not in queried.
 	Pick func(queried []*Member) *Member
 	// Query queries m. It returns soon after ctx ends.
 	Query func(ctx context.Context, m *Member) (R, error)
-	// Failed returns how long to wait after a query that failed with err, if no other is under
-	// way; final: no member would answer otherwise.
+	// Failed returns how long to wait after a query that failed with err, if no other is under way.
+	// final means that no member would answer otherwise.
 	Failed func(err error) (wait time.Duration, final bool)
-	// Joined, if not nil, is called when m is queried too, after slow has not answered for so long.
+	// Joined, if not nil, is called when m is queried too, because slow has not answered for after.
 	Joined func(slow, m *Member, after time.Duration)
 }
 
@@ -43,7 +43,7 @@ type query struct {
 	Began  time.Time
 }
 
-// errOvertaken is why a member is graded down that was slow while another one answered.
+// errOvertaken is why a member that was slow while another one answered is graded down.
 var errOvertaken = errors.New("no answer until another member had answered")
 
 // Run returns the first answer, an error that is final, or the end of ctx. Before it returns, it
@@ -88,14 +88,14 @@ type hedging[R any] struct {
 	answers  chan Answer[R]
 	next     *time.Timer // fires when another member is queried
 	began    time.Time   // when it last fired
-	underWay []query     // in order
-	queried  []*Member   // since all had been
+	underWay []query     // in the order in which they began
+	queried  []*Member   // since all members had been queried
 }
 
 // begin queries another member, unless enough are being queried, or all.
 func (r *hedging[R]) begin() {
 	if len(r.underWay) == mostQueried {
-		return // the next answer sets the timer
+		return // the end of the next query sets the timer
 	}
 	r.began = time.Now()
 	r.next.Reset(r.After)
@@ -148,7 +148,7 @@ func (u *Usual) Note(d time.Duration) {
 	*u += (Usual(d) - *u) / 4
 }
 
-// HedgeAfter is how long an answer may take until another member is queried too: three times as
+// HedgeAfter is how long an answer may take before another member is queried too. It is three times as
 // long as usual, at least 300 ms, and at most most.
 func (u Usual) HedgeAfter(most time.Duration) time.Duration {
 	return min(max(300*time.Millisecond, 3*time.Duration(u)), most)

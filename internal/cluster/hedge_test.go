@@ -24,7 +24,7 @@ type hedged struct {
 	ended   int
 }
 
-// at is what a member does with a query: after d it answers, or fails with err.
+// at is what a member does with a query. After d it answers, or fails with err.
 type at struct {
 	d   time.Duration
 	err error
@@ -35,8 +35,8 @@ var (
 	errFinal = errors.New("final")
 )
 
-// newHedged makes a Hedge of as many members as what each of them does with its queries, in
-// order; a query without an entry is never answered.
+// newHedged makes a Hedge with a member for each element of does, which says what the member does with
+// its queries, in order. A query without an element is never answered.
 func newHedged(t *testing.T, does ...[]at) *hedged {
 	t.Helper()
 	endpoints := []string{"a:1", "b:1", "c:1", "d:1"}[:len(does)]
@@ -81,7 +81,7 @@ func newHedged(t *testing.T, does ...[]at) *hedged {
 	return h
 }
 
-// run runs it for 10 s at most, and returns who answered, and when.
+// run runs the Hedge for 10 s at most, and returns which member answered, and when.
 func (h *hedged) run(t *testing.T) (string, time.Duration, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

@@ -14,8 +14,8 @@ const recheckEvery = 10 * time.Second
 // urgentEvery is that interval while no endpoint is known to belong to the cluster.
 const urgentEvery = time.Second
 
-// Go runs f in a goroutine that Close waits for; f has to return soon after the Cluster has
-// ended. Once Close was called it returns false and does not run f.
+// Go runs f in a goroutine that Close waits for. f has to return soon after the Cluster has ended.
+// After Close was called, Go returns false and does not run f.
 func (c *Cluster) Go(f func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -26,7 +26,7 @@ func (c *Cluster) Go(f func()) bool {
 	return true
 }
 
-// nudge wakes the keeper: there may be something to do.
+// nudge wakes the keeper, because there may be something to do.
 func (c *Cluster) nudge() {
 	select {
 	case c.wake <- struct{}{}:
@@ -40,7 +40,7 @@ func (c *Cluster) keep() {
 	var checked time.Time // when the last recheck ended
 	for {
 		switch {
-		case c.id.Load() == 0: // until then there is nothing to do: see Reach
+		case c.id.Load() == 0: // nothing to do yet; see Reach
 		case c.Err() == nil && c.noneIsOurs(1):
 			recheck = time.After(urgentEvery - time.Since(checked))
 		case recheck == nil && len(c.unchecked()) > 0:
@@ -57,7 +57,7 @@ func (c *Cluster) keep() {
 	}
 }
 
-// unchecked returns the members whose state is not known for good.
+// unchecked returns the members whose state may still change, or is not known yet.
 func (c *Cluster) unchecked() []*Member {
 	var out []*Member
 	for _, m := range c.list() {

@@ -18,7 +18,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// line is one gRPC connection, and what is needed to notice that it swallows what is sent.
+// line is one gRPC connection, and the state by which it is noticed that the connection swallows what
+// is sent.
 type line struct {
 	m    *Member
 	conn *grpc.ClientConn
@@ -26,13 +27,13 @@ type line struct {
 	end  context.CancelFunc
 
 	asked   atomic.Bool   // something was sent since the last read, or events were read instead of an answer
-	reads   atomic.Uint32 // how often a read changed that
+	reads   atomic.Uint32 // how often a read cleared asked
 	due     atomic.Bool   // a call or a message was sent since the last answer
-	answers atomic.Uint32 // how many came
+	answers atomic.Uint32 // how many answers came
 	events  atomic.Uint32 // how often events came while an answer was due
-	watched atomic.Bool   // a goroutine does
-	silent  atomic.Bool   // it is examined
-	serves  atomic.Bool   // it is a spare, and has answered
+	watched atomic.Bool   // whether a goroutine watches the line
+	silent  atomic.Bool   // the line is examined
+	serves  atomic.Bool   // the line is a spare, and has answered
 	open    atomic.Int64  // calls and messages that have no answer yet
 
 	mu    sync.Mutex
@@ -57,17 +58,17 @@ func (l *line) close() {
 	_ = l.conn.Close() // a second Close returns an error, and is harmless
 }
 
-// socket returns what was connected last, or nil.
+// socket returns the last connection that was made, or nil if there was none.
 func (l *line) socket() net.Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.raw
 }
 
-// blame has other addresses preferred to that of the line.
+// blame marks the address of the line as failed, so that others are preferred.
 func (l *line) blame() { l.m.addresses.fail(l.socket()) }
 
-// begin notes that a call begins, which wants an answer; t is its try, or nil.
+// begin records that a call begins, which expects an answer. t is its try; it may be nil.
 func (l *line) begin(t *try) {
 	l.open.Add(1)
 	l.due.Store(true)
@@ -78,7 +79,7 @@ func (l *line) begin(t *try) {
 	}
 }
 
-// done notes that a call has ended, and whether with an answer.
+// done records that a call has ended, and whether with an answer.
 func (l *line) done(t *try, answered bool) {
 	if t != nil {
 		l.mu.Lock()
@@ -91,13 +92,13 @@ func (l *line) done(t *try, answered bool) {
 	l.open.Add(-1)
 }
 
-// answered notes an answer to what was sent.
+// answered records an answer to what was sent.
 func (l *line) answered() {
 	l.due.Store(false)
 	l.answers.Add(1)
 }
 
-// ask notes that something wants to be read, and has the line watched.
+// ask records that something should now be read, and has the line watched.
 func (l *line) ask() {
 	if !l.asked.Load() {
 		l.asked.Store(true)
@@ -114,13 +115,13 @@ func (l *line) heard() heard {
 	return heard{l.reads.Load(), l.answers.Load(), l.events.Load()}
 }
 
-// lifeSince reports whether what was read since then shows that the line delivers both ways:
-// an answer, or bytes of which none were events in an answer's stead.
+// lifeSince reports whether what was read since then shows that the line delivers both ways. An answer
+// does, and so do bytes, unless they brought events while an answer was due.
 func (h heard) lifeSince(then heard) bool {
 	return h.answers != then.answers || h.reads != then.reads && h.events == then.events
 }
 
-// any reports whether one of the tries under way is such.
+// any reports whether such is true of one of the tries under way.
 func (l *line) any(such func(*try) bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,7 +133,7 @@ func (l *line) any(such func(*try) bool) bool {
 	return false
 }
 
-// giveUp ends the tries under way that are such, with the error why.
+// giveUp ends, with the error why, the tries under way for which such is true.
 func (l *line) giveUp(why *error, such func(*try) bool) {
 	l.any(func(t *try) bool {
 		if such(t) {
@@ -159,8 +160,8 @@ var (
 	errElected = status.Error(codes.Unavailable, "another leader was elected meanwhile, so it may be lost")
 )
 
-// health makes a request that a server answers by itself, and reports whether it did. Any
-// answer counts, a refusal too.
+// health makes a request that a member answers without the others, and reports whether it did. Any
+// answer counts, even a refusal.
 func (l *line) health(ctx context.Context) bool {
 	var p peer.Peer
 	l.begin(nil)
@@ -170,7 +171,8 @@ func (l *line) health(ctx context.Context) bool {
 	return answered
 }
 
-// isAnswer reports whether err, of a call, is the server's. What may be of this side is not.
+// isAnswer reports whether err, of a call, is certainly the server's. A status that this side may have
+// made does not count.
 func isAnswer(err error) bool {
 	switch status.Code(err) {
 	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
@@ -183,7 +185,7 @@ func isAnswer(err error) bool {
 type asking struct {
 	grpc.ClientStream
 	l    *line
-	sent atomic.Bool // a message, since the last answer
+	sent atomic.Bool // a message was sent since the last answer
 }
 
 func (s *asking) SendMsg(m any) error {
@@ -192,7 +194,7 @@ func (s *asking) SendMsg(m any) error {
 	}
 	s.l.due.Store(true)
 	err := s.ClientStream.SendMsg(m)
-	if s.Context().Err() != nil { // its end may have been noted before
+	if s.Context().Err() != nil { // its end may have been recorded before
 		s.settle()
 	}
 	return err
@@ -202,7 +204,7 @@ func (s *asking) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
 	switch r, ok := m.(*pb.WatchResponse); {
 	case err == nil && ok && len(r.Events) > 0:
-		if s.l.due.Load() { // nobody asked for them: while an answer is due, they are none
+		if s.l.due.Load() { // events are unsolicited, and no answer while one is due
 			s.l.events.Add(1)
 			s.l.ask()
 		}
@@ -214,7 +216,7 @@ func (s *asking) RecvMsg(m any) error {
 	return err
 }
 
-// settle notes that no answer is awaited.
+// settle records that no answer is awaited.
 func (s *asking) settle() {
 	if s.sent.CompareAndSwap(true, false) {
 		s.l.open.Add(-1)

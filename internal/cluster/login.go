@@ -20,16 +20,17 @@ const (
 	maxLoginHedge = time.Second
 )
 
-// fetch is one login under way, shared by all callers that need it. Until done, its goroutine alone uses the rest.
+// fetch is one login under way, shared by all callers that need it. Until done is closed, only its
+// goroutine uses the other fields.
 type fetch struct {
 	done  chan struct{} // closed when login or err is set
 	login *login
-	err   error // so far, of the last failure
+	err   error // of the last failure so far
 
 	s        *credentials
 	first    *Member       // queried first, unless it is in shun
-	shun     []*Member     // queried last: tokens that they issue are likely to be refused
-	after    time.Duration // until another member is queried too
+	shun     []*Member     // queried last, because tokens that they issue are likely to be refused
+	after    time.Duration // after which another member is queried too
 	backoff  backoff.Backoff
 	failures int
 }
@@ -99,8 +100,8 @@ func (f *fetch) run(wait time.Duration) {
 	close(f.done)
 }
 
-// pick chooses the first member, then others, and those to be shunned last. Of these it rather
-// chooses the token's issuer than the member that refused the token.
+// pick chooses the first member, then others, and those to be shunned last. Of these it prefers the
+// token's issuer to the member that refused the token.
 func (f *fetch) pick(queried []*Member) *Member {
 	if len(queried) == 0 && !slices.Contains(f.shun, f.first) {
 		return f.first
@@ -148,9 +149,9 @@ func (s *credentials) authenticate(ctx context.Context, m *Member) (*login, erro
 	return l, nil
 }
 
-// tokenLife is how long a JSON web token lasts according to its claims; 0 if it does not say,
-// or is another kind of token. Nothing is verified: this only decides when to fetch the next
-// one, and a wrong answer costs one refusal.
+// tokenLife is how long a JSON web token lasts according to its claims, or 0 if it does not say, or is
+// another kind of token. Nothing is verified, because this only decides when to fetch the next one, and
+// a wrong answer costs one refusal.
 func tokenLife(token string, now time.Time) time.Duration {
 	_, rest, ok := strings.Cut(token, ".")
 	if !ok {

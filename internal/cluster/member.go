@@ -21,26 +21,26 @@ import (
 	retry "github.com/pawl-locks/pawl/internal/backoff"
 )
 
-// Member is one endpoint with a connection of its own, and so with its own TLS server name and
-// its own failures. It is safe for concurrent use. Its clients send requests unchanged: their
-// context must come from Cluster.Outgoing.
+// Member is one endpoint with a separate connection, and so with its own TLS server name and its own
+// failures. It is safe for concurrent use. Its clients send requests unchanged, so their context must
+// come from Cluster.Outgoing.
 type Member struct {
 	c         *Cluster
 	endpoint  endpoint
-	addresses *addresses           // of the endpoint's name; nil if it has only one
-	line      atomic.Pointer[line] // in use: it is replaced when it turns mute and a new one to the same address is not
+	addresses *addresses           // of the endpoint's name; nil if the endpoint is an address
+	line      atomic.Pointer[line] // in use; replaced if it turns mute and a new one to the same address does not
 	lease     pb.LeaseClient
 	watch     pb.WatchClient
 
 	inflight atomic.Int64 // requests and streams under way
 	retired  atomic.Bool  // no longer in the list; the connection is closed when inflight is 0
 
-	coolUntil atomic.Int64          // on the Cluster's clock: until then Pick prefers other members
+	coolUntil atomic.Int64          // until then, on the Cluster's clock, Pick prefers other members
 	failure   atomic.Pointer[error] // the last since it served, or nil
 	id        atomic.Uint64
 	accepted  atomic.Pointer[login] // the last token that it accepted
 	refused   atomic.Pointer[login] // the last token that it refused; nil since it accepted one
-	own       atomic.Pointer[login] // for requests to it only; nil: they carry the one of all
+	own       atomic.Pointer[login] // for requests to it only; if nil, they carry the one of all
 	checked   atomic.Bool           // Status has answered
 	learner   atomic.Bool
 	nests     atomic.Int64           // the version if it accepts transactions within transactions, otherwise 0; see TakesNested
@@ -50,7 +50,7 @@ type Member struct {
 
 	// Guarded by credentials.mu.
 	ownFrom  time.Time     // own is not fetched before
-	ownPause retry.Backoff // from one such fetch to the next
+	ownPause retry.Backoff // from one fetch of own to the next
 
 	wait func(d time.Duration, end, stop <-chan struct{}) bool // backoff.Wait
 
@@ -74,7 +74,7 @@ func newMember(ep endpoint, c *Cluster) (*Member, error) {
 	return m, nil
 }
 
-// eachHandshake is TLS with a configuration of its own for each handshake.
+// eachHandshake is TLS with a new configuration for each handshake.
 type eachHandshake struct {
 	tlscreds.TransportCredentials
 	config func() *tls.Config
@@ -107,9 +107,9 @@ func (m *Member) dialOptions(l *line) []grpc.DialOption {
 		grpc.WithDisableServiceConfig(),
 		grpc.WithNoProxy(),
 		grpc.WithIdleTimeout(0),
-		// Windows of a fixed size. To size them itself, gRPC would ping the server whenever
-		// data arrive, which costs both sides a message for most answers here. A full window
-		// delays a long answer by a round trip.
+		// The windows have a fixed size. To size them itself, gRPC would ping the server whenever data
+		// arrives, which costs both sides a message for most answers here. A full window delays a long
+		// answer by a round trip.
 		grpc.WithStaticStreamWindowSize(1 << 20),
 		grpc.WithStaticConnWindowSize(4 << 20),
 	}
@@ -144,9 +144,9 @@ func (m *Member) Invoke(ctx context.Context, method string, args, reply any, opt
 	return err
 }
 
-// NewStream implements grpc.ClientConnInterface. It waits for the connection, so until then it
-// is given up as a try is. The stream counts as under way until it has
-// ended. The outcome of a try that opens a stream is Unknown.
+// NewStream implements grpc.ClientConnInterface. It waits for the connection, and until it has one it
+// may be given up like a try. The stream counts as under way until it has ended. The outcome of a try
+// that opens a stream is Unknown.
 func (m *Member) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	if t, ok := ctx.Value(tryKey{}).(*try); ok && t.begin() == nil {
 		return nil, errTryEnded
@@ -167,11 +167,11 @@ func (m *Member) NewStream(ctx context.Context, desc *grpc.StreamDesc, method st
 		return nil, err
 	}
 	s := &asking{ClientStream: stream, l: l}
-	context.AfterFunc(stream.Context(), func() { s.settle(); cancel(); m.done() }) // nothing is answered, after its end
+	context.AfterFunc(stream.Context(), func() { s.settle(); cancel(); m.done() }) // no answer comes after its end
 	return s, nil
 }
 
-// ready reports whether the line in use is connected, and is not examined for its silence. One
+// ready reports whether the line in use is connected, and is not being examined for its silence. A line
 // that is not connected begins to connect.
 func (m *Member) ready() bool {
 	l := m.line.Load()
@@ -184,7 +184,7 @@ func (m *Member) ready() bool {
 	return false
 }
 
-// close closes the line in use, which no other replaces.
+// close closes the line in use. Afterwards no other line can replace it.
 func (m *Member) close() {
 	m.mu.Lock()
 	m.closed = true
@@ -208,8 +208,8 @@ func (m *Member) retire() {
 	}
 }
 
-// Retired reports whether the client no longer uses the member; its users then have to end
-// their streams to it.
+// Retired reports whether the client no longer uses the member. If so, its users have to end their
+// streams to it.
 func (m *Member) Retired() bool { return m.retired.Load() }
 
 // left reports whether a retired member's connection is closed.

@@ -19,8 +19,8 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// A session that is held over a name survives the end of the address in use, at any moment of its
-// renewals.
+// A session on an endpoint whose name has several addresses survives the end of the address in use, at
+// any moment of its renewals.
 func TestASessionSurvivesTheEndOfAnAddressOfItsName(t *testing.T) {
 	for _, ttl := range []time.Duration{5 * time.Second, 15 * time.Second} {
 		for name, fail := range cluster.NameFaults {
@@ -30,7 +30,7 @@ func TestASessionSurvivesTheEndOfAnAddressOfItsName(t *testing.T) {
 					t.Cleanup(n.Close)
 					c, err := cluster.Dial(t.Context(), n.Config())
 					require.NoError(t, err)
-					h := session.Host{Cluster: c, Together: together.New(c), Watches: watcher.New(c), Looks: session.NewLooks(c), Cleanup: &cleanup.Group{}, Namespace: "ns"}
+					h := session.Host{Cluster: c, Together: together.New(c), Watches: watcher.New(c), Reader: session.NewReader(c), Cleanup: &cleanup.Group{}, Namespace: "ns"}
 					t.Cleanup(func() {
 						h.Cleanup.Close(2 * time.Second)
 						h.Watches.Close()

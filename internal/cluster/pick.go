@@ -10,11 +10,11 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// coolDown is for how long Pick prefers others to a member that failed, give or take a tenth.
+// coolDown is how long Pick prefers others to a member that failed, give or take a tenth.
 const coolDown = 5 * time.Second
 
-// Members returns the current members in a fresh slice: those that can be used, or all if none
-// can. Learners, and endpoints of another cluster, cannot.
+// Members returns, in a new slice, the current members that can be used, or all if none can. Learners,
+// and endpoints of another cluster, cannot.
 func (c *Cluster) Members() []*Member {
 	all := c.list()
 	out := slices.DeleteFunc(slices.Clone(all), func(m *Member) bool { return !m.usable() })
@@ -36,11 +36,11 @@ const (
 	foreign              // another cluster's
 )
 
-// Pick returns the member to try next: the first of the best, round robin, so that successive
-// calls spread over all members. The best are usable, not in avoid, have not failed within
-// the cool-down, and are connected and not silent; if there are none, any of these; if there are
-// none, those not in avoid; if there are none, any usable member. One that is not connected is
-// told to connect, so that a later call finds it ready. It is never nil.
+// Pick returns the member to try next, and never nil. It is the first of those with the lowest grade,
+// round robin, so that successive calls spread over all members. The best members are usable, not in
+// avoid, have not failed within the cool-down, and are connected and not silent. If there are none, it
+// prefers those that lack only the connection, then those in the cool-down, then those in avoid. A
+// member that is not connected begins to connect, so that a later call finds it ready.
 func (c *Cluster) Pick(avoid ...*Member) *Member {
 	list := c.list()
 	start := int(c.picks.Add(1) % uint64(len(list)))
@@ -79,8 +79,7 @@ func (m *Member) grade(now time.Duration, avoid []*Member) int {
 	return g
 }
 
-// Failed records that m did not serve, and why: for a cool-down of about 5 s, Pick prefers
-// others.
+// Failed records that m did not serve, and why. For a cool-down of about 5 s, Pick prefers others.
 func (c *Cluster) Failed(m *Member, err error) {
 	if passing(err) {
 		m.move()
@@ -92,7 +91,7 @@ func (c *Cluster) Failed(m *Member, err error) {
 	}
 }
 
-// Failing says why each member that has not served since it failed did so; "" if there is none.
+// Failing says why each member failed that has not served since, or "" if there is none.
 func (c *Cluster) Failing() string {
 	var all []string
 	for _, m := range c.list() {
@@ -117,8 +116,8 @@ func (c *Cluster) Worked(m *Member) {
 	}
 }
 
-// uses reports whether m is in use: it is in the list.
+// uses reports whether m is in use, that is, in the list.
 func (c *Cluster) uses(m *Member) bool { return slices.Contains(c.list(), m) }
 
-// list is the current, immutable list of members; never empty.
+// list is the current, immutable list of members. It is never empty.
 func (c *Cluster) list() []*Member { return *c.members.Load() }

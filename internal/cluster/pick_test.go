@@ -71,7 +71,7 @@ func TestALearnerIsLeftOutUntilItIsPromoted(t *testing.T) {
 		ss.get(0).learner.Store(false)
 		time.Sleep(2 * recheckEvery)
 		assert.Len(t, c.Members(), 2)
-		c.Pick() // one that is not connected is told to connect, and passed over
+		c.Pick() // makes members that are not connected connect, and skips them
 		c.Pick()
 		synctest.Wait()
 		assert.Contains(t, []*Member{c.Pick(), c.Pick()}, learner)
@@ -102,7 +102,7 @@ func TestALoneLearnerIsStillQueried(t *testing.T) {
 	})
 }
 
-// What is said of why nobody serves is each member's own last failure, until it serves.
+// The reason why no member serves contains each member's last failure, until the member serves.
 func TestTheReasonsWhyMembersDoNotServeAreKnownUntilTheyDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ss := newStubs(t, 2)

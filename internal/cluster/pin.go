@@ -10,8 +10,9 @@ import (
 // ID is the cluster_id that the first answer pinned.
 func (c *Cluster) ID() uint64 { return c.id.Load() }
 
-// Revision is the highest revision received in a linearizable answer. Read before a request is
-// sent, it is the floor of that request's answer (K4); read after, it proves nothing (F15).
+// Revision is the highest revision received in a linearizable answer. If it is read before a request is
+// sent, it is the floor of that request's answer (K4). If it is read after that, it proves nothing
+// (F15).
 func (c *Cluster) Revision() int64 { return c.revision.Load() }
 
 // RaftTerm is the highest raft_term that any member of the cluster has shown.
@@ -24,15 +25,15 @@ var errForeign = errors.New("the answer is another cluster's")
 
 // Check validates the header of an answer from m, and records it.
 //
-// floor is the highest revision as it was when the request was sent. linearizable says that the answer's
-// revision is at least that of everything acknowledged before the request was sent. That is so
-// for transactions that hold a Range, for linearizable ranges, and for what goes through raft;
-// it is not for LeaseKeepAlive, watches, Status and LeaseTimeToLive.
+// floor is the highest revision as it was when the request was sent. linearizable says that the
+// answer's revision is at least that of everything acknowledged before the request was sent. That holds
+// for transactions that contain a Range, for linearizable ranges, and for what goes through raft. It
+// does not hold for LeaseKeepAlive, watches, Status and LeaseTimeToLive.
 //
-// A linearizable revision below floor ends the Cluster, and the error matches ErrChanged.
-// Another cluster_id sets the endpoint aside, which is logged, until it answers as this cluster
-// again. If every endpoint is set aside, and another probe of each confirms it, the Cluster
-// ends with ErrChanged too. Otherwise the highest raft term, and if linearizable the highest revision, are raised.
+// A linearizable revision below floor ends the Cluster, and the error matches ErrChanged. Another
+// cluster_id sets the endpoint aside, which is logged, until it answers as this cluster again. If every
+// endpoint is set aside, and another probe of each confirms it, the Cluster also ends with ErrChanged.
+// Otherwise Check raises the highest raft term, and, if linearizable, the highest revision.
 func (c *Cluster) Check(m *Member, h *pb.ResponseHeader, floor int64, linearizable bool) error {
 	if h == nil {
 		return fmt.Errorf("%s: %w", m.Endpoint(), errNoHeader)
@@ -80,7 +81,7 @@ func (c *Cluster) checkID(m *Member, id uint64) error {
 	return fmt.Errorf("%s: %w (%x instead of %x)", m.Endpoint(), errForeign, id, pinned)
 }
 
-// confirmed is how many foreign answers in a row make an endpoint another cluster's: one to a
+// confirmed is how many foreign answers in a row prove that an endpoint is another cluster's: one to a
 // request, and one to a probe.
 const confirmed = 2
 

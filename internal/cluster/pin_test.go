@@ -37,7 +37,7 @@ func TestALinearizableAnswerBelowItsFloorEndsTheCluster(t *testing.T) {
 	})
 }
 
-// F15: the floor is what had been seen when the request was sent, not when the answer came.
+// F15: the floor is the highest revision when the request was sent, not when the answer came.
 func TestAnAnswerOvertakenByAnotherIsNoSetback(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ss *stubs, c *Cluster) {
 		s := ss.get(0)
@@ -122,7 +122,7 @@ func TestAnEndpointOfAnotherClusterIsSetAside(t *testing.T) {
 	})
 }
 
-// foreignAnswer takes in one answer of another cluster from m.
+// foreignAnswer processes an answer of another cluster from m.
 func foreignAnswer(t *testing.T, c *Cluster, name string) {
 	t.Helper()
 	other := header(20)
@@ -164,8 +164,8 @@ func TestAnEndpointThatWasSetAsideComesBackWhenItAnswersRightly(t *testing.T) {
 	})
 }
 
-// K4: one foreign answer of the last endpoint in use ends nothing while any endpoint is the cluster's, be it
-// one that was set aside long ago or the same.
+// K4: one foreign answer of the last endpoint in use ends nothing while any endpoint is the cluster's,
+// whether the same one or one that was set aside long ago.
 func TestOneForeignAnswerOfTheLastEndpointEndsNothingWhileOneIsHealthy(t *testing.T) {
 	for name, healthy := range map[string][]int{"the one set aside": {0}, "the last one": {1}, "both": {0, 1}} {
 		t.Run(name, func(t *testing.T) {

@@ -46,7 +46,7 @@ func TestEveryEndpointIsCheckedAgainstItsOwnName(t *testing.T) {
 	assert.ErrorContains(t, err, "two.test")
 }
 
-// Sockets as etcd writes them are connected to, with TLS where the scheme says so.
+// The client connects to sockets in the form in which etcd writes them, with TLS if the scheme says so.
 func TestUnixSocketsServe(t *testing.T) {
 	authority := pki.New(t)
 	secure := grpc.Creds(tlscreds.NewTLS(&tls.Config{Certificates: []tls.Certificate{authority.Pair("localhost")}}))

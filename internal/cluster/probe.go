@@ -14,8 +14,8 @@ import (
 // probeTotal bounds one probe of one member.
 const probeTotal = 5 * time.Second
 
-// probe queries the member for its identity: the cluster, its version, whether it is a learner.
-// If the cluster demands a token even for that, probe fetches one.
+// probe queries the member for its cluster, its version, and whether it is a learner. If the cluster
+// demands a token even for that, probe fetches one.
 func (c *Cluster) probe(m *Member) error {
 	ctx, cancel := context.WithTimeout(c.life, probeTotal)
 	defer cancel()
@@ -53,7 +53,8 @@ func (c *Cluster) probe(m *Member) error {
 	return nil
 }
 
-// status queries m until ctx, a part of the Cluster's life, ends: again when its line is replaced.
+// status queries m for its status, again if its line is replaced meanwhile. ctx must end with the
+// Cluster.
 func (c *Cluster) status(ctx context.Context, m *Member, l *login) (*pb.StatusResponse, error) {
 	ctx = metadata.NewOutgoingContext(ctx, l.md)
 	for {
@@ -76,8 +77,8 @@ func (c *Cluster) foundLearner(m *Member) {
 	}
 }
 
-// warnOfVersion logs a warning, once for each member and version, about servers that break a
-// rule (F13).
+// warnOfVersion logs a warning, once for each member and version, about a server that breaks a rule
+// (F13).
 func (c *Cluster) warnOfVersion(m *Member, version string) {
 	why := VersionFault(version)
 	if why == "" {

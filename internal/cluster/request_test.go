@@ -23,7 +23,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/backoff"
 )
 
-// bubble runs f on n stubs in a synctest bubble; the returned Cluster is closed before f's stubs.
+// bubble runs f with n stubs in a synctest bubble. The Cluster is closed before the stubs are.
 func bubble(t *testing.T, n int, f func(t *testing.T, ss *stubs, c *Cluster)) {
 	synctest.Test(t, func(t *testing.T) {
 		ss := newStubs(t, n)
@@ -74,7 +74,7 @@ func TestWhatIsProvedNotAppliedIsSentAtOnceToAnotherMember(t *testing.T) {
 	})
 }
 
-// A5: nothing that may have been applied is sent again, whatever the code it failed with.
+// A5: a request that may have been applied is not sent again, whatever the code with which it failed.
 func TestWhatMayHaveBeenAppliedIsNotSentAgain(t *testing.T) {
 	ambiguous := []error{
 		rpctypes.ErrGRPCTimeout, rpctypes.ErrGRPCTimeoutDueToLeaderFail, rpctypes.ErrGRPCTimeoutDueToConnectionLost,

@@ -15,7 +15,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// judging makes a stub take the tokens that may chooses, and those of g alone.
+// judging makes a stub accept only those tokens of g that may accepts.
 func (g *guarded) judging(s *stub, may func(token string) bool) {
 	s.do(func(s *stub) {
 		s.onTxn = func(ctx context.Context, _ int64, _ *pb.TxnRequest) (*pb.TxnResponse, error) {
@@ -39,8 +39,8 @@ func busy(t *testing.T, c *Cluster, d time.Duration) {
 	}
 }
 
-// A member that restarts forgets simple tokens. It may do so again before it has accepted the next one, which
-// the others accept meanwhile.
+// A member that restarts forgets simple tokens. It may restart again before it has accepted the next
+// one, which the others accept meanwhile.
 func TestAMemberThatRestartsAgainAndAgainIsUsed(t *testing.T) {
 	for _, restarts := range []int64{1, 2, 3, 5} {
 		t.Run(fmt.Sprint(restarts), func(t *testing.T) {
@@ -74,7 +74,8 @@ func TestAMemberThatRestartsAgainAndAgainIsUsed(t *testing.T) {
 	}
 }
 
-// A member with a key of its own takes the tokens that it has issued, and no others; they are of no use elsewhere.
+// A member with a different key accepts only the tokens that it has issued, and no other member accepts
+// those.
 func TestAMemberThatTakesItsOwnTokensAloneIsUsedWithThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ss := newStubs(t, 3)

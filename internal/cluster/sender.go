@@ -19,7 +19,7 @@ const (
 	slow        = time.Second // a try that a caller gives up after this long grades the member down
 )
 
-// sender makes the tries of one request.
+// A sender makes the tries of one request.
 type sender struct {
 	c    *Cluster
 	r    Request
@@ -97,7 +97,8 @@ func (s *sender) prepare(ctx context.Context) (err error) {
 	return nil
 }
 
-// try sends the request to the member that prepare has picked; nothing else sends one. Outcome is meaningful only with an error.
+// try sends the request to the member that prepare has picked. No other function sends a request. The
+// Outcome is meaningful only with an error.
 func (s *sender) try(ctx context.Context) (Outcome, error) {
 	s.began = time.Now()
 	end := s.began.Add(s.r.PerTry)
@@ -108,8 +109,8 @@ func (s *sender) try(ctx context.Context) (Outcome, error) {
 	defer cancel()
 	t := &try{Context: bound, login: s.login, op: s.r.Op, parts: s.r.Parts, cancel: cancel, began: s.began, term: s.c.raftTerm.Load()}
 	floor := s.c.revision.Load()
-	if s.r.Lanes != nil {
-		s.r.Lanes.Began(s.r.Ticket, s.member, s.began)
+	if s.r.Tracker != nil {
+		s.r.Tracker.Began(s.r.Ticket, s.member, s.began)
 	}
 	var h *pb.ResponseHeader
 	var err error
@@ -120,8 +121,8 @@ func (s *sender) try(ctx context.Context) (Outcome, error) {
 	} else {
 		h, err = s.call(t, s.member)
 	}
-	if s.r.Lanes != nil {
-		s.r.Lanes.Ended(s.r.Ticket, err == nil)
+	if s.r.Tracker != nil {
+		s.r.Tracker.Ended(s.r.Ticket, err == nil)
 	}
 	failed, copies := t.close()
 	if err != nil {
@@ -139,14 +140,13 @@ func (s *sender) try(ctx context.Context) (Outcome, error) {
 	return NotApplied, nil
 }
 
-// errCopies is the error if the answer does not show whether the request was applied: it may be
-// the answer to a second copy, which found what the first copy wrote, and the first copy may
-// still be applied later.
+// errCopies is the error if the answer does not show whether the request was applied. It may answer a
+// second copy, which found what the first copy wrote, or the first copy may still be applied later.
 var errCopies = errors.New("an interceptor sent it more than once, and each copy may have been applied, or may still be")
 
-// plainEnd returns err, of a try for a caller with ctx. An interceptor may have returned
-// the end of another context, which must not look like the end of the caller's: of such an
-// error only the code and the text are kept.
+// plainEnd returns err, of a try for a caller with ctx. An interceptor may have returned the end of
+// another context, which must not look like the end of the caller's. Of such an error plainEnd keeps
+// only the code and the text.
 func plainEnd(ctx context.Context, err error) error {
 	ended := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 	if !ended || EndOf(ctx) != nil {
@@ -177,8 +177,8 @@ func (s *sender) mayRetry(ctx context.Context, outcome Outcome, err error) bool 
 		return false
 	}
 	if EndOf(ctx) != nil {
-		// A caller that stops waiting proves nothing about the member, unless it waited for
-		// long.
+		// A caller that stops waiting proves nothing about the member, unless it waited for a long
+		// time.
 		if time.Since(s.began) >= slow {
 			s.c.Failed(s.member, err)
 		}
@@ -195,8 +195,8 @@ func (s *sender) mayRetry(ctx context.Context, outcome Outcome, err error) bool 
 	return may
 }
 
-// refused records that the member refused the token. It reports whether another try may
-// follow: with a new token on any member, or with the same token on another member.
+// refused records that the member refused the token. It reports whether another try may follow, with a
+// new token on any member or with the same token on another member.
 func (s *sender) refused(err error) bool {
 	if !s.c.creds.Refused(s.member, s.login.token, err) {
 		s.tried = append(s.tried, s.member)
@@ -214,7 +214,7 @@ func (s *sender) blame(err error) {
 		s.c.foundLearner(s.member)
 	case errors.Is(err, errForeign), errors.Is(err, ErrChanged): // Check has handled it
 	case errors.Is(err, errCopies): // the member has answered
-	case errors.Is(err, errElected), errors.Is(err, errReplaced): // nor is it the member's fault
+	case errors.Is(err, errElected), errors.Is(err, errReplaced): // not the member's fault either
 	default:
 		s.c.Failed(s.member, err)
 	}

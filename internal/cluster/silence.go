@@ -10,24 +10,25 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// How a mute line is replaced (guarantee 7 of the package's comment says what that must not do). A line is
-// examined when nothing was read for max(200 ms, three round trips) after something was sent, and a
-// call or a message has no answer: a health call is sent on it, and on those of up to two other
-// members. If it is still silent after as long again, a spare line is opened, and when another member or the spare has
-// answered, the tries on the silent line are given up, and the streams that have not opened. When the
-// spare has answered, it takes the line's place. Each member is examined by itself.
+// This file replaces a mute line. Guarantee 7 of the package's comment says what that must not do. A
+// line is examined when nothing was read for max(200 ms, three round trips) after something was sent,
+// and a call or a message has no answer. To examine it, a health call is sent on it, and on those of up
+// to two other members. If it is still silent after as long again, a spare line is opened. When another
+// member or the spare has answered, the tries on the silent line are given up, and so are the streams
+// that have not opened. When the spare has answered, it replaces the line. Each member is examined
+// separately.
 //
-// A line that is heard may still have a try that gets no answer, because the leader to which
-// the member forwarded it has died. So the member is asked about its leader meanwhile.
+// A line that delivers may still have a try that gets no answer, because the leader to which the member
+// forwarded it has died. So the member is asked for its leader meanwhile.
 
 const (
-	// patience is how long a line may be silent before it is examined, at least.
+	// patience is the least time that a line may be silent before it is examined.
 	patience = 200 * time.Millisecond
-	// steps is in how many steps patience is counted. A process that was itself stopped counts one
-	// step for all of that time, so it blames nobody.
+	// steps is how many steps patience consists of. A process that was itself stopped counts one step
+	// for all of that time, so it blames no member.
 	steps = 4
-	// overdue is how long a try may be under way until its member is asked whether another leader
-	// was elected meanwhile, and how often that is asked at most.
+	// overdue is how long a try may be under way before its member is asked whether another leader was
+	// elected meanwhile, and the least time between two such questions.
 	overdue = 500 * time.Millisecond
 	// tripEvery is how often the round trip of a far member that is in use is measured.
 	tripEvery = 5 * time.Second
@@ -39,9 +40,9 @@ const (
 // patience is how long the line may be silent.
 func (m *Member) patience() time.Duration { return max(patience, 3*time.Duration(m.trip.Load())) }
 
-// watch begins to watch l until it has been heard.
+// watch begins to watch l until something was read on it.
 func (l *line) watch() {
-	l.m.c.Go(func() { // ends when l was heard, or with l
+	l.m.c.Go(func() { // ends when something was read on l, or with l
 		w := lineWatch{l: l, seen: l.heard()}
 		defer w.heard()
 		for l.m.wait(l.m.patience()/steps, l.life.Done(), nil) && !w.step() {
@@ -54,14 +55,14 @@ type lineWatch struct {
 	l      *line
 	seen   heard
 	silent int   // for how many steps
-	x      *exam // nil while it is not examined
+	x      *exam // nil while the line is not examined
 }
 
-// step takes note of a step that has passed, and reports whether no other has to follow.
+// step processes a step that has passed, and reports whether it was the last.
 func (w *lineWatch) step() bool {
 	l, m := w.l, w.l.m
 	l.askTerm()
-	if m.patience() > patience && m.due(&m.tripAt, tripEvery) { // it may have become near
+	if m.patience() > patience && m.due(&m.tripAt, tripEvery) { // the member may have become near
 		m.measure(l)
 	}
 	now, asked := l.heard(), l.asked.Load()
@@ -76,7 +77,7 @@ func (w *lineWatch) step() bool {
 	case w.silent == steps && l.open.Load() == 0: // what was sent was an acknowledgement
 		l.asked.Store(false)
 		l.due.Store(false)
-		if l.open.Load() > 0 { // a call has begun meanwhile, and its write may be the one that was just forgotten
+		if l.open.Load() > 0 { // a call has begun meanwhile, and its write may be the one that was just cleared
 			l.due.Store(true)
 			l.asked.Store(true)
 		}
@@ -99,15 +100,16 @@ func (w *lineWatch) heard() {
 	}
 }
 
-// unwatch ends the watching of l, and reports whether it did: not if there is something to watch.
+// unwatch ends the watching of l, and reports whether it did. It does not if there is something to
+// watch.
 func (l *line) unwatch() bool {
 	l.watched.Store(false)
 	return !l.busy() || !l.watched.CompareAndSwap(false, true)
 }
 
-// askTerm asks the member for its raft term if a try has been under way for long, and gives
-// up the tries that were sent in an earlier one, once the member knows its leader. The
-// old leader may have lost them, and then they would get no answer.
+// askTerm asks the member for its raft term if a try has been under way for long. If the member knows
+// its leader, askTerm gives up the tries that were sent in an earlier raft term, because the old leader
+// may have lost them, and then they would get no answer.
 func (l *line) askTerm() {
 	m := l.m
 	every := max(overdue, m.patience())
@@ -125,8 +127,8 @@ func (l *line) askTerm() {
 	})
 }
 
-// due reports whether what was last done at a time may be done again, and notes that it is. The line
-// that was replaced may be looked at once more while the new one already is.
+// due reports whether at least every has passed since *last, and if so sets *last to now. It locks m.mu
+// because the watching of a line that was replaced may overlap for a moment with that of the new line.
 func (m *Member) due(last *time.Time, every time.Duration) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -138,8 +140,8 @@ func (m *Member) due(last *time.Time, every time.Duration) bool {
 	return true
 }
 
-// measure makes a health call on l to learn the member's round trip. It takes no longer than
-// the steps that passed meanwhile, so the time in which this process was stopped is none of it.
+// measure makes a health call on l to measure the member's round trip. The result is at most the steps
+// that passed meanwhile, so that it does not include time in which this process was stopped.
 func (m *Member) measure(l *line) {
 	m.c.Go(func() { // ends within probeTotal
 		ctx, cancel := context.WithTimeout(m.c.life, probeTotal)
@@ -197,7 +199,7 @@ func (l *line) examine() *exam {
 	return x
 }
 
-// doubt acts on a line that is still silent, and reports whether it was replaced.
+// doubt acts on a line that is still silent, and reports whether it replaced the line.
 func (x *exam) doubt() bool {
 	m := x.l.m
 	if spare := x.spare; spare != nil && spare.serves.Load() {
@@ -233,7 +235,7 @@ func (x *exam) open() {
 	})
 }
 
-// mayOpen reports whether a spare may be opened now, and if so that none may be for a while.
+// mayOpen reports whether a spare may be opened now. If so, no other may be opened for a while.
 func (m *Member) mayOpen() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -245,7 +247,7 @@ func (m *Member) mayOpen() bool {
 	return true
 }
 
-// newSpare returns a line that nobody watches; nil if none can be made.
+// newSpare returns a line that is not watched, or nil if none can be made.
 func (m *Member) newSpare() *line {
 	l, err := m.newLine()
 	if err != nil {
@@ -255,8 +257,8 @@ func (m *Member) newSpare() *line {
 	return l
 }
 
-// swap puts spare into the place of l, and closes l at once: its tries have an unknown outcome
-// if they were sent, and its streams are opened again.
+// swap replaces l by spare, and closes l at once. The tries on l have an unknown outcome if they were
+// sent, and its streams are opened again.
 func (m *Member) swap(l, spare *line, why string) {
 	m.mu.Lock()
 	now := time.Now()
@@ -270,7 +272,7 @@ func (m *Member) swap(l, spare *line, why string) {
 		return
 	}
 	m.mu.Unlock()
-	if !spare.unwatch() { // it was in use already
+	if !spare.unwatch() { // the spare was in use already
 		spare.watch()
 	}
 	m.c.log.Warn("etcd connection replaced: "+why, "endpoint", m.Endpoint())

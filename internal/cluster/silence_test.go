@@ -22,7 +22,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
 
-// linked runs f in a bubble with a cluster of n members whose connections exist; dials counts them.
+// linked runs f in a bubble with a cluster of n members whose connections exist. dials counts the
+// connections.
 func linked(t *testing.T, n int, f func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, dials *atomic.Int64)) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := etcdfake.New(etcdfake.Options{Members: n})
@@ -53,8 +54,8 @@ func TestARequestOnAMuteConnectionIsRepeatedElsewhereWithinHalfASecond(t *testin
 	})
 }
 
-// Where all connections have turned mute at once, the next try goes to the first that was replaced,
-// and not to one that is being examined.
+// When all connections have turned mute at once, the next try goes to the first that was replaced, and
+// not to one that is being examined.
 func TestASilentMemberIsPickedLast(t *testing.T) {
 	linked(t, 3, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
 		fake.Member(1).Swallow()
@@ -70,7 +71,7 @@ func TestASilentMemberIsPickedLast(t *testing.T) {
 		c.Go(func() { _, _ = c.Txn(c.life, Request{Op: "txn", On: mute}, writing()) })
 		time.Sleep(patience - time.Millisecond)
 		assert.NotZero(t, picked(), "it was not silent for long")
-		time.Sleep(patience / 2) // less than it takes to give up its tries, which makes it one that failed
+		time.Sleep(patience / 2) // less than it takes to give up the member's tries, which would grade it down
 		assert.Zero(t, picked())
 	})
 }
@@ -135,7 +136,7 @@ func TestAnExaminationAsksTheMemberAndTwoOthers(t *testing.T) {
 		clear(asked)
 		mu.Unlock()
 		mute := member(t, c, fake.Member(0).Endpoint())
-		mute.spareAt = time.Now().Add(time.Hour) // whose health call is another
+		mute.spareAt = time.Now().Add(time.Hour) // so that no spare makes a health call
 		fake.Member(0).BlackHole()
 		_, err = c.Txn(t.Context(), Request{Op: "txn", On: mute}, writing())
 		require.ErrorIs(t, err, ErrUnknown)
@@ -149,7 +150,7 @@ func TestAnExaminationAsksTheMemberAndTwoOthers(t *testing.T) {
 	})
 }
 
-// A member that was only slow, and a spare that it answers at the same time.
+// A member that was only slow answers on its connection and on a spare at the same time.
 func TestAConnectionThatIsHeardAgainStays(t *testing.T) {
 	linked(t, 1, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, dials *atomic.Int64) {
 		old, before := c.list()[0].line.Load(), dials.Load()
@@ -179,7 +180,7 @@ func TestConnectionsAreReplacedTwoToThirtySecondsApart(t *testing.T) {
 			return gaps
 		}
 		require.Equal(t, []time.Duration{0, 2, 4, 8, 16, 30, 30}, replace(7))
-		time.Sleep(3 * maxSwap) // all is well meanwhile
+		time.Sleep(3 * maxSwap) // nothing fails meanwhile
 		require.Equal(t, []time.Duration{0, 2, 4}, replace(3))
 	})
 }
@@ -209,7 +210,8 @@ func TestASlowMemberCostsFewConnections(t *testing.T) {
 	})
 }
 
-// Servers ping their clients, whose acknowledgement may be the last that is sent: nobody answers that.
+// Servers ping their clients. The acknowledgement may be the last thing that is sent, and gets no
+// answer.
 func TestAnIdleConnectionIsNotExamined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ss := newStubs(t, 2)
@@ -242,7 +244,7 @@ func (c counting) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// The spare is one, whatever the silence lasts, and is closed with it.
+// There is one spare, however long the silence lasts, and it is closed at the end of the silence.
 func TestAMemberThatStaysMuteHasOneSpare(t *testing.T) {
 	linked(t, 3, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, dials *atomic.Int64) {
 		before := dials.Load()
@@ -264,11 +266,11 @@ func TestAMemberThatStaysMuteHasOneSpare(t *testing.T) {
 func TestAStoppedProcessBlamesNobody(t *testing.T) {
 	linked(t, 3, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, dials *atomic.Int64) {
 		before := dials.Load()
-		time.Sleep(time.Second) // nobody listens
+		time.Sleep(time.Second) // no server listens
 		for _, m := range c.list() {
 			var n int
 			m.wait = func(d time.Duration, end, stop <-chan struct{}) bool {
-				if n++; n == steps-1 { // it is stopped for longer than anybody may be silent
+				if n++; n == steps-1 { // the process is stopped for longer than a line may be silent
 					d = 10 * time.Second
 				}
 				return backoff.Wait(d, end, stop)
@@ -283,7 +285,7 @@ func TestAStoppedProcessBlamesNobody(t *testing.T) {
 	})
 }
 
-// What a line sent while it was a spare must not hide its silence later.
+// What a line sent while it was a spare must not hide that it is silent later.
 func TestASpareThatTurnsMuteAtOnceIsReplacedToo(t *testing.T) {
 	linked(t, 1, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, dials *atomic.Int64) {
 		old := c.list()[0].line.Load()
@@ -302,8 +304,8 @@ func TestASpareThatTurnsMuteAtOnceIsReplacedToo(t *testing.T) {
 	})
 }
 
-// A spare that answers in the instant in which another takes its place, because it was late, is closed.
-// It must not be used.
+// A spare that answers late, in the instant in which another replaces it, is closed. It must not be
+// used.
 func TestASpareThatAnswersWhenItIsGivenUpIsNotUsed(t *testing.T) {
 	linked(t, 1, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
 		k := c.list()[0]
@@ -323,7 +325,7 @@ func TestASpareThatAnswersWhenItIsGivenUpIsNotUsed(t *testing.T) {
 	})
 }
 
-// What is sent on a stream that has ended is waited for by nobody.
+// A message on a stream that has ended awaits no answer.
 func TestAMessageOnAnEndedStreamHasNoAnswer(t *testing.T) {
 	linked(t, 1, func(t *testing.T, _ *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
 		m := c.list()[0]
@@ -340,8 +342,8 @@ func TestAMessageOnAnEndedStreamHasNoAnswer(t *testing.T) {
 	})
 }
 
-// A spare needs several round trips until it has answered: here two for the connection, as with
-// TLS, and one for the call.
+// A spare needs several round trips before it has answered. Here they are two for the connection, as
+// with TLS, and one for the call.
 func TestAMuteConnectionOfASlowNetworkIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := etcdfake.New(etcdfake.Options{})
@@ -377,7 +379,7 @@ func TestThePatienceFollowsTheRoundTrip(t *testing.T) {
 			want  time.Duration
 		}{{far, 2400 * time.Millisecond}, {nil, patience}} {
 			fake.Member(0).SetDelay(c2.delay, c2.delay)
-			for range 300 { // more at once than one round trip takes
+			for range 300 { // more at once than fit into one round trip
 				c.Go(func() { _, _ = c.Txn(c.life, Request{Op: "txn"}, writing()) })
 				time.Sleep(30 * time.Millisecond)
 			}
@@ -425,7 +427,7 @@ func TestAConnectionThatWasPassedOverIsMadeMeanwhile(t *testing.T) {
 	})
 }
 
-// What had been sent to the leader, or by way of it, is lost with it.
+// What was sent to the leader, or forwarded to it, is lost with it.
 func TestALeaderThatFreezesCostsAnElectionAndLittleMore(t *testing.T) {
 	const election = 1200 * time.Millisecond
 	for _, repeat := range []Repeat{IfNotApplied, Always} {
@@ -462,7 +464,8 @@ func TestASlowRequestUnderOneLeaderIsNotGivenUp(t *testing.T) {
 	})
 }
 
-// Events that nobody asked for show that a connection delivers to this side, and nothing of the other way.
+// Unsolicited events show that a connection delivers to this side, and nothing about the other
+// direction.
 func TestEventsDoNotHideThatNothingIsAnswered(t *testing.T) {
 	for _, members := range []int{1, 3} {
 		t.Run(fmt.Sprint(members, " members"), func(t *testing.T) {
@@ -524,7 +527,7 @@ func watching(t *testing.T, m *Member) *atomic.Int64 {
 	return events
 }
 
-// Events while a request is slow, and its member well, cost a health call and no connection.
+// Events while a request is slow, and its member healthy, cost a health call and no connection.
 func TestEventsWhileARequestIsSlowReplaceNothing(t *testing.T) {
 	linked(t, 1, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, dials *atomic.Int64) {
 		events := watching(t, c.list()[0])
@@ -551,11 +554,11 @@ func TestEventsWhileARequestIsSlowReplaceNothing(t *testing.T) {
 func TestAStopWhileARoundTripIsMeasuredIsNotPartOfIt(t *testing.T) {
 	linked(t, 1, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
 		k := c.list()[0]
-		k.wait = func(d time.Duration, end, stop <-chan struct{}) bool { // each step takes as long as a stop
+		k.wait = func(d time.Duration, end, stop <-chan struct{}) bool { // the process is stopped in each step
 			time.Sleep(4 * time.Second)
 			return backoff.Wait(d, end, stop)
 		}
-		stopped := etcdfake.Fixed(2 * time.Second) // the answer is read when the process goes on
+		stopped := etcdfake.Fixed(2 * time.Second) // the answer is read when the process continues
 		fake.Member(0).SetDelay(stopped, stopped)
 		k.measure(k.line.Load())
 		time.Sleep(time.Minute)
@@ -564,7 +567,8 @@ func TestAStopWhileARoundTripIsMeasuredIsNotPartOfIt(t *testing.T) {
 	})
 }
 
-// A member that takes connections and never speaks holds up no stream, while another one answers.
+// A member that accepts connections and never sends anything holds up no stream while another one
+// answers.
 func TestAStreamOnAConnectionThatNeverSpeaksIsGivenUp(t *testing.T) {
 	linked(t, 3, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
 		fake.Member(1).BlackHole()

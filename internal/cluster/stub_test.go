@@ -106,7 +106,7 @@ func (s *stub) MemberList(context.Context, *pb.MemberListRequest) (*pb.MemberLis
 	return &pb.MemberListResponse{Header: h, Members: f()}, nil
 }
 
-// LeaseKeepAlive takes renewals and answers none.
+// LeaseKeepAlive accepts renewals and answers none.
 func (s *stub) LeaseKeepAlive(stream pb.Lease_LeaseKeepAliveServer) error {
 	<-stream.Context().Done()
 	return stream.Context().Err()
@@ -118,7 +118,7 @@ type stubs struct {
 	log  *syncBuffer
 	mu   sync.Mutex
 	by   map[string]*stub
-	hole map[string]bool // connections to these are taken, and never answered
+	hole map[string]bool // connections to these are accepted, and never answered
 	dead map[string]bool // connections to these are refused
 	made int             // connections
 	turn bufdial.Dialer
@@ -223,7 +223,7 @@ func member(t testing.TB, c *Cluster, name string) *Member {
 	return nil
 }
 
-// mdOf is what a request carried under key.
+// mdOf is the metadata of a request under key.
 func mdOf(ctx context.Context, key string) string {
 	md, _ := metadata.FromIncomingContext(ctx)
 	if v := md.Get(key); len(v) == 1 {

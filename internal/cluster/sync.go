@@ -16,16 +16,16 @@ const minSync = 100 * time.Millisecond
 // keepSynced refreshes the list of members from time to time, until Close.
 func (c *Cluster) keepSynced() {
 	for backoff.Sleep(c.life, backoff.Spread(max(c.cfg.SyncEvery, minSync))) {
-		if c.id.Load() != 0 { // until then there is nothing to do: see Reach
+		if c.id.Load() != 0 { // nothing to do before; see Reach
 			c.syncMembers()
 		}
 	}
 }
 
-// syncMembers replaces the endpoints by those that the cluster's voting members advertise. A
-// new endpoint is used only after it has answered. An old one is removed only when its member
-// has left, or has another endpoint that answers. So the list never becomes empty, and an
-// advertised address that cannot be reached replaces nothing.
+// syncMembers replaces the endpoints by those that the cluster's voting members advertise. It uses a
+// new endpoint only after that has answered. It removes an old one only if its member has left, or has
+// another endpoint that answers. So the list never becomes empty, and an advertised address that cannot
+// be reached replaces nothing.
 func (c *Cluster) syncMembers() {
 	var resp *pb.MemberListResponse
 	err := c.Do(c.life, Request{Op: "member list", Repeat: Always, Local: true}, func(ctx context.Context, m *Member) (*pb.ResponseHeader, error) {
@@ -102,7 +102,8 @@ func (c *Cluster) reachNew(wanted map[endpoint]bool) []*Member {
 	return fresh
 }
 
-// proven returns m if it answers as a voting member of the cluster; otherwise it closes it.
+// proven returns m if it answers as a voting member of the cluster. Otherwise it closes m and returns
+// nil.
 func (c *Cluster) proven(m *Member) *Member {
 	err := c.probe(m)
 	if err == nil && !m.learner.Load() {
@@ -117,7 +118,7 @@ func (c *Cluster) proven(m *Member) *Member {
 
 // replaceMembers puts the new list in force.
 func (c *Cluster) replaceMembers(members []*pb.Member, wanted map[endpoint]bool, fresh []*Member) {
-	served := make(map[uint64]bool) // member IDs that a wanted endpoint answers for
+	served := make(map[uint64]bool) // IDs of members for which a wanted endpoint answers
 	next := slices.Clone(fresh)
 	var rest []*Member
 	for _, m := range c.list() {

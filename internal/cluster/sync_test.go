@@ -53,7 +53,7 @@ func TestEndpointsFollowTheMembers(t *testing.T) {
 		assert.Equal(t, connectivity.Shutdown, old.line.Load().conn.GetState())
 		assert.True(t, member(t, c, "m2:2379").checked.Load())
 		for range 8 {
-			time.Sleep(time.Second) // whoever has only just been asked something is passed over for a moment
+			time.Sleep(time.Second) // a member that was queried just before is skipped for a moment
 			_, err := c.Txn(t.Context(), Request{Op: "txn"}, writing())
 			require.NoError(t, err)
 		}
@@ -113,7 +113,8 @@ func TestAnAdvertisedEndpointThatDoesNotAnswerReplacesNothing(t *testing.T) {
 	})
 }
 
-// Nothing is spoken in plain text once anything asked for TLS, whatever the members advertise.
+// Nothing is sent in plain text once anything in the configuration demands TLS, whatever the members
+// advertise.
 func TestNoAdvertisedEndpointTakesTLSAway(t *testing.T) {
 	for name, cfg := range map[string]Config{
 		"a TLS config":      {Endpoints: []string{"a:1"}, TLS: &tls.Config{}},
@@ -176,7 +177,8 @@ func TestWithoutSyncEveryNobodyIsQueried(t *testing.T) {
 	})
 }
 
-// A member that is advertised, refuses every token, and so never comes into use, makes nobody log in again.
+// An advertised member that refuses every token never comes into use, and does not cause repeated
+// logins.
 func TestAnAdvertisedEndpointThatRefusesEveryTokenTakesNobodysTokenAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ss := newStubs(t, 3)

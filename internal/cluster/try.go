@@ -12,19 +12,18 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// A try is one sending of a request to one member. It is the context of that sending, and
-// collects the evidence of its outcome. It carries the request's own metadata instead of that of
-// the caller's context.
+// A try is one sending of a request to one member. It is the context of that sending, and collects the
+// evidence of its outcome. It carries the request's metadata instead of that of the caller's context.
 //
-// The evidence comes from witness, the innermost interceptor of every connection. It sees each
-// request that is sent, even if one of the user's interceptors sends it several times or drops
-// options. If it saw nothing there is no evidence, and the outcome is Unknown.
+// The evidence comes from witness, the innermost interceptor of every connection. It sees each request
+// that is sent, even if one of the user's interceptors sends it several times or drops options. If it
+// saw none there is no evidence, and the outcome is Unknown.
 type try struct {
-	context.Context // ends with the caller's, and with the try's own bound
+	context.Context // ends with the caller's context, or when the try's time limit has passed
 	login           *login
 	opts            [1]grpc.CallOption
 	op              string             // of the request, for Ops
-	parts           func() []string    // as well
+	parts           func() []string    // the same
 	cancel          context.CancelFunc // ends the Context
 	began           time.Time
 	term            uint64                // the raft term known when it began
@@ -33,9 +32,9 @@ type try struct {
 	mu      sync.Mutex
 	peer    peer.Peer // of the first request
 	seen    int       // requests that were sent
-	running int       // of those, the ones that have not ended
-	unclear int       // of those that have, the ones that may have been applied, or are known to
-	late    int       // of those, the ones that may still be applied
+	running int       // of those, the ones that have not ended yet
+	unclear int       // of those that have ended, the ones that were or may have been applied
+	late    int       // of the unclear ones, those that may still be applied
 	closed  bool      // no further request may be sent
 }
 
@@ -71,7 +70,7 @@ func witness(ctx context.Context, method string, req, reply any, cc *grpc.Client
 	return err
 }
 
-// begin records that a request is sent, and returns where gRPC stores its peer; nil if the
+// begin records that a request is sent, and returns where gRPC stores its peer. It returns nil if the
 // try is closed.
 func (t *try) begin() *peer.Peer {
 	t.mu.Lock()
@@ -109,10 +108,10 @@ func (t *try) end(p *peer.Peer, err error) {
 
 // close prevents further requests, and returns what the evidence proves.
 //
-// copies counts the requests that were applied, or may have been, or still may be. failed is
-// the outcome if the try failed: NotApplied if some request was sent and copies is 0,
-// because for each there was no stream, or the server answered that nothing was applied;
-// Answered if the server has executed or refused each. Otherwise it is Unknown.
+// copies counts the requests that were applied, may have been, or may still be. failed is the outcome
+// if the try failed. It is NotApplied if some request was sent and copies is 0, because for each there
+// was no stream, or the server answered that nothing was applied. It is Answered if the server has
+// executed or refused each. Otherwise it is Unknown.
 func (t *try) close() (failed Outcome, copies int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// intercepted runs f on a Cluster of two stubs whose transactions go through an interceptor of the user's.
+// intercepted runs f on a Cluster of two stubs whose transactions go through the user's interceptor in.
 func intercepted(t *testing.T, in grpc.UnaryClientInterceptor, f func(t *testing.T, ss *stubs, c *Cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -43,7 +43,8 @@ func ended(ctx context.Context) context.Context {
 	return ctx
 }
 
-// Guarantee 3: whatever an interceptor does, "not applied" rests on evidence, and without it the outcome is unknown.
+// Guarantee 3: whatever an interceptor does, "not applied" needs evidence, and without it the outcome
+// is unknown.
 func TestAnOutcomeRestsOnEvidenceWhateverInterceptorsDo(t *testing.T) {
 	lost := status.Error(codes.Unavailable, "error reading from server: EOF")
 	for name, tc := range map[string]struct {
@@ -129,8 +130,8 @@ func TestAnOutcomeRestsOnEvidenceWhateverInterceptorsDo(t *testing.T) {
 
 type valueKey struct{}
 
-// An answer is that of a request only if no copy of it that an interceptor sent may have been applied before, or may
-// be later: a comparison that fails may have failed because of that copy.
+// An answer shows the outcome of a request only if no other copy of it, sent by an interceptor, may
+// have been applied before, or may be later. A comparison may have failed because of such a copy.
 func TestAnAnswerBesideACopyThatMayHaveBeenAppliedLeavesTheOutcomeUnknown(t *testing.T) {
 	again := func(ctx context.Context, method string, req, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		if invoke(ctx, method, req, answer, conn, opts...) == nil {
@@ -301,7 +302,8 @@ func TestTheCodeShowsWhatEndedARenewal(t *testing.T) {
 	})
 }
 
-// A bound of this package's is not the end of a context of the caller's, wherever it passes and whichever layer reports it.
+// A time limit of this package is not the end of the caller's context, wherever it passes and whichever
+// layer reports it.
 func TestABoundThatPassedIsNoEndOfAContext(t *testing.T) {
 	hold := func(ctx context.Context, _ string, _, _ any, _ *grpc.ClientConn, _ grpc.UnaryInvoker, _ ...grpc.CallOption) error {
 		<-ctx.Done()

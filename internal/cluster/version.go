@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// VersionFault returns what is wrong with a server of this version (F13); "" if nothing is
-// known.
+// VersionFault returns what is wrong with a server of this version (F13), or "" if nothing is known.
 func VersionFault(version string) string {
 	v, pre, ok := parseVersion(version)
 	switch {
@@ -22,10 +21,9 @@ func VersionFault(version string) string {
 	return ""
 }
 
-// TakesNested reports whether transactions within transactions are safe. All members must
-// report one minor version of etcd, one that checks the permissions inside of them; the
-// versions of VersionFault do not. A member that has not answered yet, or not since it failed,
-// has not reported.
+// TakesNested reports whether transactions within transactions are safe. All members must report the
+// same minor version of etcd, and it must check the permissions inside of them. The versions of
+// VersionFault do not. A member that has not answered yet, or not since it failed, has not reported.
 func (c *Cluster) TakesNested() bool {
 	var all int64
 	for _, m := range c.list() {
@@ -66,7 +64,7 @@ func parseVersion(s string) (v [3]int, pre, ok bool) {
 	return v, pre, true
 }
 
-// older reports whether v comes before the release b, as b's own pre-releases do.
+// older reports whether v comes before the release b, as the pre-releases of b do.
 func older(v [3]int, pre bool, b [3]int) bool { return before(v, b) || pre && v == b }
 
 func before(a, b [3]int) bool {

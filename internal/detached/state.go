@@ -1,9 +1,9 @@
-// Package detached is the content of a lease.Handle: all that another process needs to take a
+// Package detached is the content of a lease.Handle, which is all that another process needs to take a
 // detached session over, and its encoding as text.
 //
-// The text is one word of printable ASCII, fit for an environment variable or a file. It holds
-// no secret. Parse refuses what no session can have written, so that a State which was parsed
-// is as valid as one that was written.
+// The text is one word of printable ASCII, fit for an environment variable or a file. It contains no
+// secret. Parse refuses what no session can have written, so that a parsed State is as valid as a
+// written one.
 package detached
 
 import (
@@ -28,11 +28,11 @@ type State struct {
 	Unsettled   []string      // keys of the entries that have to be undone
 	Lost        []int64       // the numbers of those entries that were held and not released, in order
 	Kept        []Kept        // the entries whose keys have to stay for now, in order
-	At          time.Time     // when Kept was written, by the wall clock, to the millisecond; zero: there is no Kept
-	Claim       string        // the nonce of who takes it over, if that was decided before: see session.Claim
+	At          time.Time     // wall clock at which Kept was written, in milliseconds; zero without Kept
+	Claim       string        // the nonce of the takeover, if it was already chosen; see session.Claim
 }
 
-// Kept is an entry whose keys have to stay for a time, also once it is released.
+// Kept is an entry whose keys have to stay for a time, even after its release.
 type Kept struct {
 	N    int64
 	Left time.Duration // whole milliseconds, more than 0
@@ -144,7 +144,7 @@ func (f form) state() (State, error) {
 		Lease: f.Lease, Cluster: f.Cluster, TTL: time.Duration(f.Seconds) * time.Second, LockDelay: time.Duration(f.Delay) * time.Millisecond,
 		Key: string(f.Key), Create: f.Create, Mod: f.Mod, Next: f.Next, Claim: f.Claim,
 	}
-	if len(f.Lost) > 0 { // not an empty list
+	if len(f.Lost) > 0 { // nil rather than an empty list
 		s.Lost = f.Lost
 	}
 	for _, key := range f.Unsettled {

@@ -52,7 +52,8 @@ func TestAMalformedTextIsRefused(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// What is left is counted by the wall clock, because it passes between two processes; one that was set back adds nothing.
+// The wall clock counts how long keys still have to stay, because the time passes between two
+// processes. A clock that was set back adds nothing.
 func TestWhatIsKeptStaysForWhatIsLeft(t *testing.T) {
 	s := State{At: time.Unix(1000, 0)}
 	k := Kept{1, 30 * time.Second}

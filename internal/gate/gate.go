@@ -1,12 +1,12 @@
-// Package gate has a mutex whose waiters can give up: a Gate lets one goroutine at a time pass,
-// or a fixed number of them, and a wait for it ends with a context.
+// Package gate has a mutex whose waiters can give up. A Gate admits one goroutine at a time, or a fixed
+// number of them, and a wait for it ends with a context.
 //
 // A free Gate is entered even if the context has ended, because some callers have work to do
-// nevertheless: a release is sent although its context is done. What a caller does inside checks
-// the context itself.
+// nevertheless. For example, a release is sent although its context is done. The caller checks the
+// context inside if it has to.
 //
-// Waiters enter in no promised order. In a synctest bubble a goroutine that waits for a Gate is
-// durably blocked, which one that waits for a sync.Mutex is not.
+// The order in which waiters enter is not defined. In a synctest bubble a goroutine that waits for a
+// Gate is durably blocked, unlike one that waits for a sync.Mutex.
 package gate
 
 import "context"
@@ -16,11 +16,11 @@ type Gate struct {
 	inside chan struct{} // has an element for each goroutine that is inside
 }
 
-// New returns a Gate that n goroutines at a time can be inside of.
+// New returns a Gate that admits n goroutines at a time.
 func New(n int) Gate { return Gate{make(chan struct{}, n)} }
 
-// Enter waits until there is room inside and enters. It returns false, and has not entered, if
-// ctx ends first. A goroutine that has entered calls Leave.
+// Enter waits until there is room inside and enters. If ctx ends first, it does not enter, and returns
+// false. A goroutine that has entered must call Leave.
 func (g Gate) Enter(ctx context.Context) bool {
 	select {
 	case g.inside <- struct{}{}:

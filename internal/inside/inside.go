@@ -1,6 +1,6 @@
-// Package inside lets lock and elect, and the test kits, reach the engine
-// behind the public types of package pawl, without that engine being part of
-// anybody's API. Package pawl fills the hooks in when it is initialised.
+// Package inside lets lock and elect, and the test kits, reach the engine behind the public types of
+// package pawl, without making that engine part of an API. Package pawl sets the hooks when it is
+// initialised.
 package inside
 
 import (
@@ -11,23 +11,24 @@ import (
 	"github.com/pawl-locks/pawl/internal/session"
 )
 
-// SessionOf returns the engine of a *pawl.Session; nil for a nil one.
+// SessionOf returns the engine of a *pawl.Session, or nil for a nil one.
 var SessionOf func(s any) *session.Session
 
-// HostFor returns the Host of a pawl.Sessions' sessions. For a *pawl.Client it needs no
-// session, for others it gets the current one.
+// HostFor returns the Host of a pawl.Sessions' sessions. For a *pawl.Client it needs no session; for
+// others it gets the current session.
 var HostFor func(ctx context.Context, sessions any) (session.Host, error)
 
-// Carry reports which name, if any, is not on the cluster of a pawl.Sessions that comes from
-// a pawl.Clusters; nil for other Sessions, which know of one cluster only. A set has more names.
+// Carry returns an error that says which name, if any, is not on the cluster of a pawl.Sessions that
+// comes from a pawl.Clusters. It returns nil for other Sessions, which know only one cluster. more are
+// the other names of a set.
 var Carry func(sessions any, name string, more []string) error
 
-// HostOf returns the Host of a *pawl.Client's sessions, or an error why the client cannot be
-// used: it is nil, closed, or its cluster has changed.
+// HostOf returns the Host of a *pawl.Client's sessions, or an error if the client cannot be used
+// because it is nil or closed, or because its cluster has changed.
 var HostOf func(c any) (session.Host, error)
 
-// A Keeper is the interface of a process that holds on behalf of others: see queue.Acquisition
-// for each method.
+// A Keeper is an acquisition for a process that holds on behalf of others. See queue.Acquisition for
+// each method.
 type Keeper interface {
 	Promise(until clock.Instant) error
 	Retract()
@@ -38,11 +39,12 @@ type Keeper interface {
 // KeeperOfHeld returns the acquisition of a *lock.Held, and KeeperOfTerm that of a *elect.Term.
 var KeeperOfHeld, KeeperOfTerm func(v any) Keeper
 
-// A Record holds the time of a name's last run: see lock.Mutex.Once. It is used from one goroutine at a time.
+// A Record holds the time of a name's last run; see lock.Mutex.Once. One goroutine at a time uses it.
 type Record interface {
 	// Covers reports whether a run for at, or for a later time, is recorded.
 	Covers(ctx context.Context, at time.Time) (bool, error)
-	// Write records a run for at, if held, a *lock.Held, is held and nobody has written the record since Covers read it.
+	// Write records a run for at, if held, a *lock.Held, is held and nobody has written the record
+	// since Covers read it.
 	Write(ctx context.Context, held any, at time.Time) error
 }
 

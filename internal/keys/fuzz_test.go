@@ -92,14 +92,14 @@ func FuzzIdentity(f *testing.F) {
 	f.Fuzz(func(t *testing.T, owner, host string, pid int, at int64, other string) {
 		id := Identity{strings.ToValidUTF8(owner, "?"), strings.ToValidUTF8(host, "?"), pid, time.Unix(at%(1<<36), 0).UTC()}
 		if id.Since.Year() < 1 || id.Since.Year() > 9999 {
-			t.Skip() // no clock says so
+			t.Skip() // no clock shows such a time
 		}
 		lock := NewLabel(id).Lock(id.Since)
 		require.NotContains(t, string(lock), "\n")
 		for _, value := range [][]byte{lock, NewLabel(id).EtcdLock(id.Since), SessionValue(id, "n"), id.Value()} {
 			require.Equal(t, id, ParseIdentity(value))
 		}
-		_ = ParseIdentity([]byte(other)) // of whatever: no panic
+		_ = ParseIdentity([]byte(other)) // must not panic, whatever the value
 	})
 }
 

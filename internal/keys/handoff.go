@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// A Handoff is what the release of one queue key puts on its successor's: the key that was
-// released, and the list of successors. It is written below the successor's own value:
+// A Handoff is what the release of a queue key adds to the value of its successor: the key that was
+// released, and the list of successors. It is written below the successor's previous value:
 //
 //	pawl:2026-01-02T03:04:12Z                  the key's own value, as it was
 //	granted 7f3a-12 4711                       by which key, with which create revision
@@ -29,7 +29,7 @@ type Successor struct {
 	Value  []byte
 }
 
-// Successors are the queue keys after one, in order, as a handoff carries them. The zero
+// Successors are the queue keys after another one, in order, as a handoff carries them. The zero
 // Successors is empty.
 type Successors struct {
 	before []byte // the value before the first one's
@@ -39,8 +39,8 @@ type Successors struct {
 const (
 	handoffWord = "granted "
 
-	// MaxSuccessors is how many successors are read for a list, and maxListBytes is about how
-	// long a list gets.
+	// MaxSuccessors is how many successors are read for a list, and maxListBytes is about how long a
+	// list may get.
 	MaxSuccessors = 24
 	maxListBytes  = 2 << 10
 
@@ -53,8 +53,8 @@ var (
 	handoffMark = []byte("\n" + handoffWord)
 )
 
-// NewSuccessors encodes all, which are consecutive in a queue, up to the first that cannot
-// receive a handoff: a key in another form, or a value without its mark. Only the first line of
+// NewSuccessors encodes all, which are consecutive in a queue, up to the first that cannot receive a
+// handoff because its key has another form, or its value does not have the mark. Only the first line of
 // each value is kept.
 func NewSuccessors(all iter.Seq[Successor]) (s Successors) {
 	var before []byte
@@ -79,7 +79,7 @@ func (s Successor) receives(value []byte) bool {
 	return s.Create > 0 && receives(value) && isQueueKey(s.Name)
 }
 
-// isQueueKey reports whether name is an exclusive queue key's, directly in its queue: keys of
+// isQueueKey reports whether name is that of an exclusive queue key, directly in its queue. Keys of
 // other forms neither make nor receive handoffs (rule RW4).
 func isQueueKey(name []byte) bool {
 	k, ok := ParseQueueKey(string(name))
@@ -112,8 +112,8 @@ func (s Successors) First() (first Successor, rest Successors, ok bool) {
 	return first, Successors{before: value, list: list}, true
 }
 
-// HandedOff is the value of s after the release of the key named by, with this create revision:
-// its own value and the handoff, which carries rest.
+// HandedOff is the value of s after the release of the key named by, with this create revision. It
+// consists of the previous value and the handoff, which carries rest.
 func (s Successor) HandedOff(by string, create int64, rest Successors) []byte {
 	v := make([]byte, 0, len(s.Value)+len(handoffMark)+len(by)+len(rest.list)+len(" \n")+maxDigits)
 	v = append(v, s.Value...)

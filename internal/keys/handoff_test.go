@@ -44,8 +44,8 @@ func TestTheFormOfAHandoffIsFixed(t *testing.T) {
 	assert.Equal(t, LockMark+`"since":"…:30Z"}`+"\ngranted 7f3a-12 4711\n"+`81c4-1 4720 29 1Z"}`+"\n", string(first.HandedOff("7f3a-12", 4711, rest)))
 }
 
-// Only a lock's key in pawl's layout is handed off to, and a list ends before the
-// first that is none: its successor would overtake it.
+// Only a lock's key in pawl's layout receives a handoff, and a list ends before the first key that is
+// not one, because its successor would otherwise overtake it.
 func TestAListEndsBeforeTheFirstThatIsNotHandedOffTo(t *testing.T) {
 	good := successor("7f-1", 4, someLabel)
 	for name, bad := range map[string]Successor{

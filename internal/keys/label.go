@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// An Identity names the owner of a key, for people to read: the owner as configured, and the
-// process, with the time at which the key was put, by that process's clock.
+// An Identity names the owner of a key, for people to read. It has the owner as configured, the
+// process, and the time at which the key was put, by the clock of that process.
 type Identity struct {
 	Owner string    `json:"owner"`
 	Host  string    `json:"host"`
@@ -28,7 +28,7 @@ func SessionValue(id Identity, nonce string) []byte {
 	}{id, nonce})
 }
 
-// SessionNonce reads the nonce in a value that SessionValue wrote; "" if there is none.
+// SessionNonce reads the nonce in a value that SessionValue wrote. It returns "" if there is none.
 func SessionNonce(value []byte) string {
 	var v struct {
 		Nonce string `json:"nonce"`
@@ -39,9 +39,9 @@ func SessionNonce(value []byte) string {
 	return v.Nonce
 }
 
-// ParseIdentity reads the identity in a value that Value, SessionValue, Lock or EtcdLock wrote,
-// with or without a handoff; of a value that Plain wrote it is Since alone. It leaves out what it
-// cannot read.
+// ParseIdentity reads the identity in a value that Value, SessionValue, Lock or EtcdLock wrote, with or
+// without a handoff. Of a value that Plain wrote it reads only Since. It leaves out what it cannot
+// read.
 func ParseIdentity(value []byte) (id Identity) {
 	line, _, _ := bytes.Cut(value, newline)
 	if IsPlain(line) {
@@ -54,10 +54,10 @@ func ParseIdentity(value []byte) (id Identity) {
 	return id
 }
 
-// LockMark is the beginning of the value of a lock's queue key that names its owner, and plainMark
-// that of one whose session's key does; no other value in a queue begins so. They distinguish a
-// lock's key from a candidate's under the same name, and from a key in etcd's layout. Only keys with
-// them receive handoffs.
+// LockMark is the beginning of the value of a lock's queue key that names its owner, and plainMark that
+// of a lock's queue key whose owner is named by the session key. No other value in a queue begins so.
+// They distinguish a lock's key from a candidate's under the same name, and from a key in etcd's
+// layout. Only keys with them receive handoffs.
 const LockMark = `{"pawl":"lock",`
 
 // etcdMark is LockMark for a key in etcd's layout.
@@ -68,8 +68,9 @@ const (
 	etcdPlainMark = "pawl/etcd:"
 )
 
-// Plain is the value of the queue key of a lock without an owner of its own that is put at since,
-// which it has to the second: who holds it is in the session's key, to which the key's name leads.
+// Plain is the value of the queue key, put at since, of a lock whose owner is its session's. The value
+// contains only since, to the second. The owner is in the session key, which the name of the queue key
+// leads to.
 func Plain(since time.Time, etcdLayout bool) []byte {
 	mark := plainMark
 	if etcdLayout {
@@ -80,7 +81,7 @@ func Plain(since time.Time, etcdLayout bool) []byte {
 	return since.UTC().AppendFormat(b, time.RFC3339)
 }
 
-// IsPlain reports whether the value is of a lock's queue key, and does not name its owner.
+// IsPlain reports whether the value is one of a lock's queue key that does not name its owner.
 func IsPlain(value []byte) bool {
 	mark := MarkOf(value)
 	return mark == plainMark || mark == etcdPlainMark
@@ -92,7 +93,7 @@ func receives(value []byte) bool {
 	return mark == plainMark || mark == LockMark
 }
 
-// A Label makes the values of one session's lock keys: all but the time is encoded once.
+// A Label makes the values of one session's lock keys. All but the time is encoded once.
 type Label []byte
 
 // NewLabel makes the label of a session, without id.Since.
@@ -106,8 +107,8 @@ func NewLabel(id Identity) Label {
 	return append(b[:len(b)-1], `,"since":"`...)
 }
 
-// Lock is the value of a lock's queue key that is put at since: one line, which
-// begins with LockMark.
+// Lock is the value of a lock's queue key that is put at since. It is one line, which begins with
+// LockMark.
 func (l Label) Lock(since time.Time) []byte {
 	b := make([]byte, len(l), len(l)+len(time.RFC3339Nano)+2)
 	copy(b, l)
@@ -138,7 +139,7 @@ func (l Label) Multi(since time.Time, names []string) []byte {
 	return append(b, l.Lock(since)[len(LockMark):]...)
 }
 
-// ParseNames returns the names in a value that Multi made; none for another value.
+// ParseNames returns the names in a value that Multi made. It returns none for another value.
 func ParseNames(value []byte) []string {
 	var v struct {
 		Names []string `json:"names"`
@@ -150,8 +151,8 @@ func ParseNames(value []byte) []string {
 	return v.Names
 }
 
-// SizeOfSet is how many names were acquired together, according to a value that Multi or
-// EtcdMulti made; false: it is another value.
+// SizeOfSet is how many names were acquired together, according to a value that Multi or EtcdMulti
+// made. ok is false for another value.
 func SizeOfSet(value []byte) (names int, ok bool) {
 	var v struct {
 		Pawl  string   `json:"pawl"`
@@ -179,7 +180,7 @@ func (l Label) EtcdLock(since time.Time) []byte {
 // OfLock reports whether a queue key with this value is a lock's, in either layout.
 func OfLock(value []byte) bool { return MarkOf(value) != "" }
 
-// MarkOf is what the value of a lock's queue key begins with; "": it is another value.
+// MarkOf is the beginning of the value of a lock's queue key. It is "" for another value.
 func MarkOf(value []byte) string {
 	for _, mark := range []string{plainMark, LockMark, etcdPlainMark, etcdMark, multiMark} {
 		if len(value) >= len(mark) && string(value[:len(mark)]) == mark {

@@ -10,7 +10,7 @@ import (
 
 var ann = Identity{Owner: `ann "x"`, Host: "h1", PID: 7, Since: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)}
 
-// The forms are fixed: other versions, and other programs, read them.
+// The forms are fixed, because other versions, and other programs, read them.
 func TestFormsOfValuesAreFixed(t *testing.T) {
 	label := NewLabel(ann)
 	assert.Equal(t, `{"pawl":"lock","owner":"ann \"x\"","host":"h1","pid":7,"since":"2026-01-02T03:04:05.000000006Z"}`, string(label.Lock(ann.Since)))
@@ -40,8 +40,8 @@ func TestAPlainValueHasTheTimeAlone(t *testing.T) {
 	assert.Zero(t, ParseIdentity([]byte("pawl:yesterday")))
 }
 
-// The value of a set's keys says its names, as many as fit, and is no lock's that can be
-// handed off to.
+// The value of a set's keys has as many of its names as fit, and is not one of a lock that can receive
+// a handoff.
 func TestTheValueOfASetSaysItsNames(t *testing.T) {
 	label := NewLabel(ann)
 	value := label.Multi(ann.Since, []string{"a/b", `c"`})
@@ -95,7 +95,7 @@ func TestALockIsDistinguishedFromACandidateByItsValue(t *testing.T) {
 	}
 }
 
-// One session's values share the label, and not its memory.
+// The values of a session share the content of the label, but not its memory.
 func TestValuesOfOneLabelAreIndependent(t *testing.T) {
 	label := NewLabel(ann)
 	first := label.Lock(ann.Since)

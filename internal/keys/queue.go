@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// MaxName is the length limit of a name, in bytes: even escaped to three times its length, a
-// name fits into an etcd request many times over.
+// MaxName is the length limit of a name, in bytes. Even escaped to three times its length, such a name
+// fits into an etcd request many times over.
 const MaxName = 1024
 
 // A Queue is the queue of one name.
@@ -16,12 +16,12 @@ type Queue struct {
 	Name       string // as given
 	Prefix     string // the prefix of its keys, namespace included; ends in a slash
 	EtcdLayout bool   // the name is used verbatim
-	Semaphore  bool   // a semaphore's: its keys lie apart from those of a lock of the same name
+	Semaphore  bool   // it is a semaphore's, whose keys lie apart from those of a lock of the same name
 }
 
-// NewQueue checks name and returns its queue. With etcdLayout the name is used verbatim, as
-// clientv3's concurrency package uses it; otherwise it is escaped so that no name's keys lie
-// among another's.
+// NewQueue validates name and returns its queue. With etcdLayout the name is used verbatim, as
+// clientv3's concurrency package does. Otherwise it is escaped so that no name's keys lie among
+// another's.
 func NewQueue(namespace, name string, etcdLayout bool) (Queue, error) {
 	if err := CheckName(name, etcdLayout); err != nil {
 		return Queue{}, err
@@ -33,8 +33,8 @@ func NewQueue(namespace, name string, etcdLayout bool) (Queue, error) {
 	return Queue{Name: name, Prefix: prefix, EtcdLayout: etcdLayout}, nil
 }
 
-// NewSemaphore checks name and returns the queue of the semaphore of this name. It has nothing
-// to do with the queue of a lock or an election of the same name.
+// NewSemaphore validates name and returns the queue of the semaphore of this name. It is unrelated to
+// the queue of a lock or an election of the same name.
 func NewSemaphore(namespace, name string) (Queue, error) {
 	if err := CheckSemaphore(name); err != nil {
 		return Queue{}, err
@@ -50,8 +50,7 @@ func CheckSemaphore(name string) error {
 	return CheckName(name, false)
 }
 
-// A Spec is what the name of a new queue key is made of, beside its lease and number: its queue
-// and its form.
+// A Spec is the queue and the form of a new queue key. With its lease and number they make up its name.
 type Spec struct {
 	Prefix string // of the queue's keys
 	Form   Form
@@ -90,9 +89,9 @@ func CheckName(name string, etcdLayout bool) error {
 	return nil
 }
 
-// ParseQueue is the inverse of NewQueue and NewSemaphore: it returns the queue whose keys have
-// this prefix. A name without a slash has the same queue in both layouts, and EtcdLayout is false for it. ok
-// is false if no name has such keys, as among the sessions' own.
+// ParseQueue is the inverse of NewQueue and NewSemaphore. It returns the queue whose keys have this
+// prefix. A name without a slash has the same queue in both layouts, and EtcdLayout is false for it. ok
+// is false if no name has such keys, as below SessionRoot.
 func ParseQueue(namespace, prefix string) (q Queue, ok bool) {
 	rest, ok := strings.CutPrefix(prefix, namespace)
 	if !ok || OfSessions(rest) {
@@ -118,11 +117,11 @@ func ParseQueue(namespace, prefix string) (q Queue, ok bool) {
 	return q, err == nil
 }
 
-// EscapePrefix is the common prefix, after the namespace, of the keys of all names that begin
-// with begin and contain a slash.
+// EscapePrefix is the common prefix, after the namespace, of the keys of all names that begin with
+// begin and contain a slash.
 func EscapePrefix(begin string) string { return "/" + slashes.Replace(begin) }
 
-// Quote is names for an error's text, in quotes, each shortened if it is longer than a name may
+// Quote formats names for an error's text, in quotes. Each is shortened if it is longer than a name may
 // be.
 func Quote(names ...string) string {
 	quoted := make([]string, len(names))
@@ -139,9 +138,9 @@ var (
 	unslashes = strings.NewReplacer("%2F", "/", "%25", "%")
 )
 
-// escape returns a name without a slash as it is, and one with a slash as a slash and the name
-// escaped. Only escaped names of the form "/<no slash>" contain a slash, so none is a directory
-// of another, and none begins with two.
+// escape returns a name without a slash unchanged, and one with a slash as a slash and the escaped
+// name. Only escaped names of the form "/<no slash>" contain a slash, so none is a directory of
+// another, and none begins with two.
 func escape(name string) string {
 	if !strings.Contains(name, "/") {
 		return name

@@ -23,8 +23,8 @@ func name(r *rand.Rand) string {
 	return b.String()
 }
 
-// Hazard A17: no key of one name lies in the range of another's, nor among the sessions'
-// own keys; and every key is its own name's.
+// Hazard A17: no key of a name lies in the range of another name, or below SessionRoot, and every key
+// parses as its name's.
 func TestQueuesOfDifferentNamesAreDisjoint(t *testing.T) {
 	r := rand.New(rand.NewPCG(lane.Seed(t), 0))
 	names := append([]string{strings.Repeat("x", 1024), strings.Repeat("/", 1024), strings.Repeat("x", 1023)}, awkward...)
@@ -67,7 +67,7 @@ func TestNamesOutOfBoundsAreRefused(t *testing.T) {
 	}
 }
 
-// In etcd's layout a name is verbatim, but never where the sessions' keys are.
+// In etcd's layout a name is verbatim, but never below SessionRoot.
 func TestEtcdLayoutTakesTheNameVerbatim(t *testing.T) {
 	for n, prefix := range map[string]string{"a": "ns/a/", "a/b": "ns/a/b/", "a/": "ns/a//"} {
 		q, err := NewQueue("ns/", n, true)

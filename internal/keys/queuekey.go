@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// A Form is the form of a queue key, which shows the mode. The key's own name begins with a
-// mark of the form.
+// A Form is the form of a queue key, which shows the mode. The name of the key in its queue begins with
+// a mark of the form.
 type Form uint8
 
 const (
@@ -17,21 +17,21 @@ const (
 	Slot                  // s<slot>.<limit>.<lease>-<n>: holds a slot of a semaphore
 )
 
-// marks are the beginnings of the names of each form; names of the first form begin with a
-// hexadecimal digit.
+// marks are the beginnings of the names of each form. Names of the first form begin with a hexadecimal
+// digit.
 var marks = [...]string{Exclusive: "", Shared: "+", Turnstile: "q", Slot: "s"}
 
 // MaxLimit is how many slots a semaphore has at most.
 const MaxLimit = 1000
 
-// A QueueKey is the content of a queue key's name: the acquisition, by lease and sequence
+// A QueueKey is the content of a queue key's name. It has the acquisition, by lease and sequence
 // number, and the form. A lease never uses a sequence number twice (rule A1).
 type QueueKey struct {
 	Lease int64
-	N     int64 // the sequence number, from 1
+	N     int64 // the sequence number, starting at 1
 	Form  Form
-	Slot  int // of a Slot: from 0
-	Limit int // of a Slot: how many slots its holder's semaphore has
+	Slot  int // only of a Slot, starting at 0
+	Limit int // only of a Slot, how many slots its holder's semaphore has
 }
 
 // In returns the whole key in the queue with this prefix.
@@ -47,9 +47,9 @@ func (k QueueKey) In(prefix string) string {
 	return string(strconv.AppendInt(b, k.N, 10))
 }
 
-// ParseQueueKey is the inverse of In for a whole key: it parses what follows the last slash. ok
-// is false for a key in another form, and for one in a form that has its place elsewhere: the
-// forms of semaphores lie below SemaphoreRoot, the others do not.
+// ParseQueueKey is the inverse of In for a whole key. It parses what follows the last slash. ok is
+// false for a key in another form, and for a key in the wrong place: keys in the forms of semaphores
+// lie below SemaphoreRoot, the others do not.
 func ParseQueueKey(key string) (k QueueKey, ok bool) {
 	prefix, name := Split(key)
 	for f := Shared; f <= Slot; f++ {
@@ -98,8 +98,8 @@ func (q Queue) Parse(key string) (k QueueKey, ok bool) {
 	return ParseQueueKey(key)
 }
 
-// ParsePeerKey parses the name of a queue key as clientv3's concurrency package and etcdctl
-// write it: a lease alone.
+// ParsePeerKey parses the name of a queue key as clientv3's concurrency package and etcdctl write it,
+// which is only a lease.
 func ParsePeerKey(key string) (lease int64, ok bool) {
 	_, name := Split(key)
 	return parseLease(name)
@@ -122,8 +122,8 @@ func LeaseRange(own []byte) (from, to []byte) {
 	return from, to
 }
 
-// SharedRange is the range of all shared keys of the queue with this prefix. All other keys
-// with the prefix count as exclusive, foreign ones too (rule RW1).
+// SharedRange is the range of all shared keys of the queue with this prefix. All other keys with the
+// prefix count as exclusive, including foreign ones (rule RW1).
 func SharedRange(prefix string) (from, to []byte) { return markRange(prefix + "+") }
 
 // TurnstileRange is the range of all turnstile keys of the queue with this prefix.
@@ -144,8 +144,7 @@ func markRange(begin string) (from, to []byte) {
 	return from, to
 }
 
-// Split cuts a key after its last slash: a queue's prefix, and the name of the key
-// in it.
+// Split cuts a key after its last slash into the prefix of a queue, and the name of the key in it.
 func Split(key string) (prefix, name string) {
 	i := strings.LastIndexByte(key, '/')
 	return key[:i+1], key[i+1:]
@@ -153,13 +152,14 @@ func Split(key string) (prefix, name string) {
 
 func parseLease(hex string) (lease int64, ok bool) { return parseNumber(hex, 16) }
 
-// parseIndex reads a number from 0 to below limit in the one way in which it is written.
+// parseIndex reads a number that is at least 0 and below limit. It accepts only the one way in which
+// the number is written.
 func parseIndex(digits string, limit int) (n int, ok bool) {
 	n, err := strconv.Atoi(digits)
 	return n, err == nil && n >= 0 && n < limit && strconv.Itoa(n) == digits
 }
 
-// parseNumber reads a positive number in the one way in which it is written.
+// parseNumber reads a positive number. It accepts only the one way in which the number is written.
 func parseNumber(digits string, base int) (n int64, ok bool) {
 	n, err := strconv.ParseInt(digits, base, 64)
 	if err != nil || n <= 0 || strconv.FormatInt(n, base) != digits {

@@ -38,7 +38,7 @@ func TestAPeersQueueKeyIsALeaseAlone(t *testing.T) {
 	}
 }
 
-// A lease's range holds all its keys of one queue, and none of another lease.
+// A lease's range contains all its keys of one queue, and none of another lease.
 func TestALeasesRangeHoldsItsKeysAlone(t *testing.T) {
 	from, to := LeaseRange([]byte(QueueKey{Lease: 0x1f, N: 7}.In("n/")))
 	in := func(key string) bool { return key >= string(from) && key < string(to) }
@@ -60,7 +60,7 @@ func TestSplitCutsBehindTheLastSlash(t *testing.T) {
 	}
 }
 
-// The forms are fixed: other versions, and other programs, read them.
+// The forms are fixed, because other versions, and other programs, read them.
 func TestFormsOfKeysAreFixed(t *testing.T) {
 	q, err := NewQueue("ns/", "jobs/42%", false)
 	require.NoError(t, err)
@@ -74,7 +74,7 @@ func TestFormsOfKeysAreFixed(t *testing.T) {
 	assert.Equal(t, "ns///pawl/sem//jobs%2F42%25/s1.2.1f-9", QueueKey{Lease: 0x1f, N: 9, Form: Slot, Slot: 1, Limit: 2}.In(q.Prefix))
 }
 
-// Each form is read back, and lies in the range of its form and in no other's.
+// A key of each form is read back, and lies in the range of its form and in no other.
 func TestEachFormOfQueueKeyIsReadBackAndLiesInItsRange(t *testing.T) {
 	forms := map[string]QueueKey{
 		"n/1f-7":                      {Lease: 0x1f, N: 7},

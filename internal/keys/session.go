@@ -6,16 +6,15 @@ import (
 	"time"
 )
 
-// sessionRoot is the prefix of the sessions' own keys, after the namespace. No escaped name
-// begins with two slashes.
+// sessionRoot is SessionRoot after the namespace. No escaped name begins with two slashes.
 const sessionRoot = "//pawl/"
 
 // SessionRoot is the prefix of all session keys, and of all keys that belong to them.
 func SessionRoot(namespace string) string { return namespace + sessionRoot }
 
-// OfSessions reports whether key, with or without its namespace, is one of the sessions' own
-// keys, in this namespace or in one that begins with it. A semaphore's key is none, nor is one
-// that belongs to shards.
+// OfSessions reports whether key, with or without its namespace, lies below SessionRoot of this
+// namespace or of one that begins with it. It returns false for a semaphore's key and for one that
+// belongs to shards.
 func OfSessions(key string) bool {
 	_, below, ok := strings.Cut(key, sessionRoot)
 	return ok && !strings.HasPrefix(below, semaphoreRoot) && !strings.HasPrefix(below, shardsRoot)
@@ -55,7 +54,7 @@ func OnceKey(namespace, name string) string { return OnceRoot(namespace) + escap
 // OnceRoot is the prefix of the records of all names.
 func OnceRoot(namespace string) string { return SessionRoot(namespace) + onceRoot }
 
-// ParseOnceKey returns the name whose record key is; ok is false if key is no record's.
+// ParseOnceKey returns the name whose record key is. ok is false if key is no record's.
 func ParseOnceKey(namespace, key string) (name string, ok bool) {
 	escaped, of := strings.CutPrefix(key, OnceRoot(namespace))
 	name, ok = unescape(escaped)
@@ -65,17 +64,17 @@ func ParseOnceKey(namespace, key string) (name string, ok bool) {
 // OfOnce reports whether key is the record of a run.
 func OfOnce(namespace, key string) bool { return strings.HasPrefix(key, OnceRoot(namespace)) }
 
-// A Run is the value of a record: the last run of a name, and what its schedule says. Its first
-// line is the due time alone, which is all that a person has to write there.
+// A Run is the value of a record: the last run of a name, and what its schedule says. Its first line is
+// the due time alone, so that a person who writes the record need write only that.
 //
 //	2026-01-02T03:00:00Z
 //	next 2026-01-02T04:00:00Z
 //
-// A line that is not known is passed over.
+// A reader skips a line that it does not know.
 type Run struct {
-	At    time.Time // for which the run was due
-	Next  time.Time // the schedule's next time after At; zero: unknown, or none
-	Began bool      // nothing has run yet: At is when the schedule began to count
+	At    time.Time // the time for which the run was due
+	Next  time.Time // the schedule's next time after At; zero if unknown, or if there is none
+	Began bool      // nothing has run yet, and At is when the schedule began to count
 }
 
 const (

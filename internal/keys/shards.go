@@ -16,14 +16,13 @@ const shardRoot = sessionRoot + shardsRoot
 // ShardsRoot is the prefix of everything that belongs to shards.
 func ShardsRoot(namespace string) string { return namespace + shardRoot }
 
-// MaxShards is how many shards a name has at most.
+// MaxShards is how many shards a name may have at most.
 const MaxShards = 100_000
 
-// Shards are the keys of one name whose shards are shared out among workers. After Prefix they
-// are
+// Shards are the keys of one name whose shards are distributed among workers. After Prefix they are
 //
 //	<i>/<lease>-<n>   a queue key of shard i
-//	m/<n>/<lease>     the member key of a worker that shares out n shards
+//	m/<n>/<lease>     the member key of a worker that was started with n shards
 //	w/<lease>         the wish key of a worker
 //	p/<lease>-<n>     a candidate for the planner
 //
@@ -34,7 +33,7 @@ type Shards struct {
 	root   string // Prefix without the namespace
 }
 
-// NewShards checks name and returns its keys.
+// NewShards validates name and returns its keys.
 func NewShards(namespace, name string) (Shards, error) {
 	if err := CheckName(name, false); err != nil {
 		return Shards{}, err
@@ -46,7 +45,7 @@ func NewShards(namespace, name string) (Shards, error) {
 	return Shards{Name: name, Prefix: namespace + root, root: root}, nil
 }
 
-// ParseShards returns the Shards to which a key belongs; false: it belongs to none.
+// ParseShards returns the Shards to which a key belongs. It returns false if the key belongs to none.
 func ParseShards(namespace, key string) (Shards, bool) {
 	rest, ok := strings.CutPrefix(key, ShardsRoot(namespace))
 	if !ok {
@@ -73,7 +72,7 @@ func (s Shards) Planner() Queue { return s.queue("p") }
 
 func (s Shards) queue(of string) Queue { return Queue{Name: s.root + of, Prefix: s.Prefix + of + "/"} }
 
-// Member is the member key of a worker that shares out n shards.
+// Member is the member key of a worker that is started with n shards.
 func (s Shards) Member(n int, lease int64) string {
 	return s.Prefix + "m/" + strconv.Itoa(n) + "/" + strconv.FormatInt(lease, 16)
 }
@@ -89,8 +88,8 @@ func (s Shards) Members() (from, to []byte) {
 	return []byte(s.Prefix + "m/"), []byte(s.Prefix + "m0")
 }
 
-// MembersBut are the two ranges of the member keys of workers that share out another number of
-// shards than n.
+// MembersBut are the two ranges of the member keys of workers that are started with a number of
+// shards other than n.
 func (s Shards) MembersBut(n int) [2][2][]byte {
 	own := s.Prefix + "m/" + strconv.Itoa(n)
 	from, to := s.Members()
@@ -102,18 +101,18 @@ type ShardsKind uint8
 
 const (
 	ShardsForeign ShardsKind = iota // in none of the forms
-	ShardsQueue                     // of a shard's queue, pawl's or a foreign one
+	ShardsQueue                     // in a shard's queue, one of pawl's or a foreign one
 	ShardsMember
 	ShardsWish
 	ShardsPlanner
 )
 
-// A ShardsKey is what the name of a key of [Shards] shows.
+// A ShardsKey is the content of the name of a key of [Shards].
 type ShardsKey struct {
 	Kind  ShardsKind
 	Shard int   // of a queue key
-	N     int   // of a member key: how many shards the worker shares out
-	Lease int64 // that it names; 0: none, as a foreign key in a queue
+	N     int   // only of a member key, how many shards the worker is started with
+	Lease int64 // the lease in the name; 0 if there is none, as in a foreign key in a queue
 }
 
 // Parse is the inverse of the methods that make keys.

@@ -46,7 +46,7 @@ func TestTheKeysOfShardsAreThoseThatTheyParseAs(t *testing.T) {
 	assert.False(t, OfShards(SessionKey("ns/", 1)))
 }
 
-// The ranges hold the keys of one kind and no other.
+// Each range contains the keys of one kind and no other.
 func TestTheRangesOfShardsHoldOneKindEach(t *testing.T) {
 	s := shardsOf(t, "jobs")
 	in := func(key string, from, to []byte) bool { return string(from) <= key && key < string(to) }
@@ -68,7 +68,7 @@ func TestTheRangesOfShardsHoldOneKindEach(t *testing.T) {
 	}
 }
 
-// No name's shards lie among another's, and nobody's lock has a shard's name.
+// The shards of a name do not lie among those of another, and no lock has the name of a shard.
 func TestShardsOfDifferentNamesAreDisjoint(t *testing.T) {
 	names := []string{"a", "a/0", "a/m", "a%2F0", "/a", "/", "a/", "0", "m", "w", "p", "//pawl/shard"}
 	var all []string

@@ -21,7 +21,7 @@ func Persist(ctx context.Context, c *cluster.Cluster, read func() error) error {
 	}
 }
 
-// Wait waits for news, or for the end of ctx or of the cluster, and then returns that.
+// Wait waits for news. If ctx or the cluster ends first, it returns the reason.
 func Wait(ctx context.Context, c *cluster.Cluster, news <-chan struct{}) error {
 	select {
 	case <-news:
@@ -31,8 +31,8 @@ func Wait(ctx context.Context, c *cluster.Cluster, news <-chan struct{}) error {
 	return Ended(ctx, c)
 }
 
-// Ended returns why nothing more can be read: ctx's end and its cause, or the cluster's end;
-// nil: neither has ended.
+// Ended returns why nothing more can be read, which is the end of ctx and its cause, or the end of the
+// cluster. It returns nil if neither has ended.
 func Ended(ctx context.Context, c *cluster.Cluster) error {
 	if err := cluster.EndOf(ctx); err != nil {
 		return err

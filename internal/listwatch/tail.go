@@ -34,7 +34,7 @@ type Tail struct {
 	mu            sync.Mutex
 	next          int64 // the revision after the last event held
 	watch         *watcher.Watch
-	turn          int  // counts the watches
+	generation    int  // of the watch, counted from 1
 	paused        bool // watch ended because too much is held
 	closed        bool
 	held          []Changes
@@ -43,9 +43,9 @@ type Tail struct {
 	err           error
 }
 
-// Open begins a Tail of keys from revision from on. When there is something to Peek at, it
-// sends to news without waiting; news should hold one element. strip, unless nil, is called
-// with each event before it is held, and may remove what the reader does not need. The caller
+// Open begins a Tail of keys, starting at revision from. When Peek has something new to return, the
+// Tail sends to news without waiting, so news should have room for one element. strip, unless nil, is
+// called with each event before it is held, and may remove what the reader does not need. The caller
 // has to Close the Tail.
 func Open(hub *watcher.Hub, keys Keys, from int64, news chan<- struct{}, strip func(*watcher.Event)) *Tail {
 	t := &Tail{hub: hub, keys: keys, strip: strip, news: news, next: from}
@@ -53,14 +53,14 @@ func Open(hub *watcher.Hub, keys Keys, from int64, news chan<- struct{}, strip f
 	return t
 }
 
-// resume watches from revision next on.
+// resume watches starting at revision next.
 func (t *Tail) resume() {
 	t.mu.Lock()
-	t.turn++
+	t.generation++
 	t.paused = false
-	turn, from := t.turn, t.next
+	generation, from := t.generation, t.next
 	t.mu.Unlock()
-	w := t.hub.Watch(t.keys.Key, t.keys.End, from, func(u watcher.Update) { t.take(turn, u) }) // may call take before it returns
+	w := t.hub.Watch(t.keys.Key, t.keys.End, from, func(u watcher.Update) { t.take(generation, u) }) // may call take before it returns
 	t.mu.Lock()
 	t.watch = w
 	unwanted := t.closed || t.paused
@@ -70,10 +70,10 @@ func (t *Tail) resume() {
 	}
 }
 
-// take is called by the watch number turn. A call of an earlier watch may come late.
-func (t *Tail) take(turn int, u watcher.Update) {
+// take is called by the watch of this generation. A call of an earlier watch may come late.
+func (t *Tail) take(generation int, u watcher.Update) {
 	t.mu.Lock()
-	if t.closed || t.paused || turn != t.turn {
+	if t.closed || t.paused || generation != t.generation {
 		t.mu.Unlock()
 		return
 	}
@@ -90,7 +90,7 @@ func (t *Tail) take(turn int, u watcher.Update) {
 	t.mu.Unlock()
 	select {
 	case t.news <- struct{}{}:
-	default: // its reader has been woken already
+	default: // the reader has been woken already
 	}
 }
 
@@ -109,15 +109,15 @@ func (t *Tail) hold(u watcher.Update) {
 	t.next = u.Revision + 1
 }
 
-// Peek returns what is held, the oldest first, and what ended the Tail after it: a gap up to a
-// revision, or an error.
+// Peek returns what is held, the oldest first, and what ended the Tail after that, which is a gap up to
+// a revision, or an error.
 func (t *Tail) Peek() (held []Changes, gap int64, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.held, t.gap, t.err
 }
 
-// Drop removes the oldest of what is held.
+// Drop removes the oldest element of what is held.
 func (t *Tail) Drop() {
 	t.mu.Lock()
 	first := t.held[0]

@@ -31,7 +31,7 @@ func TestATailGivesEachEventOnceInTheOrderOfRevisions(t *testing.T) {
 	})
 }
 
-// Guarantee 2: what its reader leaves is not held without a bound, and nothing is lost.
+// Guarantee 2: what the reader does not take is held up to a bound, and nothing is lost.
 func TestATailThatHoldsTooMuchGoesOnAfterTheLastEventItHeld(t *testing.T) {
 	for name, size := range map[string]int{"many": 1, "large": 1 << 20} {
 		t.Run(name, func(t *testing.T) {

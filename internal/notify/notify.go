@@ -13,7 +13,7 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// A Notifier delivers events to a client's Observer. A nil Notifier has no Observer.
+// A Notifier delivers events to a client's Observer. A nil Notifier delivers nothing.
 type Notifier struct {
 	to    observe.Observer
 	log   *slog.Logger
@@ -24,9 +24,9 @@ type Notifier struct {
 	working bool
 }
 
-// New returns a Notifier for an Observer, and nil for a nil Observer. spawn runs a
-// function in a goroutine that the caller owns. When no more goroutines may start, it
-// returns false and runs nothing.
+// New returns a Notifier for an Observer, or nil for a nil Observer. spawn runs a function in a
+// goroutine that the caller owns. When no more goroutines may start, spawn returns false and runs
+// nothing.
 func New(to observe.Observer, log *slog.Logger, spawn func(func()) bool) *Notifier {
 	if to == nil {
 		return nil
@@ -34,7 +34,7 @@ func New(to observe.Observer, log *slog.Logger, spawn func(func()) bool) *Notifi
 	return &Notifier{to: to, log: log, spawn: spawn}
 }
 
-// NewSource returns a new Source, and nil for a nil Notifier.
+// NewSource returns a new Source, or nil for a nil Notifier.
 func (n *Notifier) NewSource() *Source {
 	if n == nil {
 		return nil
@@ -42,8 +42,7 @@ func (n *Notifier) NewSource() *Source {
 	return &Source{notifier: n}
 }
 
-// enqueue leaves s to the worker, a goroutine that runs while a source has events to
-// deliver.
+// enqueue hands s to the worker, a goroutine that runs while a source has events to deliver.
 func (n *Notifier) enqueue(s *Source) {
 	n.mu.Lock()
 	n.waiting = append(n.waiting, s)
@@ -55,7 +54,7 @@ func (n *Notifier) enqueue(s *Source) {
 	}
 }
 
-// begin starts the worker. Where no goroutine may start, the caller does its work.
+// begin starts the worker. If no goroutine may start, the caller does its work.
 func (n *Notifier) begin() {
 	if !n.spawn(n.work) {
 		n.work()
@@ -75,7 +74,7 @@ func (n *Notifier) work() {
 	done = true
 }
 
-// next takes the next source. It returns nil when there is none, and then the worker ends.
+// next removes and returns the next source. It returns nil if there is none, and then the worker ends.
 func (n *Notifier) next() *Source {
 	n.mu.Lock()
 	defer n.mu.Unlock()

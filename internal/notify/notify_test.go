@@ -115,7 +115,7 @@ func TestEventsOfASourceComeInOrderAndOneAtATime(t *testing.T) {
 // A renewal that was confirmed just before its session ended may be added after the end.
 func TestNothingIsDeliveredAfterTheLastEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, waiting := range []int64{1, maxPending + 2} { // the second: as many as may wait, and more
+		for _, waiting := range []int64{1, maxPending + 2} { // the second is more than may wait
 			stuck := make(chan struct{})
 			h := &recorder{more: func(int64) { <-stuck }}
 			notifier, own, _ := newNotifier(h)

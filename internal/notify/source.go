@@ -9,14 +9,14 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// A Source is the events of one session, lock, or campaign with its term. It delivers them in order
-// and one at a time. A nil Source drops them.
+// A Source is the queue of events of one session, of one lock, or of one campaign and its term. It
+// delivers them in order and one at a time. A nil Source drops them.
 type Source struct {
 	notifier *Notifier
 	mu       sync.Mutex
 	queue    []notification
-	busy     bool // a goroutine delivers, or the worker is to
-	full     bool // an event was dropped, and that is logged
+	busy     bool // a goroutine delivers, or the worker has been told to
+	full     bool // an event was dropped, which was logged
 	ended    bool // Last was called
 }
 
@@ -26,12 +26,12 @@ type notification struct {
 	last bool
 }
 
-// maxPending is how many events may wait. Once so many wait, each further event
-// replaces the last one, so that the final event of a source is always delivered.
+// maxPending is how many events may wait. When it is reached, each further event replaces the last one,
+// so that the final event of a source is always delivered.
 const maxPending = 256
 
-// Now delivers ev before it returns or, where another goroutine delivers already,
-// leaves ev to that goroutine. The caller holds no mutex.
+// Now delivers ev before it returns or, if another goroutine delivers already, leaves ev to that
+// goroutine. The caller must hold no mutex.
 func (s *Source) Now(ctx context.Context, ev observe.Event) {
 	if s.put(notification{ctx, ev, false}) {
 		s.deliver()
@@ -45,8 +45,8 @@ func (s *Source) Later(ctx context.Context, ev observe.Event) {
 	}
 }
 
-// Last is Later for the final event: of what other goroutines add from now on nothing is delivered. What they
-// saw may have been true before the end, and is reported too late.
+// Last is Later for the final event. Events that other goroutines add afterwards are not delivered,
+// because they may be about what happened before the end, and would be reported after it.
 func (s *Source) Last(ctx context.Context, ev observe.Event) {
 	if s.put(notification{ctx, ev, true}) {
 		s.notifier.enqueue(s)
@@ -65,7 +65,7 @@ func (s *Source) put(e notification) (begin bool) {
 		return false
 	}
 	s.ended = e.last
-	overflows := false // for the first time
+	overflows := false // an event is dropped for the first time
 	if len(s.queue) < maxPending {
 		s.queue = append(s.queue, e)
 	} else {
@@ -80,7 +80,7 @@ func (s *Source) put(e notification) (begin bool) {
 	return begin
 }
 
-// deliver calls the Observer until the queue is empty. Then nobody delivers any more.
+// deliver calls the Observer until the queue is empty, and then marks that no goroutine delivers.
 func (s *Source) deliver() {
 	for {
 		s.mu.Lock()
@@ -96,8 +96,8 @@ func (s *Source) deliver() {
 	}
 }
 
-// call delivers one event to the Observer, and recovers from its panic. Where the
-// Observer ends the goroutine, as testing.T.FailNow does, the worker delivers the rest.
+// call delivers one event to the Observer, and recovers from its panic. If the Observer ends the
+// goroutine, as testing.T.FailNow does, the worker delivers the rest.
 func (s *Source) call(e notification) {
 	returned := false
 	defer func() {

@@ -47,7 +47,7 @@ func (a *Acquisition) carryEnd(fx state.Effects, e *ending) {
 	switch fx.End {
 	case state.KeyDeleted:
 		if !fx.Rest && !fx.Remove {
-			a.s.Vanished(a.n)
+			a.s.GoneElsewhere(a.n)
 		}
 		if fx.Rest {
 			a.leaveRest(delayed)

@@ -82,7 +82,7 @@ func (a *Acquisition) begins() (err error) {
 		return err
 	}
 	if a.hasOwnerKey {
-		a.s.Name(a.n)
+		a.s.PutsOwnerKey(a.n)
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ func (a *Acquisition) removeOverwritten(ctx context.Context, own state.Key, dela
 		return
 	}
 	if !a.isSet() && !a.now().Trying() { // otherwise the rest is deleted by leaveRest
-		a.s.Vanished(a.n)
+		a.s.GoneElsewhere(a.n)
 		a.apply(state.Removed{}, nil)
 	}
 }

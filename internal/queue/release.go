@@ -134,7 +134,7 @@ func (a *Acquisition) wasLost(fx state.Effects) {
 	if fx.Rest {
 		a.releaseRest()
 	} else {
-		a.s.Vanished(a.n)
+		a.s.GoneElsewhere(a.n)
 	}
 }
 

@@ -55,7 +55,7 @@ func ResumeAll(ctx context.Context, s *session.Session, own []string, t fencing.
 		return nil, fmt.Errorf("key %q was acquired, or resumed, in this process", a.Key())
 	}
 	if a.hasOwnerKey {
-		s.Name(a.n)
+		s.PutsOwnerKey(a.n)
 	}
 	if err := s.Hold(&a.hook, a, a.n, false); err != nil {
 		return nil, err

@@ -92,7 +92,7 @@ func (a *Acquisition) watchSpan(s span, at *behind, create int64) {
 // behindChanged is called with every change in the range of at.
 func (a *Acquisition) behindChanged(at *behind, u watcher.Update) {
 	if u.Created > 0 && a.createdLast(at) {
-		a.s.Host().Looks.Look(a)
+		a.s.Host().Reader.Read(a)
 	}
 	for _, ev := range u.Events {
 		if !ev.Deleted {

@@ -105,7 +105,7 @@ func (a *Acquisition) catchUp(gap int64) {
 	case a.now().Phase == state.Full:
 		a.apply(state.SlotFreed{Revision: gap}, nil)
 	default:
-		a.s.Host().Looks.Look(a)
+		a.s.Host().Reader.Read(a)
 	}
 }
 

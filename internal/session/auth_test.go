@@ -89,7 +89,7 @@ func (o operator) disable() {
 	require.NoError(o.t, err)
 }
 
-// ctx carries root's token, where there is one to be had.
+// ctx carries root's token, if there is one.
 func (o operator) ctx() context.Context {
 	resp, err := o.auth.Authenticate(context.Background(), &pb.AuthenticateRequest{Name: "root", Password: "pw"})
 	if err != nil {
@@ -127,8 +127,8 @@ func TestASessionOutlivesAuthenticationBeingSwitched(t *testing.T) {
 	})
 }
 
-// Hazard S17, fact F5, rule N4: a foreign key on one session's lease poisons that
-// session's renewals, and no other's; its cause is reported, and its lease ends.
+// Hazard S17, fact F5, rule N4: a foreign key on a session's lease makes the renewals of that session
+// fail, and of no other. Its cause is reported, and its lease ends.
 func TestAForeignKeyPoisonsOneSessionAlone(t *testing.T) {
 	withAuth(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig, op operator) {
 		a, b := r.session(lease.Options{TTL: 6 * time.Second}), r.session(lease.Options{TTL: 6 * time.Second})
@@ -144,8 +144,8 @@ func TestAForeignKeyPoisonsOneSessionAlone(t *testing.T) {
 	})
 }
 
-// Permission that is lost for a moment is no loss; lost for good, it is the
-// deadline's.
+// A permission that is lost for a moment does not end the session. One that is lost for good ends it at
+// the deadline.
 func TestPermissionThatIsLostForGoodEndsTheSessionAtItsDeadline(t *testing.T) {
 	withAuth(t, etcdfake.Options{}, func(t *testing.T, r *rig, op operator) {
 		s := r.session(lease.Options{TTL: 6 * time.Second})
@@ -185,8 +185,9 @@ func refusing(c *etcdfake.Cluster, m *etcdfake.Member) {
 	}
 }
 
-// Rule N3 with authentication on: no single member can end a session while tokens end beside it, and one that
-// refuses every token makes nobody log in again and again; it is logged in at itself, seldom.
+// Rule N3 with authentication on: no single member can end a session while tokens end too. A member
+// that refuses every token does not cause repeated logins at others. Logins at the member itself are
+// rare.
 func TestSessionSurvivesAnyFaultOfAnyOneMemberOfThreeWithAuthenticationOn(t *testing.T) {
 	faults := append(slices.Clone(oneMembersFaults), fault{"refuses every token", refusing},
 		fault{"never answers Authenticate", func(c *etcdfake.Cluster, m *etcdfake.Member) {
@@ -204,7 +205,7 @@ func TestSessionSurvivesAnyFaultOfAnyOneMemberOfThreeWithAuthenticationOn(t *tes
 						sleep(5 * ttl * time.Second)
 						require.NoError(t, s.Err(), "member %d", i)
 						logins := r.Counts().Received["Authenticate"] - before
-						assert.LessOrEqual(t, logins, 5, "member %d", i) // one for all, and few at that member
+						assert.LessOrEqual(t, logins, 5, "member %d", i) // one for all members, and few at this one
 						r.ForgetTokens()
 						sleep(5 * ttl * time.Second)
 						require.NoError(t, s.Err(), "member %d, tokens ended", i)
@@ -218,7 +219,7 @@ func TestSessionSurvivesAnyFaultOfAnyOneMemberOfThreeWithAuthenticationOn(t *tes
 	}
 }
 
-// A member that is blamed for its refusals says so in the log, and the others are asked.
+// That a member is blamed for its refusals is logged, and the others are queried.
 func TestAMemberThatRefusesEveryTokenIsBlamedItself(t *testing.T) {
 	withAuth(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig, _ operator) {
 		s := r.session(lease.Options{TTL: 3 * time.Second})

@@ -15,8 +15,8 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// confirms forges a positive answer to every renewal, as a leader gives that
-// does not know that it was deposed (F3).
+// confirms forges a positive answer to every renewal, like that of a leader that does not know that it
+// was deposed (F3).
 func (r *rig) confirms(ttl int64) *etcdfake.Fault {
 	return r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Forge: func(q etcdfake.Request) (proto.Message, error) {
 		_, raftTerm := r.Leader()
@@ -27,8 +27,8 @@ func (r *rig) confirms(ttl int64) *etcdfake.Fault {
 	}})
 }
 
-// Rule N1, hazards S13, S14: a renewal that is confirmed for a lease that is gone
-// does not extend: the read finds it, though no watch delivered it.
+// Rule N1, hazards S13, S14: a positive answer to the renewal of a lease that is gone extends nothing,
+// because the read shows the loss, even if no watch delivered it.
 func TestAPositiveAnswerForAGoneLeaseEndsTheSessionAtTheRead(t *testing.T) {
 	for name, gone := range map[string]func(r *rig, s *Session){
 		"revoked": func(r *rig, s *Session) { r.Revoke(s.ID()) },
@@ -50,8 +50,8 @@ func TestAPositiveAnswerForAGoneLeaseEndsTheSessionAtTheRead(t *testing.T) {
 	}
 }
 
-// Rule N1 for each header that does not confirm: the renewal failed, the deadline
-// stays, and that alone is no loss.
+// Rule N1, with each header that does not confirm: the renewal counts as failed, the deadline stays,
+// and the session does not end because of that alone.
 func TestARenewalIsNotConfirmedBy(t *testing.T) {
 	renewal := func(f func(*pb.ResponseHeader)) etcdfake.Rule {
 		return etcdfake.Rule{Method: "LeaseKeepAlive", Edit: func(_ etcdfake.Request, m proto.Message) { f(m.(*pb.LeaseKeepAliveResponse).Header) }}
@@ -91,9 +91,9 @@ func TestARenewalIsNotConfirmedBy(t *testing.T) {
 			})
 		})
 		if name == "a newer raft term in the read" {
-			continue // from then on the others' terms are below one that was shown
+			continue // afterwards the others' terms are below one that was shown
 		}
-		// One member's alone is no loss.
+		// The failure of one member alone does not end the session.
 		inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 			s := r.session(lease.Options{TTL: 6 * time.Second})
 			for _, rule := range rules {
@@ -106,8 +106,8 @@ func TestARenewalIsNotConfirmedBy(t *testing.T) {
 	}
 }
 
-// Rule N1: a raft term below the highest that any member has shown is not trusted,
-// though the renewal and its read agree on it.
+// Rule N1: a raft term below the highest that any member has shown is not trusted, even if the renewal
+// and its read agree on it.
 func TestAMemberOfAnOlderTermConfirmsNothing(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 2}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 6 * time.Second})
@@ -121,8 +121,8 @@ func TestAMemberOfAnOlderTermConfirmsNothing(t *testing.T) {
 	})
 }
 
-// Hazard S14, fact F3: a leader that was deposed and goes on confirming does not keep
-// a session of a revoked lease alive beyond the window it had.
+// Hazard S14, fact F3: a leader that was deposed and continues to confirm does not keep the session of
+// a revoked lease alive beyond its window.
 func TestADeposedLeaderThatGoesOnConfirmingExtendsNothing(t *testing.T) {
 	for phase := range 30 {
 		inBubble(t, etcdfake.Options{Members: 3, ExpiryTick: -1}, func(t *testing.T, r *rig) {
@@ -135,7 +135,7 @@ func TestADeposedLeaderThatGoesOnConfirmingExtendsNothing(t *testing.T) {
 			sleep(2*time.Second + time.Duration(phase)*25*time.Millisecond)
 			leader, _ := r.Leader()
 			r.Member(leader).Depose()
-			for i, m := range r.Members() { // it is the only one that the client reaches
+			for i, m := range r.Members() { // the client reaches only this one
 				if i != leader {
 					m.BlackHole()
 				}
@@ -162,8 +162,8 @@ func TestARevisionThatGoesBackEndsAllSessions(t *testing.T) {
 	})
 }
 
-// Rule K4, F15: headers of renewals prove nothing, nor does an answer below what
-// came while it was on its way.
+// Rule K4, F15: the headers of renewals prove nothing. Neither does an answer whose revision is below
+// one that was received while it was under way.
 func TestAnOldRevisionInARenewalsHeaderIsNoRegression(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 6 * time.Second})
@@ -191,7 +191,7 @@ func TestAnotherClustersAnswerIsDropped(t *testing.T) {
 	})
 }
 
-// An examination ends the session on the server's word, and is no evidence where nobody answers.
+// An examination ends the session only if the server answers. Without an answer it proves nothing.
 func TestAnExaminationEndsTheSessionOnTheServersWordAlone(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 60 * time.Second})
@@ -210,7 +210,7 @@ func TestAnExaminationEndsTheSessionOnTheServersWordAlone(t *testing.T) {
 	})
 }
 
-// RenewNow is answered by a renewal that is sent after the call, and many calls by one.
+// RenewNow leads to a renewal that is sent after the call. Many calls share one.
 func TestARenewalThatIsWantedAtOnce(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 60 * time.Second})
@@ -228,7 +228,7 @@ func TestARenewalThatIsWantedAtOnce(t *testing.T) {
 		sleep(50 * time.Millisecond)
 		require.Equal(t, 1, f.Hits())
 		r.Delete(s.own.key)
-		s.RenewNow() // the read under way was made before
+		s.RenewNow() // the read under way was sent before this call
 		sleep(50*time.Millisecond - 1)
 		require.NoError(t, s.Err())
 		sleep(1)

@@ -8,14 +8,13 @@ import (
 	"github.com/pawl-locks/pawl/internal/clock"
 )
 
-// A Deferral holds back what would let another process acquire what a session held, while work
-// that may rest on the lock is still running: the revocation of the session's lease, and the
-// removal of a key that somebody overwrote. The zero Deferral is ready. It is safe for
-// concurrent use.
+// A Deferral keeps other processes from acquiring what a session held while work that may rely on the
+// lock is still running. It holds back the revocation of the session's lease, and the removal of a key
+// that somebody overwrote. The zero Deferral is ready. It is safe for concurrent use.
 type Deferral struct {
 	mu   sync.Mutex
 	work int
-	idle chan struct{} // closed when no work is left; nil if there is none
+	idle chan struct{} // closed when no work is left; nil if there is no work
 }
 
 // Begin defers until done is called. done may be called more than once.
@@ -37,10 +36,11 @@ func (d *Deferral) done() {
 	}
 }
 
-// Await waits until no work is left; false: ctx ended first.
+// Await waits until no work is left. It returns false if ctx ends first.
 func (d *Deferral) Await(ctx context.Context) bool { return awaitIdle(ctx, d) }
 
-// awaitIdle waits until none of all, which may be nil, has work; false: ctx ended first.
+// awaitIdle waits until none of the Deferrals, which may be nil, has work. It returns false if ctx ends
+// first.
 func awaitIdle(ctx context.Context, all ...*Deferral) bool {
 	for i := 0; i < len(all); {
 		work := all[i].pending()
@@ -68,11 +68,10 @@ func (d *Deferral) pending() <-chan struct{} {
 	return d.idle
 }
 
-// DeferRevocation keeps the lease of a session that has ended, for whatever reason, from being
-// revoked until done is called: until the lease expires at the server, nobody else can acquire
-// what the session held. It is for work that may outlast the session. The client's Close waits
-// for done as long as for any removal, and then leaves the lease to expire. done may be called
-// more than once.
+// DeferRevocation keeps the session's lease from being revoked until done is called, whatever ends the
+// session. Nobody else can then acquire what the session held before the lease expires at the server.
+// It is for work that may outlast the session. The client's Close waits for done as long as for any
+// removal, and then leaves the lease to expire. done may be called more than once.
 func (s *Session) DeferRevocation() (done func()) { return s.revocation.deferral.Begin() }
 
 // AwaitDeferred waits until neither the session's Deferral nor its client's defers the
@@ -81,14 +80,14 @@ func (s *Session) AwaitDeferred(ctx context.Context) bool {
 	return awaitIdle(ctx, &s.revocation.deferral, s.host.Deferral)
 }
 
-// Abandon ends the session, and all its dependents, with cause. It is marked first, and no
-// renewal is sent afterwards. Its lease is revoked in the background, as at any end; while that
-// is deferred the lease may expire instead. After the session's end Abandon does nothing.
+// Abandon ends the session, and all its dependents, with cause. It is marked first, and no renewal is
+// sent afterwards. Its lease is revoked in the background, as at any end. If the revocation is
+// deferred, the lease may expire first. Abandon does nothing if the session has already ended.
 func (s *Session) Abandon(cause error) { s.end(cause, remove) }
 
-// Promise keeps the lease from being revoked before until, whatever ends the session from now
-// on (rule V4). An error is why the session has ended; then nothing was promised. The client's
-// Close waits for a promise as long as for any removal, and then leaves the lease to expire.
+// Promise keeps the lease from being revoked before until, whatever ends the session later (rule V4).
+// If the session has already ended, it promises nothing and returns the reason. The client's Close
+// waits for a promise as long as for any removal, and then leaves the lease to expire.
 func (s *Session) Promise(until clock.Instant) error {
 	return s.whileValid(func() error {
 		s.revocation.promised = later(s.revocation.promised, until)
@@ -96,8 +95,9 @@ func (s *Session) Promise(until clock.Instant) error {
 	})
 }
 
-// keepLease keeps the lease for the lock-delay of what ends, unreleased, now: it counts from now, or
-// from the end of what was promised if that is later (rules LD2, LD3). s.mu is held.
+// keepLease keeps the lease for the lock-delay of the holds that end now without a release. The delay
+// counts from now, or from the end of what was promised if that is later (rules LD2, LD3). s.mu is
+// held.
 func (s *Session) keepLease() {
 	r := &s.revocation
 	r.promised = later(r.promised, clock.Now()).Add(s.validity.delay)

@@ -131,8 +131,8 @@ func TestClosingTheClientNamesALeaseWhoseRevocationIsDeferred(t *testing.T) {
 	})
 }
 
-// Whatever ends a session, however it came to be and whichever acquisition defers it, its lease
-// is not revoked while that is deferred, and is once it is not.
+// Whatever ends a session, however it was made and whichever acquisition defers the revocation, its
+// lease is not revoked while that is deferred, and is revoked afterwards.
 func TestNoPathRevokesWhileRevocationIsDeferred(t *testing.T) {
 	ends := map[string]func(fake *etcdfake.Cluster, s *session.Session){
 		"closed":    func(_ *etcdfake.Cluster, s *session.Session) { s.CloseInBackground() },
@@ -188,8 +188,8 @@ func deferBy(t *testing.T, c *pawl.Client, s *session.Session, clientWide bool) 
 	return host.Deferral.Begin()
 }
 
-// A client that is closed while it takes a session over leaves the lease, for
-// others may rest on what is held there.
+// A client that is closed while it takes a session over leaves the lease, because others may rely on
+// what it holds.
 func TestAClientThatIsClosedInTheMiddleOfATakeoverLeavesTheLease(t *testing.T) {
 	for _, op := range []string{"take over session", "confirm session", "leave the queue"} {
 		abandoning(t, func(fake *etcdfake.Cluster, c *pawl.Client, s *session.Session) {
@@ -208,7 +208,7 @@ func TestAClientThatIsClosedInTheMiddleOfATakeoverLeavesTheLease(t *testing.T) {
 	}
 }
 
-// A revocation that is deferred twice waits for both, in whatever order they begin and end.
+// A revocation that is deferred twice waits for both, in any order in which they begin and end.
 func TestAwaitDeferredWaitsForAllThatDefers(t *testing.T) {
 	abandoning(t, func(_ *etcdfake.Cluster, c *pawl.Client, s *session.Session) {
 		first := deferBy(t, c, s, false)

@@ -9,12 +9,13 @@ import (
 	"github.com/pawl-locks/pawl/internal/clock"
 )
 
-// A Dependent depends on the session: it has keys on the session's lease, and ends with the
-// session. It is an acquisition, which waits in queues or is held, and has a key for each of its
-// names. The session reads with its renewals what it wants to know, and notifies it of the end. Its methods are called without any of the session's locks held, and must not block.
+// A Dependent has keys on the session's lease, and ends with the session. It is an acquisition, which
+// waits in queues or is held, and has a key for each of its names. The session's renewals also read
+// what the dependent asks for, and the session notifies it of the end. The session calls its methods
+// without holding any of its locks; they must not block.
 type Dependent interface {
-	// Reads returns what a round reads for it, such as its own keys and, while it waits, the one key
-	// that it waits for.
+	// Reads returns what a round reads for it, such as its keys and, while it waits, the one key that
+	// it waits for.
 	Reads() []Read
 	// Arm is called when the arming delay has passed.
 	Arm()
@@ -25,18 +26,18 @@ type Dependent interface {
 }
 
 // A Read is a part of a linearizable read, which is sent after Reads was called. Seen is called with
-// the read's revision and with the first key that each of Ops found, or nil.
+// the read's revision and, for each of Ops, the first key that it found, or nil.
 type Read struct {
 	Ops  []*pb.RequestOp
 	Seen func(rev int64, shown []*mvccpb.KeyValue)
 }
 
-// ArmDelay is how long after an acquisition its own key is watched: a lock held for less needs
-// no watch. The watch starts at the acquisition's revision and so misses nothing.
+// ArmDelay is how long after an acquisition the watch of its key begins, because a lock held for less
+// needs no watch. The watch starts at the acquisition's revision and so misses nothing.
 const ArmDelay = 50 * time.Millisecond
 
-// Wait adds d, which is acquiring or waiting, to the session's roster. The error is why the
-// session has ended.
+// Wait adds d, which is acquiring or waiting, to the session's roster. If the session has ended, it
+// returns the reason.
 func (s *Session) Wait(h *Hook, d Dependent) error {
 	return s.whileValid(func() error {
 		s.roster.add(h, d, false)
@@ -44,10 +45,10 @@ func (s *Session) Wait(h *Hook, d Dependent) error {
 	})
 }
 
-// Hold adds d, whose entry is n, to the roster as held, or makes it held if it was waiting.
-// From now on a Detach leaves it to a successor. Both are done in one critical section, so that
-// no Handle contains the one without the other. It does not compare the clock: its caller has
-// done so (rule T3). arm: Arm is called after ArmDelay, unless d is dropped earlier.
+// Hold adds d, whose entry is n, to the roster as held, or makes it held if it was waiting. A later
+// Detach leaves it to a successor. The roster and the ledger change in one critical section, so that no
+// Handle contains one change without the other. Hold does not compare the clock, because its caller has
+// done so (rule T3). If arm is true, Arm is called after ArmDelay, unless d is dropped earlier.
 func (s *Session) Hold(h *Hook, d Dependent, n int64, arm bool) error {
 	return s.unlessEnded(func() error {
 		s.roster.add(h, d, true)
@@ -59,16 +60,16 @@ func (s *Session) Hold(h *Hook, d Dependent, n int64, arm bool) error {
 	})
 }
 
-// Drop removes a dependent from the roster. No method is called on it afterwards, except
-// Seen for a read that is under way.
+// Drop removes a dependent from the roster. None of its methods is called afterwards, except Seen for a
+// read that is under way.
 func (s *Session) Drop(h *Hook) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h.leave()
 }
 
-// Limit has HoldExpired called on the dependent of h at until, if it is held then. Its calls of
-// Err compare the clock too.
+// Limit has HoldExpired called on the dependent of h at until, if it is held then. The dependent's Err
+// compares the clock too.
 func (s *Session) Limit(h *Hook, until clock.Instant) {
 	s.mu.Lock()
 	soon := s.roster.limit(h, until)
@@ -78,8 +79,8 @@ func (s *Session) Limit(h *Hook, until clock.Instant) {
 	}
 }
 
-// Several says how many operations the Reads of the dependent of h have from now on, beside the one
-// on the key that it waits for. Otherwise it is one.
+// Several sets how many operations the Reads of the dependent of h have, besides the one on the key
+// that it waits for. Without it the session assumes one.
 func (s *Session) Several(h *Hook, ops int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,8 +99,8 @@ func (s *Session) endHolds(now clock.Instant, next time.Time) time.Time {
 	return next
 }
 
-// arm arms the dependents that are due at now and returns when the next is due; the zero
-// Time: none.
+// arm arms the dependents that are due at now and returns when the next is due, or the zero Time if
+// there is none.
 func (s *Session) arm(now time.Time) time.Time {
 	s.mu.Lock()
 	due, next := s.roster.due(now)

@@ -23,7 +23,7 @@ import (
 type dependent struct {
 	hook             Hook
 	own, predecessor string
-	ranges           []string // prefixes, of which it reads the last key
+	ranges           []string // prefixes under each of which it reads the last key
 
 	mu       sync.Mutex
 	observed []observation
@@ -89,7 +89,7 @@ func (d *dependent) End(cause error) {
 	}
 }
 
-func (d *dependent) looks() int {
+func (d *dependent) readings() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.observed)
@@ -125,7 +125,7 @@ func (r *rig) ops() func() []int {
 	}
 }
 
-// Rule N1: the read looks at the lock keys, all when they are few.
+// Rule N1: the read includes the lock keys, and all of them if they are few.
 func TestEveryRoundReadsAllOfUpTo127Locks(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 8 * time.Second})
@@ -134,7 +134,7 @@ func TestEveryRoundReadsAllOfUpTo127Locks(t *testing.T) {
 		sleep(8*time.Second + time.Second)
 		assert.Equal(t, []int{128, 128, 128, 128}, ops(), "one read a round")
 		for _, c := range dependents {
-			assert.Equal(t, 4, c.looks())
+			assert.Equal(t, 4, c.readings())
 			assert.NotNil(t, c.observed[0].own)
 		}
 	})
@@ -154,7 +154,7 @@ func TestThreeThousandLocksAreEachReadWithin24RoundsOfOneReadEach(t *testing.T) 
 			assert.LessOrEqual(t, n, 128)
 		}
 		for i, c := range dependents {
-			assert.NotZero(t, c.looks(), "lock %d", i)
+			assert.NotZero(t, c.readings(), "lock %d", i)
 		}
 	})
 }
@@ -170,14 +170,15 @@ func TestAReadShowsEachDependentWhatItsKeysWere(t *testing.T) {
 		require.NoError(t, s.Wait(&waiter.hook, waiter))
 		require.NoError(t, s.Hold(&gone.hook, gone, 0, false))
 		sleep(1500 * time.Millisecond)
-		require.Equal(t, 1, waiter.looks())
+		require.Equal(t, 1, waiter.readings())
 		shown := waiter.observed[0]
 		assert.Equal(t, []int64{r.Revision(), b, b2, a, a}, []int64{shown.rev, shown.own.CreateRevision, shown.own.ModRevision, shown.predecessor.CreateRevision, shown.predecessor.ModRevision})
 		assert.Equal(t, []observation{{rev: r.Revision()}}, gone.observed)
 	})
 }
 
-// Rules H2, H5: a round also reads who waits behind those who want to know, and they take turns.
+// Rules H2, H5: a round also reads who waits behind the holders that want to know, and these take
+// turns.
 func TestARoundReadsWhoWaitsBehindAHolderThatWantsToKnow(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 4 * time.Second})
@@ -199,8 +200,8 @@ func TestARoundReadsWhoWaitsBehindAHolderThatWantsToKnow(t *testing.T) {
 	})
 }
 
-// Rule A4: all of a session's waiters are looked at in each round, however many
-// locks it holds, and held ones still take turns beside them.
+// Rule A4: each round reads all waiters of a session, however many locks it holds, and the held ones
+// still take turns.
 func TestEveryRoundReadsAllWaiters(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 4 * time.Second})
@@ -214,10 +215,10 @@ func TestEveryRoundReadsAllWaiters(t *testing.T) {
 		ops := r.ops()
 		sleep(4*time.Second + 500*time.Millisecond)
 		for _, c := range waiters {
-			assert.Equal(t, 4, c.looks())
+			assert.Equal(t, 4, c.readings())
 		}
 		for _, c := range held {
-			assert.NotZero(t, c.looks())
+			assert.NotZero(t, c.readings())
 		}
 		for _, n := range ops() {
 			assert.LessOrEqual(t, n, 128)
@@ -225,8 +226,8 @@ func TestEveryRoundReadsAllWaiters(t *testing.T) {
 	})
 }
 
-// A session with more waiters than one read holds does not wait for the rest of
-// its looks before it trusts the renewal.
+// A session with more waiters than fit into one read does not wait for its other reads before it trusts
+// the renewal.
 func TestALongReadDoesNotDelayTheDeadline(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 3 * time.Second})
@@ -246,8 +247,8 @@ func TestALongReadDoesNotDelayTheDeadline(t *testing.T) {
 	})
 }
 
-// Rule N1: refused for too many operations, the read is sent again with the
-// session key alone, and later ones ask for less.
+// Rule N1: a read that is refused for too many operations is sent again with the session key alone, and
+// later ones have fewer operations.
 func TestTooManyOperationsFallBackToTheSessionKeyAndThenToLess(t *testing.T) {
 	inBubble(t, etcdfake.Options{MaxTxnOps: 32}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 4 * time.Second})
@@ -257,13 +258,13 @@ func TestTooManyOperationsFallBackToTheSessionKeyAndThenToLess(t *testing.T) {
 		require.NoError(t, s.Err())
 		assert.Equal(t, []int{41, 1, 21, 21}, ops()[:4], "half of what was asked for")
 		for _, c := range dependents {
-			assert.NotZero(t, c.looks())
+			assert.NotZero(t, c.readings())
 		}
 	})
 }
 
-// Rule N1: refused for permission, the read is sent again with the session key
-// alone, and the session lives.
+// Rule N1: a read that is refused for lack of permission is sent again with the session key alone, and
+// the session continues.
 func TestARefusedReadFallsBackToTheSessionKeyAlone(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 4 * time.Second})
@@ -273,12 +274,12 @@ func TestARefusedReadFallsBackToTheSessionKeyAlone(t *testing.T) {
 		}})
 		sleep(time.Minute)
 		require.NoError(t, s.Err())
-		assert.Zero(t, c.looks(), "what was not read is not delivered")
+		assert.Zero(t, c.readings(), "what was not read is not delivered")
 	})
 }
 
-// Rule H4: a dependent is armed after the delay, unless it was dropped before; a
-// burst of short holds costs the loop one look.
+// Rule H4: a dependent is armed after the delay, unless it was dropped before. A burst of short holds
+// wakes the loop once.
 func TestADependentIsArmedOnceAfterTheDelay(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 8 * time.Second})
@@ -309,7 +310,7 @@ func TestNothingIsArmedOnADeadSession(t *testing.T) {
 	})
 }
 
-// Rule H1: every dependent gets the cause once, after Err says so.
+// Rule H1: every dependent gets the cause once, after Err returns it.
 func TestEveryDependentLearnsOfTheEndOnceAndAfterTheMark(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 8 * time.Second})

@@ -9,16 +9,16 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// Detach ends the session in this process, with ErrClosed and with all its dependents, before
-// it returns, and leaves the lease and its keys to the process that resumes the Handle. The
-// zero Handle means that the session had ended.
+// Detach ends the session in this process, with all its dependents and with ErrClosed, before it
+// returns. It leaves the lease and its keys to the process that resumes the Handle. It returns the zero
+// Handle if the session had already ended.
 func (s *Session) Detach() lease.Handle {
 	return s.DetachKeeping(func() map[string]bool { return nil })
 }
 
-// DetachKeeping is Detach for a process that holds on behalf of others, who may still believe in
-// what it has lost. kept is called after the session's end, and returns keys that the successor must
-// not remove at once: it has to resume or discard them, as what is held.
+// DetachKeeping is Detach for a process that holds on behalf of others, who may still believe that they
+// hold what it has lost. kept is called after the session's end, and returns keys that the successor
+// must not remove at once. The successor has to resume or discard them, like those that are held.
 func (s *Session) DetachKeeping(kept func() map[string]bool) lease.Handle {
 	if s.Err() != nil {
 		return lease.Handle{}
@@ -30,7 +30,8 @@ func (s *Session) DetachKeeping(kept func() map[string]bool) lease.Handle {
 	return handleOf(s.state(kept()))
 }
 
-// state is what the session's successor has to know. It does not have to remove the entries of kept.
+// state is what the session's successor has to know. The successor does not have to remove the entries
+// with keys in kept.
 func (s *Session) state(kept map[string]bool) detached.State {
 	s.mu.Lock()
 	defer s.mu.Unlock()

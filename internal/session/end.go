@@ -12,9 +12,9 @@ import (
 // ending is why a session has ended.
 type ending struct{ err error }
 
-// Err returns nil while the session is valid, and afterwards always the same reason why it is
-// not: an error that matches one of ErrExpired, ErrRevoked, ErrClosed or the cluster's end. It
-// compares the clock with the deadline at the call; it does no I/O and does not block.
+// Err returns nil while the session is valid, and afterwards always the same reason. It matches
+// ErrExpired, ErrRevoked, ErrClosed or the cluster's end. It compares the clock with the deadline at
+// the call; it does no I/O and does not block.
 func (s *Session) Err() error {
 	if e := s.ended.Load(); e != nil {
 		return e.err
@@ -39,9 +39,8 @@ func (s *Session) expire() error {
 	return s.end(err, removeUnlessKept)
 }
 
-// Deadline is until when the session is valid unless it is renewed. It is computed at the call,
-// for comparison with time.Now; it is the zero Time once the session has ended. A stored
-// Deadline is wrong after a suspend.
+// Deadline is when the session expires unless it is renewed, or the zero Time once it has ended. It is
+// computed at each call, for comparison with time.Now. A stored Deadline is wrong after a suspend.
 func (s *Session) Deadline() time.Time {
 	if s.Err() != nil {
 		return time.Time{}
@@ -49,8 +48,8 @@ func (s *Session) Deadline() time.Time {
 	return s.validity.window().deadline().Time(clock.Now())
 }
 
-// Until is the first instant at which the session is no longer valid unless it is renewed; the
-// zero Instant once it has ended.
+// Until is the first instant at which the session is no longer valid unless it is renewed, or the zero
+// Instant once it has ended.
 func (s *Session) Until() clock.Instant {
 	if s.Err() != nil {
 		return clock.Instant{}
@@ -75,13 +74,13 @@ type aftermath int
 const (
 	remove   aftermath = iota // revoke the lease
 	handOver                  // nothing: another process takes it over
-	leave                     // nothing, and Close reports that: the lease may be another process's, or cannot be reached
+	leave                     // nothing, which Close reports; the lease may be another process's, or unreachable
 
 	removeUnlessKept // leave if a lock-delay keeps something, because the lease lasts for as long (rule LD1); otherwise remove
 )
 
-// end ends the session with err unless it has ended, and returns the cause that counts. The
-// session is marked first, then dependents are notified, then the lease is removed (rule H1).
+// end ends the session with err unless it has ended, and returns the cause of the end. The session is
+// marked first, then dependents are notified, then the lease is removed (rule H1).
 func (s *Session) end(err error, rest aftermath) error {
 	s.mu.Lock()
 	if e := s.ended.Load(); e != nil {
@@ -130,8 +129,8 @@ func (s *Session) extend(sent clock.Instant, ttl time.Duration) error {
 	})
 }
 
-// whileValid is unlessEnded after a call of Err, which compares the clock. Whatever extends the
-// session, adds a waiting dependent or a key to it, or begins a promise, goes through here.
+// whileValid is unlessEnded after a call of Err, which compares the clock. Every change that extends
+// the session, adds a waiting dependent or a key to it, or begins a promise goes through it.
 func (s *Session) whileValid(f func() error) error {
 	if err := s.Err(); err != nil {
 		return err
@@ -139,9 +138,9 @@ func (s *Session) whileValid(f func() error) error {
 	return s.unlessEnded(f)
 }
 
-// unlessEnded calls f under mu, unless the session has ended; then the error is why. The end, which
-// is marked under mu, has all that f adds, or f is refused. The watch of the session key and the
-// arming of a dependent compare the end by themselves, because an end is no error for them.
+// unlessEnded calls f under mu. If the session has ended it returns the reason instead. The end is
+// marked under mu too, so it either covers all that f adds, or f is refused. The watch of the session
+// key and the arming of a dependent check for the end themselves, because an end is no error for them.
 //
 // It compares neither the clock nor whether the cluster has changed. That is enough for Begin,
 // which makes nobody a holder, and for Hold, whose caller has just compared both.

@@ -8,10 +8,10 @@ import (
 	"github.com/pawl-locks/pawl/internal/keys"
 )
 
-// Begin adds entry n to the session, with a key at each of specs, which have different names.
-// No key name is ever used again (rule A1). The entry is open until Absent; until then, unless
-// it is held, a Handle lists it to be undone. The error is why the session has ended; the clock
-// is not compared, because an enqueue of a session that has expired makes nobody a holder.
+// Begin adds entry n to the session, with a key at each of specs, which have different names. No key
+// name is ever used again (rule A1). The entry is open until Absent. Until then a Handle lists it to be
+// undone, unless it is held. If the session has ended, Begin returns the reason. It does not compare
+// the clock, because an enqueue of a session that has expired makes nobody a holder.
 func (s *Session) Begin(specs ...keys.Spec) (n int64, own []string, err error) {
 	err = s.unlessEnded(func() error {
 		n, own = s.ledger.begin(s.id, specs...)
@@ -20,10 +20,10 @@ func (s *Session) Begin(specs ...keys.Spec) (n int64, own []string, err error) {
 	return n, own, err
 }
 
-// Add gives entry n, whose key is known to exist, another key in the same queue. It is called
-// before that key may be put: from now on a removal of the entry, and a Handle, cover both.
-// cancels: the cancel key, which did not settle the entry's enqueue, is put and removed
-// together with the new key. The error is why the session, or the entry, has ended.
+// Add gives entry n, whose key is known to exist, another key in the same queue. It is called before
+// that key may be put. Once it has returned, a removal of the entry, and a Handle, cover both keys.
+// cancels says that the cancel key, which did not settle the entry's enqueue, is put and removed
+// together with the new key. If the session or the entry has ended, Add returns the reason.
 func (s *Session) Add(n int64, key string, cancels bool) error {
 	return s.whileValid(func() error {
 		if !s.ledger.add(n, key, cancels) {
@@ -40,24 +40,24 @@ func (s *Session) CancelKey(n int64) []byte { return keys.CancelKey(s.own.key, n
 // OwnerKey is the owner key of entry n.
 func (s *Session) OwnerKey(n int64) []byte { return []byte(keys.OwnerKey(s.own.key, n)) }
 
-// Name says that the owner key of entry n is about to be put; it is removed with the entry.
-func (s *Session) Name(n int64) {
+// PutsOwnerKey records that the owner key of entry n is about to be put. That key is removed with the entry.
+func (s *Session) PutsOwnerKey(n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ledger.name(n)
+	s.ledger.putsOwnerKey(n)
 }
 
-// Learn says what is known of entry n now. It does nothing if that no longer matters: what was
-// removed stays so.
+// Learn records what is now known of entry n. It does nothing if that no longer matters: what was
+// removed stays removed.
 func (s *Session) Learn(n int64, ev Evidence) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ledger.move(n, ev, nil)
 }
 
-// Vanished is Absent for keys that we did not remove: a cancel key and an owner key that were
-// put with one of them are removed in the background.
-func (s *Session) Vanished(n int64) {
+// GoneElsewhere is Absent for keys that somebody else removed. A cancel key and an owner key that were put
+// with one of them are removed in the background.
+func (s *Session) GoneElsewhere(n int64) {
 	s.mu.Lock()
 	extras := s.ledger.entries[n].extras()
 	s.mu.Unlock()
@@ -68,23 +68,23 @@ func (s *Session) Vanished(n int64) {
 	s.Learn(n, Absent)
 }
 
-// Keep says that the keys of entry n have to stay until then, even if it is released earlier, in
-// this process or in one that takes the session over.
+// Keep has the keys of entry n stay until then, even if it is released earlier, in this process or in
+// one that takes the session over.
 func (s *Session) Keep(n int64, until clock.Instant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ledger.keep(n, until)
 }
 
-// KeptUntil is until when the keys of entry n have to stay; zero: they need not.
+// KeptUntil is until when the keys of entry n have to stay, or zero if they need not.
 func (s *Session) KeptUntil(n int64) clock.Instant {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ledger.kept[n]
 }
 
-// Adopt says that own, the keys of entry n, are being resumed. It reports whether they may be:
-// the session's predecessor left them, and they were not resumed before.
+// Adopt records that own, the keys of entry n, are being resumed. It returns false if they must not be,
+// because the session's predecessor did not leave them, or because they were resumed before.
 func (s *Session) Adopt(n int64, own ...string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,8 +92,8 @@ func (s *Session) Adopt(n int64, own ...string) bool {
 }
 
 // Discard has own removed in the background, not before a lock-delay after the time at unless the
-// session ends earlier: the keys of one entry that the session's predecessor may have held, and that cannot
-// be resumed. false: they are not such keys, or were resumed.
+// session ends earlier. own are the keys of one entry that the session's predecessor may have held, and
+// that cannot be resumed. Discard returns false if they are not such keys, or were resumed.
 func (s *Session) Discard(at time.Time, own ...string) bool {
 	var n int64
 	for i, key := range own {
@@ -111,11 +111,10 @@ func (s *Session) Discard(at time.Time, own ...string) bool {
 	return true
 }
 
-// Alone reports whether n is the only entry of the session in the queue with this prefix that
-// had a key there since n began, has one, or may get one later. Then all other keys of the
-// lease under that prefix are gone for good, because no name is used twice (rule A1). It is
-// always false for a session that was taken over, which does not know what its predecessor
-// left.
+// Alone reports whether n is the only entry of the session that had a key in the queue with this prefix
+// since n began, has one, or may get one later. If so, all other keys of the lease under that prefix
+// are gone for good, because no key name is used twice (rule A1). It is always false for a session that
+// was taken over, which does not know what its predecessor left.
 //
 // If it is true both before n's enqueue is sent and after it was answered, no other key of this
 // session was before n's: the enqueue of an entry that begins later is sent after that answer.

@@ -18,9 +18,9 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// Grant makes a session: a new lease with its session key, or, with Options.Resume, the lease
-// of a detached one. ctx bounds the call only. After an error nothing remains that does not end
-// without us: a lease that may have been granted is revoked in the background.
+// Grant makes a session: a new lease with its session key, or, with Options.Resume, the lease of a
+// detached one. ctx bounds only the call. After an error nothing is left that needs the caller to end
+// it: a lease that may have been granted is revoked in the background.
 func Grant(ctx context.Context, host Host, opts lease.Options) (*Session, error) {
 	if err := opts.Check(); err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func newSession(host Host, opts lease.Options) *Session {
 	return s
 }
 
-// grants is how many leases are requested at most, one after the other, when answers are lost.
+// grants is how many leases are requested at most, one after the other, if answers are lost.
 const grants = 3
 
 // grant requests a lease with an ID that we choose, so that it can be revoked if the answer is
@@ -88,7 +88,8 @@ func (s *Session) grant(ctx context.Context, ttl time.Duration) error {
 	}
 }
 
-// grantOnce requests lease id, for the lock-delay longer than ttl and than what it returns as granted.
+// grantOnce requests lease id, for ttl and what the lock-delay adds to it. The TTL that it returns is
+// without that addition.
 func (s *Session) grantOnce(ctx context.Context, id int64, ttl time.Duration) (sent clock.Instant, granted time.Duration, err error) {
 	var resp *pb.LeaseGrantResponse
 	err = s.host.Cluster.Do(ctx, cluster.Request{Op: "lease grant"}, func(ctx context.Context, m *cluster.Member) (_ *pb.ResponseHeader, err error) {
@@ -151,8 +152,8 @@ func identity(owner string) keys.Identity {
 	return keys.Identity{Owner: owner, Host: host, PID: os.Getpid()}
 }
 
-// start begins the watch of the session key and the renewal loop. If the session has already
-// ended, its lease is removed.
+// start begins the watch of the session key and the renewal loop. If the session has already ended, its
+// lease is revoked.
 func (s *Session) start() error {
 	if err := s.Err(); err != nil {
 		close(s.stopped)
@@ -181,8 +182,8 @@ func randomID() int64 {
 	}
 }
 
-// LabelOf is the value of the keys of an acquisition of one name or more that are put now, in either
-// layout; owner "": the session's.
+// LabelOf is the value of the keys that are put now for an acquisition of one or more names, in either
+// layout. An empty owner means the session's.
 func (s *Session) LabelOf(owner string, etcdLayout bool, name string, more []string) []byte {
 	label, now := s.label, time.Now()
 	if owner != "" {

@@ -27,7 +27,7 @@ import (
 // Budget: a new session costs one grant and one transaction.
 func TestANewSessionCostsOneGrantAndOneTransactionAndOneWatch(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
-		synctest.Wait() // Dial's other looks
+		synctest.Wait() // for Dial's other probes
 		before := r.Counts()
 		r.session(lease.Options{})
 		synctest.Wait()
@@ -35,8 +35,8 @@ func TestANewSessionCostsOneGrantAndOneTransactionAndOneWatch(t *testing.T) {
 	})
 }
 
-// The session key is on the lease, and names the holder for people; no two
-// writings of it are the same.
+// The session key is on the lease, and names the holder for people. No two writes of it have the same
+// value.
 func TestTheSessionKeySaysWhoseItIs(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{Owner: `me "and" you`})
@@ -79,15 +79,15 @@ func lossesOf(code codes.Code) map[string]etcdfake.Rule {
 	}
 }
 
-// Hazards S9, A4: whatever answer is lost while a session is made, either there
-// is one, or, after a bounded time, no lease is left.
+// Hazards S9, A4: whatever answer is lost while a session is made, there is a session, or, after a
+// bounded time, no lease is left.
 func TestALostAnswerDuringTheGrantLeavesNoLeaseBehind(t *testing.T) {
 	for _, op := range []string{"lease grant", "put session key"} {
 		for _, code := range []codes.Code{codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Unknown, codes.Internal, codes.ResourceExhausted} {
 			for name, rule := range lossesOf(code) {
 				for _, times := range []int{1, 2, 0} {
 					if code != codes.Unavailable && (rule.Err == nil || times != 1) && !lane.Proof() {
-						continue // all with one code, and each code once where it is told
+						continue // all losses with one code, and each code once
 					}
 					t.Run(fmt.Sprintf("%s/%s/%s/%d", op, code, name, times), func(t *testing.T) {
 						inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
@@ -170,7 +170,7 @@ func TestAGrantWithoutADeadlineReturnsFromABlackHole(t *testing.T) {
 	})
 }
 
-// A lease ID that is another's is not touched: a new one is drawn.
+// A lease ID that is taken is not touched. A new one is chosen.
 func TestALeaseIDThatIsTakenIsNotTouched(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		r.Inject(etcdfake.Rule{Method: "LeaseGrant", Lose: true, Err: rpctypes.ErrGRPCLeaseExist, Times: 2})
@@ -185,7 +185,7 @@ func TestALeaseIDThatIsTakenIsNotTouched(t *testing.T) {
 	})
 }
 
-// An answer that grants another lease than was asked for is none.
+// An answer that grants another lease than the requested one is refused.
 func TestAGrantOfAnotherLeaseIsRefused(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		r.Inject(etcdfake.Rule{Method: "LeaseGrant", Edit: func(_ etcdfake.Request, m proto.Message) {
@@ -242,7 +242,7 @@ func TestAGrantThatWasExecutedOnAFullDiskIsRevoked(t *testing.T) {
 	})
 }
 
-// The session key is another's: nothing of it is changed.
+// If the session key is another's, nothing of it is changed.
 func TestASessionKeyThatIsAnothersIsLeftAlone(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		r.Inject(etcdfake.Rule{Op: "put session key", Match: func(q etcdfake.Request) bool {

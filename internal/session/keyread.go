@@ -10,7 +10,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// maxOps is how many operations a transaction has beside the one on the session key: together
+// maxOps is how many operations a transaction has besides the one on the session key. With it they are
 // the 128 that etcd allows by default.
 const maxOps = 127
 
@@ -20,7 +20,7 @@ const fewHolders = 16
 // A keyRead is the part of a linearizable read that dependents want.
 type keyRead struct {
 	ops   []*pb.RequestOp
-	parts []Read // whose operations ops are
+	parts []Read // ops are the operations of these
 }
 
 // keyReads chooses what a round reads: the keys of every waiting dependent, and of as many
@@ -62,9 +62,9 @@ func (l *keyRead) deliver(resp *pb.TxnResponse, skip int) {
 	}
 }
 
-// readKeys reads the session key and l on m, in one transaction without writes. If that is
-// refused because of permission on a lock key, or as too many operations, it reads the session
-// key alone. whole reports whether l's keys were in the answer.
+// readKeys reads the session key and l on m, in one transaction without writes. If that is refused for
+// lack of permission on a lock key, or for too many operations, it reads the session key alone. whole
+// reports whether l's keys were in the answer.
 func (s *Session) readKeys(ctx context.Context, m *cluster.Member, l *keyRead) (resp *pb.TxnResponse, whole bool, err error) {
 	read := cluster.Request{Op: "confirm session", On: m, PerTry: s.renewalBound()}
 	ops := append(make([]*pb.RequestOp, 0, 1+len(l.ops)), txn.Stat(s.own.key))
@@ -82,8 +82,8 @@ func (s *Session) readKeys(ctx context.Context, m *cluster.Member, l *keyRead) (
 	return resp, false, err
 }
 
-// readRest reads on m what did not fit beside the session key. It decides nothing about the
-// session, and a read that fails is made again in a later round.
+// readRest reads on m what did not fit beside the session key. It decides nothing about the session. A
+// read that fails is repeated in a later round.
 func (s *Session) readRest(ctx context.Context, m *cluster.Member, reads []keyRead) {
 	for i := range reads {
 		resp, whole, err := s.readKeys(ctx, m, &reads[i])
@@ -96,8 +96,8 @@ func (s *Session) readRest(ctx context.Context, m *cluster.Member, reads []keyRe
 	}
 }
 
-// Examine reads, linearizably, whether the session key is still as this session wrote it, and ends
-// the session if not. It returns nil only if the key was shown.
+// Examine reads the session key, linearizably, and ends the session if the key is no longer as this
+// session wrote it. It returns nil only if the read showed the key as written.
 func (s *Session) Examine(ctx context.Context) error {
 	if err := s.Err(); err != nil {
 		return err

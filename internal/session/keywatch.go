@@ -8,7 +8,7 @@ import (
 
 // A keyWatch is the watch of the session key. Its session guards it.
 type keyWatch struct {
-	watch *watcher.Watch // nil if there is none
+	watch *watcher.Watch // nil if there is no watch
 	ended bool           // it has to be created again
 }
 

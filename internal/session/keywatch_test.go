@@ -21,7 +21,7 @@ import (
 func TestWhatTheWatchOfTheSessionKeyShows(t *testing.T) {
 	for name, c := range map[string]struct {
 		update func(s *Session) watcher.Update
-		lost   string // what Err says; "": it goes on
+		lost   string // what Err says; "" if the session continues
 		again  bool   // the watch is created again
 	}{
 		"its own put": {update: func(s *Session) watcher.Update {
@@ -63,7 +63,7 @@ func TestWhatTheWatchOfTheSessionKeyShows(t *testing.T) {
 	}
 }
 
-// A session that ends while its watch is created keeps none.
+// If a session ends while its watch is created, the watch is cancelled.
 func TestAWatchThatIsCreatedAfterTheEndIsCancelled(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{})
@@ -88,8 +88,8 @@ func TestARevocationIsReportedAtOnceByTheWatch(t *testing.T) {
 	})
 }
 
-// Rule H2: a watch that has ended is created again, from what the read showed, and a
-// compaction is no loss.
+// Rule H2: a watch that has ended is created again, starting at what the read showed, and a compaction
+// does not end the session.
 func TestTheWatchOfTheSessionKeyIsCreatedAgainAfterACompaction(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 8 * time.Second})
@@ -110,7 +110,7 @@ func TestTheWatchOfTheSessionKeyIsCreatedAgainAfterACompaction(t *testing.T) {
 	})
 }
 
-// Rule H2: a watch that swallows a deletion is found out by the next round.
+// Rule H2: if a watch swallows a deletion, the next round finds it.
 func TestADeletionThatTheWatchSwallowedIsFoundByTheNextRound(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 8 * time.Second})

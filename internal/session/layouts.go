@@ -12,7 +12,7 @@ type Layouts struct {
 // mostLayouts bounds how many queues a client reads for, and so its memory and its requests.
 const mostLayouts = 100
 
-// First reports whether prefix is given for the first time, and there is room for it.
+// First reports whether it is called with prefix for the first time, and there is room for it.
 func (l *Layouts) First(prefix string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -27,7 +27,7 @@ func (l *Layouts) First(prefix string) bool {
 	return len(l.seen) > before
 }
 
-// Forget makes prefix one that has not been given: its keys could not be read.
+// Forget undoes First for prefix, because its keys could not be read.
 func (l *Layouts) Forget(prefix string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -16,25 +16,25 @@ import (
 type state uint8
 
 const (
-	gone    state = iota // its key does not exist and never will; the state of every entry that is not in the ledger
+	gone    state = iota // its key does not exist and never will; also any entry that is not in the ledger
 	open                 // its enqueue may be applied, now or later
 	there                // its enqueue was answered or settled, so that no copy of it can be applied any more: its key may exist
 	held                 // its key exists and its acquisition is held: the session's successor does not remove it
 	undoing              // to be removed, while its enqueue may still be applied: its cancel key is put (rule A5)
-	leaving              // to be removed, and no copy of its enqueue can be applied any more: deleting it is enough
+	leaving              // to be removed by a deletion, because no copy of its enqueue can be applied any more
 	lost                 // to be removed after the lock-delay, because its hold ended without a release; a deletion is enough
-	left                 // a predecessor's, which may have been held: nobody in this process has resumed it
+	left                 // a predecessor's, which may have been held, and which this process has not resumed
 )
 
-// Evidence is what changes an entry's state.
+// Evidence changes an entry's state.
 type Evidence uint8
 
 const (
 	Answered   Evidence = iota // no copy of its enqueue can be applied any more, because the server has executed or refused it, or because it was settled; its key may exist
-	won                        // it is held
+	won                        // it is held now
 	resumed                    // the predecessor held it, and this process holds it now
 	Unwanted                   // it has to be removed
-	Unreleased                 // its hold ended without a release, and it has to be removed: Leave waits for the lock-delay
+	Unreleased                 // its hold ended without a release, and it has to be removed; Leave waits for the lock-delay
 	Absent                     // its key does not exist and never will
 )
 
@@ -55,10 +55,10 @@ type entry struct {
 	state     state
 	keys      []string
 	cancelled bool // the cancel key was put with a key that was added, and is removed with it
-	named     bool // an owner key may have been put with the first key, and is removed with it
+	ownerKey  bool // an owner key may have been put with the first key, and is removed with it
 }
 
-// names yields the queues in which e has keys: the keys' prefixes, whatever the keys' form.
+// names yields the prefixes of the queues in which e has keys, whatever the form of the keys.
 func (e entry) names() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		last := ""
@@ -80,10 +80,10 @@ func (e entry) names() iter.Seq[string] {
 // that are not gone.
 type ledger struct {
 	next      int64 // the next entry's number
-	inherited int64 // entries below it are a predecessor's; 0: there is no predecessor
+	inherited int64 // entries below it are a predecessor's; 0 if there is no predecessor
 	entries   map[int64]entry
 	counts    map[string]count
-	kept      map[int64]clock.Instant // until when the keys of entries that are not gone have to stay, even if they are released
+	kept      map[int64]clock.Instant // until when keys of entries that are not gone have to stay, even after a release
 }
 
 // count counts a session's entries in the queue of one name.
@@ -108,10 +108,9 @@ func (l *ledger) begin(lease int64, specs ...keys.Spec) (n int64, own []string) 
 	return n, own
 }
 
-// inherit adds the entries that a predecessor left: those below next. Those with keys in
-// unsettled have to be removed, and a deletion is enough, because the takeover rewrote the session
-// key, which every enqueue compares (rule N6). Those in losses had been held, and were not
-// released.
+// inherit adds the entries that a predecessor left, which are those below next. Those with keys in
+// unsettled have to be removed. A deletion is enough, because the takeover rewrote the session key,
+// which every enqueue compares (rule N6). Those in losses were held, and not released.
 func (l *ledger) inherit(lease, next int64, unsettled []string, losses []int64) error {
 	l.next, l.inherited = next, next
 	all := make(map[int64][]string)
@@ -127,7 +126,7 @@ func (l *ledger) inherit(lease, next int64, unsettled []string, losses []int64) 
 		if slices.Contains(losses, n) {
 			st = lost
 		}
-		l.put(n, entry{state: st, keys: own, cancelled: slices.ContainsFunc(own, isSlot)}) // a Handle does not say whether it is named: an owner key ends with the lease
+		l.put(n, entry{state: st, keys: own, cancelled: slices.ContainsFunc(own, isSlot)}) // a Handle does not list owner keys, which end with the lease
 	}
 	return nil
 }
@@ -141,8 +140,8 @@ func (l *ledger) put(n int64, e entry) {
 	}
 }
 
-// add is Session.Add; false: entry n is not in state there. A key that it has already is not added
-// again.
+// add is Session.Add. It returns false if entry n is not in state there. A key that the entry has
+// already is not added again.
 func (l *ledger) add(n int64, key string, cancels bool) bool {
 	e := l.entries[n]
 	if e.state != there {
@@ -166,8 +165,9 @@ func (l *ledger) state(n int64) state {
 	return gone
 }
 
-// move is the only function that changes an entry's state: ev changes entry n; false: ev has no
-// effect. own are the keys of a predecessor's entry that is not in the ledger yet.
+// move changes the state of entry n by ev, and returns false if ev has no effect. It is the only
+// function that changes an entry's state. own are the keys of a predecessor's entry that is not in the
+// ledger yet.
 func (l *ledger) move(n int64, ev Evidence, own []string) bool {
 	before := l.state(n)
 	after, ok := moves[ev][before]
@@ -187,10 +187,10 @@ func (l *ledger) move(n int64, ev Evidence, own []string) bool {
 	return true
 }
 
-// name is Session.Name.
-func (l *ledger) name(n int64) {
+// putsOwnerKey is Session.PutsOwnerKey.
+func (l *ledger) putsOwnerKey(n int64) {
 	if e, ok := l.entries[n]; ok {
-		e.named = true
+		e.ownerKey = true
 		l.entries[n] = e
 	}
 }
@@ -218,7 +218,7 @@ func (l *ledger) strike(n int64, e entry) {
 	}
 }
 
-// alone is Session.Alone: it counts keys of whatever form (rule RW5).
+// alone is Session.Alone. It counts keys of every form (rule RW5).
 func (l *ledger) alone(n int64, name string) bool {
 	return l.inherited == 0 && l.counts[name] == count{1, n} && l.state(n) != gone
 }
@@ -230,7 +230,7 @@ func (l *ledger) keep(n int64, until clock.Instant) {
 	}
 }
 
-// keeps returns what has to stay after now, in order.
+// keeps returns the entries whose keys have to stay after now, in order.
 func (l *ledger) keeps(now clock.Instant) (all []detached.Kept) {
 	for n, until := range l.kept {
 		if left := until.Sub(now); left > 0 {
@@ -263,8 +263,8 @@ func (l *ledger) losses() (all []int64) {
 	return all
 }
 
-// unsettled returns the keys that the session's successor has to undo, in order: those of all
-// entries except the ones with a key in kept.
+// unsettled returns the keys that the session's successor has to remove, in order. Entries with a key
+// in kept are left out.
 func (l *ledger) unsettled(kept map[string]bool) (all []string) {
 	for _, e := range l.entries {
 		if len(kept) > 0 && slices.ContainsFunc(e.keys, func(key string) bool { return kept[key] }) {

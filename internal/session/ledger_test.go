@@ -20,7 +20,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
 )
 
-// The page of the decision has the same table.
+// The decision's page has the same table as the ledger.
 func TestTheTableOfTheDecisionIsWhatTheLedgerDoes(t *testing.T) {
 	page, err := os.ReadFile("../../docs/decisions/session-ledger.md")
 	require.NoError(t, err)
@@ -50,8 +50,8 @@ func TestTheTableOfTheDecisionIsWhatTheLedgerDoes(t *testing.T) {
 	}
 }
 
-// An entry that is to be removed is never held again, and one that is gone stays gone: the
-// table itself guarantees it, whatever evidence comes in whatever order.
+// An entry that has to be removed is never held again, and one that is gone stays gone. The table
+// itself guarantees this, for any evidence in any order.
 func TestNoEvidenceBringsAnEntryBack(t *testing.T) {
 	rank := map[state]int{left: 0, open: 0, there: 1, held: 2, undoing: 3, leaving: 4, lost: 4, gone: 5}
 	for st, r := range rank {
@@ -63,8 +63,8 @@ func TestNoEvidenceBringsAnEntryBack(t *testing.T) {
 	}
 }
 
-// A2, RW5, ML8: what Alone rests on, and what a Handle carries, against a count of the
-// entries that is made again each time, with keys of all forms, and several names at once.
+// A2, RW5, ML8: what Alone relies on, and what a Handle carries, agree with a count of the entries that
+// is made again each time, with keys of all forms, and several names at once.
 func TestTheLedgerAgreesWithACountOfItsEntries(t *testing.T) {
 	for seed := range lane.Of(uint64(9), 50) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
@@ -152,7 +152,7 @@ func TestAPredecessorsEntryIsResumedOnceEvenAfterItsEnd(t *testing.T) {
 	assert.Equal(t, []string{"a/7-2"}, l.unsettled(nil))
 }
 
-// LD3: a Handle says what was held and not released, to each successor.
+// LD3: a Handle tells each successor what was held and not released.
 func TestAHandleListsWhatWasNotReleased(t *testing.T) {
 	l := newLedger()
 	n, key := l.begin(7, keys.Spec{Prefix: "a/"})
@@ -175,11 +175,12 @@ func TestAHandleListsWhatWasNotReleased(t *testing.T) {
 	assert.Empty(t, l.losses())
 }
 
-// Whatever an entry is removed with counts as an operation: a server refuses more than it allows.
+// Every key that is removed with an entry counts as an operation, because a server refuses more than it
+// allows.
 func TestAnOwnerKeyIsCountedWithItsEntry(t *testing.T) {
 	l := newLedger()
 	n, _ := l.begin(7, keys.Spec{Prefix: "a/"})
-	l.name(n)
+	l.putsOwnerKey(n)
 	assert.True(t, l.move(n, Unwanted, nil))
 	assert.Equal(t, 3, l.removalOps(n), "its cancel key, and two deletions")
 	assert.True(t, l.move(n, Answered, nil))
@@ -193,7 +194,7 @@ func TestWhatIsNotOfTheLeaseIsNotInherited(t *testing.T) {
 	}
 }
 
-// A Handle has its lists in order, whatever the order of a map: Parse refuses others.
+// A Handle has its lists in order, whatever the order of a map, because Parse refuses others.
 func TestTheListsOfAHandleAreInOrder(t *testing.T) {
 	l := newLedger()
 	now := clock.Now()

@@ -16,8 +16,8 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// LD1, in integers: by a clock that is fast by as much as a sixth allows, the lease ends at least a delay
-// after the deadline, and it is granted for whole seconds, no more than needed.
+// LD1, in integers: by a clock that is as fast as a sixth allows, the lease ends at least a delay after
+// the deadline. It is granted for whole seconds, and no more than needed.
 func TestALeaseLastsALockDelayLongerThanItsDeadline(t *testing.T) {
 	for ttl := 3 * time.Second; ttl <= 60*time.Second; ttl += time.Second {
 		for _, delay := range []time.Duration{0, 1, time.Millisecond, 700 * time.Millisecond, time.Second, 5 * time.Second, 7777 * time.Millisecond, time.Minute, 200 * time.Second} {
@@ -31,8 +31,8 @@ func TestALeaseLastsALockDelayLongerThanItsDeadline(t *testing.T) {
 	}
 }
 
-// N3: three renewals fit into the validity, whatever the margin; by a margin of a sixth they are due at
-// quarters of the TTL.
+// N3: three renewals fit into the validity, whatever the margin. With a margin of a sixth they are due
+// at quarters of the TTL.
 func TestRenewalsFollowFromTheValidity(t *testing.T) {
 	for ttl := 3 * time.Second; ttl <= 60*time.Second; ttl += time.Second {
 		for _, margin := range []time.Duration{0, ttl / 5, ttl / 4, ttl / 3} {
@@ -51,7 +51,7 @@ func TestRenewalsFollowFromTheValidity(t *testing.T) {
 	}
 }
 
-// LD1: the server has a longer lease, and nothing else differs: TTL, deadline and renewals.
+// LD1: the server has a longer lease. TTL, deadline and renewals do not differ.
 func TestALockDelayChangesTheLeaseAlone(t *testing.T) {
 	renewals := map[time.Duration][]time.Duration{}
 	for _, delay := range []time.Duration{0, 20 * time.Second} {
@@ -92,8 +92,8 @@ func quarters(all []time.Duration) (n int) {
 	return n
 }
 
-// LD1: a session that expires leaves its lease if something was held, and Close says so at once. If nothing
-// was, others do not wait for the lease.
+// LD1: a session that expires leaves its lease if it held something, and Close reports that at once. If
+// it held nothing, others do not wait for the lease.
 func TestAnExpiredSessionLeavesWhatItHeldToItsLockDelay(t *testing.T) {
 	for name, holds := range map[string]bool{"held": true, "waited": false} {
 		t.Run(name, func(t *testing.T) {

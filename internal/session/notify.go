@@ -13,8 +13,8 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// This file reports to the client's log and observer. A goroutine of the client delivers the
-// events, so that neither the loop nor Err waits for an observer. Without one the source is nil, and drops
+// This file reports to the client's log and observer. A goroutine of the client delivers the events, so
+// that neither the loop nor Err waits for an observer. Without an observer the source is nil, and drops
 // them.
 
 // notifyGranted reports the beginning of the session, before anything can end it.
@@ -26,7 +26,7 @@ func (s *Session) notifyGranted() {
 	})
 }
 
-// validFor is how long the session is still valid unless it is renewed.
+// validFor is how long the session remains valid unless it is renewed.
 func (s *Session) validFor() time.Duration {
 	if s.Err() != nil {
 		return 0
@@ -48,8 +48,8 @@ func (s *Session) notifyHedged(slow, m *cluster.Member, after time.Duration) {
 	})
 }
 
-// warn reports jeopardy, once between two renewals: less than half of the validity is left. It
-// returns when to call it next, or the zero Time if that is after the next renewal.
+// warn reports jeopardy once less than half of the validity is left, and at most once between two
+// renewals. It returns when to call it next, or the zero Time if that is after the next renewal.
 func (r *renewer) warn(now time.Time) time.Time {
 	if r.warned {
 		return time.Time{}

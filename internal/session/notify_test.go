@@ -71,7 +71,7 @@ func (l *lines) String() string {
 	return l.b.String()
 }
 
-// host is a client of its own whose observer is e.
+// host is a new client whose observer is e.
 func (e *recorder) host(t *testing.T, r *rig) Host {
 	t.Helper()
 	c, err := cluster.Dial(context.Background(), cluster.Config{
@@ -156,7 +156,7 @@ func TestAHedgeIsReportedWithTheSlowMemberAndTheOther(t *testing.T) {
 	})
 }
 
-// The half of ten seconds of validity: a nanosecond later less than half is left.
+// Of ten seconds of validity, less than half is left one nanosecond after the fifth.
 func TestASessionIsInJeopardyOnceLessThanHalfIsLeft(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		e := &recorder{}

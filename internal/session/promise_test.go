@@ -60,7 +60,7 @@ func TestNothingIsPromisedOnceTheSessionHasEnded(t *testing.T) {
 	})
 }
 
-// V4: Client.Close leaves the lease to expire, and says so.
+// V4: Client.Close leaves the lease to expire, and reports that.
 func TestAClientThatClosesLeavesAPromisedLease(t *testing.T) {
 	abandoning(t, func(fake *etcdfake.Cluster, c *pawl.Client, s *session.Session) {
 		require.NoError(t, s.Promise(clock.Now().Add(3*time.Second)))

@@ -14,14 +14,14 @@ import (
 // removals are the background deletions of a session. Its session guards it.
 type removals struct {
 	fresh   []int64 // entries for the next requests
-	sending int     // requests for them under way
+	sending int     // requests under way for fresh
 	failing breaker // entries whose keys may exist
 	full    breaker // entries whose keys are deleted, and whose cancel keys wait for disk space
 	refused []int64 // entries with which a request was refused because of its content
-	trying  int     // goroutines that try them
+	trying  int     // goroutines that try the refused ones
 	single  gate.Gate
 	jobs    int           // goroutines that remove something
-	idle    chan struct{} // closed when none is left; nil if there is none
+	idle    chan struct{} // closed when no job is left; nil if there is none
 }
 
 func newRemovals() removals {
@@ -32,9 +32,9 @@ func newRemovals() removals {
 	}
 }
 
-// A breaker holds the entries whose requests failed. While there are some, one request at a time
-// is sent for them; once that succeeds, the others follow at once. Each is for half as many as the
-// one before, except those that may take long, so that one entry that makes every request fail
+// A breaker holds the entries whose requests failed. While there are some, it sends one request at a
+// time for them. Once one succeeds, the others follow at once. Each request is for half as many entries
+// as the one before, except those that may take long, so that one entry that makes every request fail
 // does not hold up the others.
 type breaker struct {
 	wait    backoff.Backoff // between its requests, from the first
@@ -42,37 +42,37 @@ type breaker struct {
 	open    bool // a goroutine sends them
 }
 
-// How many requests are under way at most, so that a slow cluster is not flooded: for entries that
-// have not failed, which gather meanwhile; for refused ones; and for what is deleted on its own.
+// How many requests are under way at most, so that a slow cluster is not flooded: for entries that have
+// not failed, which gather meanwhile, for refused ones, and for what is deleted singly.
 const (
 	mostSending = 4
 	mostTrying  = 2
 	mostSingle  = 8
 )
 
-// How long one try of a removal may take. Usually it is short, so that a silent member or a
-// lost answer delays little; now and then it is as long as a slow cluster needs.
+// How long one try of a removal may take. Usually it is short, so that a silent member or a lost answer
+// delays little. Every longTryEvery-th is as long as a slow cluster needs.
 const (
 	removalTry     = 400 * time.Millisecond
 	removalLongTry = 4 * time.Second
 	longTryEvery   = 4
 )
 
-// How long removals wait for disk space. What can be deleted without it is deleted.
+// How long removals wait for disk space. What can be deleted without it does not wait.
 const (
 	minSpaceWait = 2 * time.Second // half of it is random
 	maxSpaceWait = 30 * time.Second
 )
 
-// isLong reports whether the next try may take long, after so many.
+// isLong reports whether the next try may take long, after so many tries.
 func isLong(tries int) bool { return tries%longTryEvery == longTryEvery-1 }
 
 // Leave has entry n removed in the background, whether its enqueue was applied, was not, or may
 // be later (rules A5, A6). It does nothing for an entry that is gone.
 func (s *Session) Leave(n int64) { s.LeaveAt(n, time.Time{}) }
 
-// LeaveAt is Leave, not before the time at unless the session ends earlier. An entry that was
-// held, and not released, also stays for the lock-delay from now on (rule LD2).
+// LeaveAt is Leave, but not before the time at unless the session ends earlier. An entry that was held,
+// and not released, also stays for a lock-delay after the call (rule LD2).
 func (s *Session) LeaveAt(n int64, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,8 +111,8 @@ func (s *Session) remove(ns ...int64) {
 	}
 }
 
-// RemoveInBackground calls try until it reports that nothing is left of what it deletes, or the
-// session has ended, because then its keys end with the lease. try returns when its context ends.
+// RemoveInBackground calls try until it reports that nothing is left of what it deletes, or until the
+// session has ended, because the keys end with the lease. try returns when its context ends.
 func (s *Session) RemoveInBackground(try func(ctx context.Context) (done bool)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,7 +130,7 @@ func (s *Session) RemoveInBackground(try func(ctx context.Context) (done bool)) 
 	})
 }
 
-// tryFor bounds one try, after so many.
+// tryFor bounds one try, after so many tries.
 func tryFor(ctx context.Context, tries int) (context.Context, context.CancelFunc) {
 	if isLong(tries) {
 		return context.WithTimeout(ctx, removalLongTry)
@@ -211,10 +211,10 @@ func (s *Session) tryEntries(ctx context.Context, tries int, batch []int64) erro
 	return s.removeEntries(ctx, batch)
 }
 
-// sent decides what becomes of batch after a try: nothing if err is nil, because it is removed. A
-// batch that was refused because of its content is tried again at once: in smaller ones if it was
-// too large, and otherwise each entry on its own, because its failure says nothing about others.
-// s.mu is held.
+// sent decides how batch continues after a try that returned err. If err is nil, the batch is removed.
+// A batch that was refused because of its content is tried again at once. It is split into smaller ones
+// if it was too large. Otherwise each entry is tried separately, because its failure says nothing about
+// others. s.mu is held.
 func (s *Session) sent(batch []int64, err error) {
 	switch {
 	case err == nil:
@@ -238,8 +238,8 @@ func isRefused(err error) bool {
 	return cluster.IsTooManyOps(err) || cluster.IsPermissionDenied(err) || cluster.IsTooLarge(err)
 }
 
-// sendRefused removes refused entries one by one until none is left. Once it has failed for as many
-// in a row as there are, it waits before each, so that what is refused for good costs little.
+// sendRefused removes refused entries one by one until none is left. Once as many tries in a row have
+// failed as there are entries, it waits before each try, so that what is refused for good costs little.
 func (s *Session) sendRefused(ctx context.Context) {
 	r := &s.removals
 	wait := backoff.Quick()
@@ -269,7 +269,7 @@ func (s *Session) sendRefused(ctx context.Context) {
 	}
 }
 
-// fail has batch, which failed, wait with what failed before; s.mu is held.
+// fail adds batch, which failed, to what waits with b; s.mu is held.
 func (s *Session) fail(b *breaker, batch []int64) {
 	b.entries = append(b.entries, batch...)
 	if !b.open {
@@ -277,10 +277,10 @@ func (s *Session) fail(b *breaker, batch []int64) {
 	}
 }
 
-// mend tries to remove the entries of b, the first size of which failed, until none is left or a
-// request succeeds.
+// mend tries to remove the entries of b until none is left or a request succeeds. The first request,
+// for size of them, has failed.
 func (s *Session) mend(ctx context.Context, b *breaker, size int) {
-	wait := b.wait // a copy: the waits begin again each time
+	wait := b.wait // a copy, so that the waits begin again each time
 	for tries := 1; wait.Sleep(ctx); tries++ {
 		size = max(size/2, 1)
 		most := size
@@ -296,8 +296,8 @@ func (s *Session) mend(ctx context.Context, b *breaker, size int) {
 	}
 }
 
-// mended decides what becomes of batch after a try for b, and reports whether that was the last:
-// nothing waits with b any more, or the server does what it is asked, and the others follow.
+// mended decides how batch continues after a try for b, and reports whether b is done. It is if nothing
+// waits with b any more, or if the server executes requests again, so that the others may follow.
 func (s *Session) mended(b *breaker, batch []int64, err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

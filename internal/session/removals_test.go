@@ -23,7 +23,7 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// release is removed at the try that is given; 0: never.
+// release is removed at the given try, or never if that is 0.
 type release struct {
 	mu    sync.Mutex
 	at    int
@@ -43,7 +43,7 @@ func (r *release) count() int {
 	return len(r.tries)
 }
 
-// Rule A6: what is left is removed again and again until it is.
+// Rule A6: a removal is tried until it succeeds.
 func TestARemovalIsTriedUntilItIsDone(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{})
@@ -58,8 +58,7 @@ func TestARemovalIsTriedUntilItIsDone(t *testing.T) {
 	})
 }
 
-// Rules A6, N4: one that cannot be removed, for want of permission, holds up no
-// other.
+// Rules A6, N4: an entry that cannot be removed, for lack of permission, holds up no other.
 func TestARemovalThatFailsForEverHoldsUpNoOther(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{})
@@ -92,7 +91,7 @@ func TestRemovalsEndWithTheSession(t *testing.T) {
 	})
 }
 
-// waiters opens n entries whose keys are there, as those of waiters are.
+// waiters opens n entries whose keys exist, like those of waiters.
 func (r *rig) waiters(s *Session, n int) (ns []int64) {
 	r.t.Helper()
 	for range n {
@@ -105,8 +104,8 @@ func (r *rig) waiters(s *Session, n int) (ns []int64) {
 	return ns
 }
 
-// Rule A6: what many waiters of a session gave up is removed together: 1,000 take three round
-// trips, in requests that are full but for a few.
+// Rule A6: what many waiters of a session gave up is removed together. 1,000 entries take three round
+// trips, in requests most of which are full.
 func TestWhatManyWaitersGaveUpIsRemovedTogether(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 60 * time.Second})
@@ -125,8 +124,8 @@ func TestWhatManyWaitersGaveUpIsRemovedTogether(t *testing.T) {
 	})
 }
 
-// Rule A6: a long try is not shortened by what was given up later, so that slow members confirm
-// in the end.
+// Rule A6: entries that are given up later do not shorten a long try, so that slow members eventually
+// confirm.
 func TestRemovalsThatAreGivenUpOneAfterTheOtherAreConfirmedBySlowMembers(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 60 * time.Second})
@@ -184,8 +183,8 @@ func (r *slowRelease) remove(ctx context.Context) bool {
 	return r.done.Load()
 }
 
-// Whatever becomes of a batch, and however it is refused, each of its parts is
-// removed in the end, once for all.
+// Whatever happens to a batch, and however it is refused, each of its parts is eventually removed for
+// good.
 func TestEachPartOfABatchIsRemovedWhateverBecomesOfTheBatch(t *testing.T) {
 	for name, rule := range lossesOf(codes.Unavailable) {
 		for _, times := range []int{1, 3} {
@@ -246,8 +245,8 @@ func TestOnePartThatIsForbiddenKeepsNoOther(t *testing.T) {
 	})
 }
 
-// Rule A6: what is refused for as long as the session lives costs little, holds up no release that is left to the
-// background, and is removed once it is allowed.
+// Rule A6: a removal that is refused for as long as the session lives costs little, holds up no release
+// in the background, and succeeds once it is allowed.
 func TestManyForbiddenPartsCostLittle(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 60 * time.Second})
@@ -269,8 +268,9 @@ func TestManyForbiddenPartsCostLittle(t *testing.T) {
 	})
 }
 
-// A5: of an entry of several names no key is deleted before its cancel key is put, also where all is sent one by one:
-// a late copy of its enqueue could be applied between the two.
+// A5: no key of an entry of several names is deleted before the cancel key is put, even if all
+// operations are sent one by one. Otherwise a late copy of its enqueue could be applied between the
+// two.
 func TestNothingIsDeletedBeforeItsCancelKeyIsPut(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 60 * time.Second})
@@ -297,7 +297,7 @@ func TestNothingIsDeletedBeforeItsCancelKeyIsPut(t *testing.T) {
 	})
 }
 
-// A6: on a full disk, of an entry of several names each key is deleted that may be.
+// A6: on a full disk each key of an entry of several names is deleted if that is permitted.
 func TestOnAFullDiskOneForbiddenNameKeepsNoOther(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 60 * time.Second})
@@ -324,8 +324,7 @@ func TestOnAFullDiskOneForbiddenNameKeepsNoOther(t *testing.T) {
 	})
 }
 
-// removesAll has 100 entries, every other of them not known to be there, removed
-// while there are faults.
+// removesAll has 100 entries removed during faults. Every second one is not known to exist.
 func removesAll(t *testing.T, name string, fault func(r *rig, keys []string)) {
 	t.Run(name, func(t *testing.T) {
 		inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
@@ -350,8 +349,8 @@ func removesAll(t *testing.T, name string, fault func(r *rig, keys []string)) {
 	})
 }
 
-// A6: an entry that makes every request fail that it is part of, for whatever reason, holds up the
-// others for a few seconds only.
+// A6: an entry that makes every request fail that contains it, for whatever reason, holds up the others
+// for only a few seconds.
 func TestAnEntryThatMakesEachRequestFailHoldsUpNoOther(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 60 * time.Second})
@@ -376,8 +375,8 @@ func (r *rig) undos(key string) *etcdfake.Fault {
 	return r.Inject(etcdfake.Rule{Op: "leave the queue", Match: func(q etcdfake.Request) bool { return deletes(q, key) }})
 }
 
-// A6: a backoff that nothing waits with any more begins again with its first wait, whether what waited was removed
-// or fails in another way now.
+// A6: when nothing waits with a backoff any more, it begins again with its first wait, whether what
+// waited was removed or now fails in another way.
 func TestABackoffThatNothingWaitsWithBeginsAgain(t *testing.T) {
 	for name, last := range map[string]error{"removed": nil, "cut": status.Error(codes.Unavailable, "cut")} {
 		t.Run(name, func(t *testing.T) {

@@ -50,13 +50,13 @@ func (s *Session) loop() {
 	}
 }
 
-// A renewer makes the rounds of one session. A round ends with a confirmed renewal. It consists of
-// one, unless that is slow or fails.
+// A renewer makes the rounds of one session. A round ends with a confirmed renewal. It needs only one
+// renewal, unless that is slow or fails.
 type renewer struct {
 	s        *Session
 	ctx      context.Context
 	begin    time.Time         // when the next round begins
-	underWay bool              // a round is
+	underWay bool              // whether a round is
 	results  chan confirmation // of the round
 	warned   bool              // jeopardy was reported since the last renewal
 	reading  chan struct{}     // closed when readRest has returned; nil if it was never started
@@ -77,7 +77,7 @@ type confirmation struct {
 func (r *renewer) step(now time.Time) time.Time {
 	switch {
 	case r.underWay:
-		return now.Add(time.Hour) // its end comes first
+		return now.Add(time.Hour) // the round ends before that
 	case r.s.waking.urgent.Swap(false):
 		r.begin = now
 	case now.Before(r.begin):
@@ -96,15 +96,15 @@ func (r *renewer) step(now time.Time) time.Time {
 	return now.Add(time.Hour)
 }
 
-// hedgeAfter is how long a renewal may take before another joins it (rule N3): three round trips,
-// at least 300 ms, and at most three tenths of the validity, so that three renewals begin before the
-// deadline: at the latest at three tenths of the validity, at six, and at nine.
-// docs/decisions/own-renewals.md has the table.
+// hedgeAfter is how long a renewal may take before another joins it (rule N3): three round trips, at
+// least 300 ms, and at most three tenths of the validity. So three renewals begin before the deadline,
+// at the latest at three, six and nine tenths of the validity. docs/decisions/own-renewals.md has the
+// table.
 func (r *renewer) hedgeAfter() time.Duration {
 	return r.usual.HedgeAfter(r.s.validity.window().due())
 }
 
-// pick chooses the member to query. The first renewal of a round uses another member than the one
+// pick chooses the member to query. The first renewal of a round uses a different member from the one
 // that confirmed last (rule N1).
 func (r *renewer) pick(queried []*cluster.Member) *cluster.Member {
 	c := r.s.host.Cluster
@@ -114,8 +114,8 @@ func (r *renewer) pick(queried []*cluster.Member) *cluster.Member {
 	return c.Pick(queried...)
 }
 
-// errOver ends a round because the session has ended.
-var errOver = errors.New("the session has ended")
+// errEnded ends a round because the session has ended.
+var errEnded = errors.New("the session has ended")
 
 // renew makes a renewal on m and moves the deadline.
 func (r *renewer) renew(ctx context.Context, m *cluster.Member) (result, error) {
@@ -125,15 +125,16 @@ func (r *renewer) renew(ctx context.Context, m *cluster.Member) (result, error) 
 	case res.err != nil:
 		return res, res.err
 	case res.ended || r.s.extend(res.sent, res.ttl) != nil:
-		return res, errOver
+		return res, errEnded
 	}
 	return res, nil
 }
 
-// failed records a failure. The first one is followed by another renewal at once, later ones after
-// a wait, so that the session survives a failure that ends before the deadline.
+// failed records a failure, and returns how long to wait before the next renewal. The first failure is
+// followed by another renewal at once, later ones after a wait, so that the session survives a fault
+// that ends before the deadline.
 func (r *renewer) failed(err error) (wait time.Duration, final bool) {
-	if err == errOver {
+	if err == errEnded {
 		return 0, true
 	}
 	r.s.failed(err)
@@ -150,7 +151,7 @@ func (r *renewer) finish(c confirmation) {
 	if c.err != nil {
 		return // the loop finds the session ended
 	}
-	r.usual.Note(c.Took / 2) // it is two round trips: one renews, one reads
+	r.usual.Note(c.Took / 2) // two round trips, one to renew and one to read
 	r.last, r.warned = c.Member, false
 	r.begin = c.Began.Add(r.s.validity.window().due())
 	r.s.keepWatching(c.Result.rev)
@@ -158,8 +159,8 @@ func (r *renewer) finish(c confirmation) {
 	r.s.notifyRenewed(c)
 }
 
-// readRest reads what did not fit into the round's first read, in a goroutine, because the
-// renewal counts already and the loop must not wait. At most one such read is under way.
+// readRest reads, in a goroutine, what did not fit into the round's first read, because the renewal
+// counts already and the loop must not wait. At most one such read is under way.
 func (r *renewer) readRest(c confirmation) {
 	if len(c.Result.more) == 0 || r.reading != nil && !isClosed(r.reading) {
 		return

@@ -36,7 +36,7 @@ type fault struct {
 	on   func(*etcdfake.Cluster, *etcdfake.Member)
 }
 
-// noKeepAlive makes a member take renewals and never answer them (hazard S5).
+// noKeepAlive makes a member accept renewals and never answer them (hazard S5).
 func noKeepAlive(c *etcdfake.Cluster, m *etcdfake.Member) {
 	c.Inject(etcdfake.Rule{Member: m, Method: "LeaseKeepAlive", Lose: true})
 }
@@ -82,8 +82,8 @@ func TestSessionSurvivesAnyFailureOfAnyOneMemberOfThree(t *testing.T) {
 	}
 }
 
-// Rule N3: where all others fail, the one that confirmed last is asked again,
-// whether they fail at once or say nothing.
+// Rule N3: if all other members fail, at once or by silence, the one that confirmed last is queried
+// again.
 func TestSessionSurvivesOnTheOneMemberThatItsClientReaches(t *testing.T) {
 	for _, members := range lane.Of([]int{2, 3}, []int{2, 3, 5}) {
 		for name, fault := range map[string]func(*etcdfake.Member){
@@ -105,8 +105,7 @@ func TestSessionSurvivesOnTheOneMemberThatItsClientReaches(t *testing.T) {
 	}
 }
 
-// Rule N1: consecutive rounds go to different members, so that what one wrongly
-// confirms is corrected soon.
+// Rule N1: consecutive rounds go to different members, so that a wrong confirmation is corrected soon.
 func TestConsecutiveRoundsGoToDifferentMembers(t *testing.T) {
 	for _, members := range []int{2, 3, 5} {
 		inBubble(t, etcdfake.Options{Members: members}, func(t *testing.T, r *rig) {
@@ -129,7 +128,7 @@ type asking struct {
 	at     time.Time
 }
 
-// keepAlives reports the renewals that arrive from now on.
+// keepAlives reports the renewals that arrive after the call.
 func (r *rig) keepAlives() func() []asking {
 	var mu sync.Mutex
 	var all []asking
@@ -163,7 +162,7 @@ func TestASlowRenewalIsJoinedAfter300Milliseconds(t *testing.T) {
 	})
 }
 
-// … or after three round trips, where those are longer.
+// … or after three round trips, if those are longer.
 func TestASlowRenewalIsJoinedAfterThreeRoundTrips(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 2}, func(t *testing.T, r *rig) {
 		for _, m := range r.Members() {
@@ -216,8 +215,8 @@ func TestThreeRenewalsOnTwoMembersFitBeforeTheDeadlineOnSlowMembers(t *testing.T
 	}
 }
 
-// Rule N3 in numbers: when the renewals of a round are sent, counted from the last renewal that was
-// confirmed, and in parentheses what is then left before the deadline. The page has this table.
+// Rule N3 in numbers: the table on the page shows when the renewals of a round are sent, counted from
+// the last renewal that was confirmed, and in parentheses what is then left before the deadline.
 func TestThePageSaysWhenRenewalsAreSent(t *testing.T) {
 	var table strings.Builder
 	for _, ttl := range []time.Duration{3, 5, 10, 30, 60} {
@@ -241,7 +240,7 @@ func TestThePageSaysWhenRenewalsAreSent(t *testing.T) {
 	assert.True(t, strings.Contains(string(page), table.String()), "the table is:\n%s", table.String())
 }
 
-// seconds is d as the page has it; "" for none.
+// seconds formats d as on the page. It is "" for none.
 func seconds(d time.Duration) string {
 	if d == 0 {
 		return ""
@@ -249,13 +248,14 @@ func seconds(d time.Duration) string {
 	return strconv.FormatFloat(math.Round(d.Seconds()*100)/100, 'f', -1, 64) + " s"
 }
 
-// sending is a renewal of a session's, sent so long after its last confirmed renewal was sent.
+// sending is a renewal of a session, and how long after its last confirmed renewal it was sent.
 type sending struct {
 	at     time.Duration
 	member *etcdfake.Member
 }
 
-// unanswered are the renewals of a session from a confirmed one to its deadline, none of which is answered.
+// unanswered are the renewals of a session from a confirmed one to its deadline, none of which is
+// answered.
 func unanswered(t *testing.T, ttl, trip time.Duration) (all []sending) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: ttl})
@@ -294,8 +294,8 @@ func TestSessionOnOneMemberSurvivesAStallShorterThanItsValidity(t *testing.T) {
 	}
 }
 
-// Rule N3: why the first renewal comes at a quarter of the TTL and not at a third: a stall of
-// 1.6 s, as of an election, is survived with the shortest TTL whenever it begins.
+// Rule N3: the first renewal comes at a quarter of the TTL and not at a third, so that a session with
+// the shortest TTL survives a stall of 1.6 s, like that of an election, whenever it begins.
 func TestAStallOfAnElectionIsSurvivedWheneverItBegins(t *testing.T) {
 	for phase := time.Duration(0); phase < time.Second; phase += 50 * time.Millisecond {
 		inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
@@ -331,8 +331,8 @@ func TestEachCodeOnceOnOpenAnswerOrReadIsSurvived(t *testing.T) {
 	}
 }
 
-// Hazard S7: the first failure is followed by another renewal at once, on a
-// stream of its own, and later ones after waits that leave room for many.
+// Hazard S7: the first failure is followed by another renewal at once, on a new stream, and later ones
+// after waits that leave room for many.
 func TestAfterAFailureTheNextRenewalIsAtOnceAndLaterOnesArePaced(t *testing.T) {
 	for _, ttl := range []time.Duration{3 * time.Second, 15 * time.Second, 300 * time.Second} {
 		inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
@@ -355,8 +355,8 @@ func TestAfterAFailureTheNextRenewalIsAtOnceAndLaterOnesArePaced(t *testing.T) {
 	}
 }
 
-// Hazards S6, S8: errors of any kind that last shorter than the window are no
-// loss, and NoLeader means elsewhere.
+// Hazards S6, S8: errors of any kind that last shorter than the window do not end the session, and
+// after NoLeader another member is tried.
 func TestAStormOfErrorsShorterThanTheWindowIsSurvived(t *testing.T) {
 	for _, err := range []error{
 		rpctypes.ErrGRPCNoLeader, rpctypes.ErrGRPCTimeout, rpctypes.ErrGRPCStopped, rpctypes.ErrGRPCPermissionDenied,
@@ -409,7 +409,7 @@ func TestAfterTheEndNoRenewalIsSent(t *testing.T) {
 	}
 }
 
-// Rule N2: each renewal has a stream of its own, which the member ends after its answer.
+// Rule N2: each renewal has its own stream, which the member ends after its answer.
 func TestEachRenewalHasAStreamOfItsOwn(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 4 * time.Second})
@@ -485,8 +485,7 @@ func (n neverEnding) Recv() (*pb.LeaseKeepAliveResponse, error) {
 	return nil, context.Canceled
 }
 
-// Rule N2: a renewal is one round trip and its read another; nothing is waited
-// for beside them.
+// Rule N2: a renewal is one round trip and its read another. Nothing else is waited for.
 func TestARenewalTakesTwoRoundTrips(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 8 * time.Second})
@@ -499,7 +498,7 @@ func TestARenewalTakesTwoRoundTrips(t *testing.T) {
 	})
 }
 
-// Rule N4: what befalls one lease touches no other session.
+// Rule N4: what happens to one lease affects no other session.
 func TestAStalledOrForbiddenLeaseDoesNotTouchAnotherSession(t *testing.T) {
 	for name, rule := range map[string]etcdfake.Rule{
 		"stalled":   {HoldAnswer: time.Hour},
@@ -567,8 +566,7 @@ func TestClosingASessionDuringARenewalGradesNoMemberDown(t *testing.T) {
 	})
 }
 
-// A member that was overtaken by a hedge is graded down: the next request goes
-// elsewhere first.
+// A member that was overtaken by a hedge is graded down, so the next request goes to another one first.
 func TestAMemberThatWasOvertakenIsGradedDown(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 2}, func(t *testing.T, r *rig) {
 		r.session(lease.Options{TTL: 4 * time.Second})
@@ -579,7 +577,7 @@ func TestAMemberThatWasOvertakenIsGradedDown(t *testing.T) {
 	})
 }
 
-// Budget: four renewals a TTL, no goroutine but the loop between them.
+// Budget: four renewals a TTL, and between them no goroutine but the loop.
 func TestAHundredSessionsTakeAtMostThreeGoroutinesEach(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		r.session(lease.Options{TTL: 40 * time.Second}) // the connections, the watch's stream

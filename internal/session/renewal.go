@@ -23,16 +23,16 @@ type result struct {
 	more  []keyRead     // the reads that did not fit beside the session key
 	left  time.Duration // how long the session was still valid before
 	ended bool          // the server's answer ended the session
-	err   error         // why it does not count; a failure is not a loss
+	err   error         // why the renewal does not count; a failure is not a loss
 }
 
-// renewalBound is how long a confirmed renewal may take: not longer than a server keeps trying.
+// renewalBound is how long a confirmed renewal may take, which is no longer than a server keeps trying.
 func (s *Session) renewalBound() time.Duration {
 	return min(s.validity.window().bound(), lateGrant)
 }
 
-// renew makes one confirmed renewal of the session on m. It also delivers to the dependents what
-// the read showed of their keys.
+// renew makes one confirmed renewal of the session on m. It also delivers what the read showed of the
+// dependents' keys to them.
 func (s *Session) renew(parent context.Context, m *cluster.Member) result {
 	ctx, cancel := context.WithTimeout(parent, s.renewalBound())
 	defer cancel() // ends the stream, too
@@ -49,21 +49,21 @@ func (s *Session) renew(parent context.Context, m *cluster.Member) result {
 	return k.result
 }
 
-// A renewal is a confirmed renewal of a session on one member (rule N1). First it renews on a
-// stream of its own, so that no answer is ever taken for another's (N2). Then it makes a
+// A renewal is a confirmed renewal of a session on one member (rule N1). First it renews on a new
+// stream that nothing else uses, so that no answer is ever taken for another's (N2). Then it makes a
 // linearizable read on the same member.
 type renewal struct {
 	s       *Session
 	member  *cluster.Member
 	queried bool   // the member was sent a request
-	token   string // the token of that request
+	token   string // the auth token of that request
 	stream  pb.Lease_LeaseKeepAliveClient
 	answer  *pb.LeaseKeepAliveResponse
 	result
 }
 
-// blame grades the member down because it did not renew, unless the answer was about one lease
-// only: a lease that may not be renewed is not a fault of the member, and must not turn other
+// blame grades the member down because it did not renew. It does not if the answer was about one lease
+// only, because a lease that may not be renewed is not a fault of the member, and must not turn other
 // sessions away from it (rule N4).
 func (k *renewal) blame(err error) {
 	if k.queried && !cluster.IsPermissionDenied(err) && !cluster.IsTokenRefusal(err) {
@@ -71,8 +71,8 @@ func (k *renewal) blame(err error) {
 	}
 }
 
-// keepAlive sends the renewal and receives its answer. If the token was refused, it sends it once
-// more with a new token, unless this member refuses tokens that others accept.
+// keepAlive sends the renewal and receives its answer. If the server refused the token, it sends the
+// renewal once more with a new token, unless this member refuses tokens that others accept.
 func (k *renewal) keepAlive(ctx context.Context) error {
 	err := k.keepAliveOnce(ctx)
 	if cluster.IsTokenRefusal(err) && k.s.host.Cluster.TokenRefused(k.member, k.token, err) {
@@ -148,8 +148,8 @@ func (k *renewal) confirm(ctx context.Context) {
 	}
 }
 
-// ValidateKey ends the session if its key is not as this session wrote it. key is what a
-// linearizable read at revision rev showed, or nil if it showed none.
+// ValidateKey ends the session if the session key is not as this session wrote it. key is what a
+// linearizable read at revision rev showed, or nil if it showed no key.
 func (s *Session) ValidateKey(key *mvccpb.KeyValue, rev int64) error {
 	switch {
 	case key == nil:

@@ -17,10 +17,10 @@ import (
 // closeTotal bounds Close if its context does not.
 const closeTotal = 12 * time.Second
 
-// Close ends the session, and all its dependents, with ErrClosed, stops renewing, and revokes
-// the lease. nil means that the lease is gone. It waits until ctx ends, or for 80 ms if ctx is
-// already done, and for 12 s at most; then its error matches kv.ErrUnknown, and the revocation
-// continues in the background. Calling Close again waits again. Once the result is decided
+// Close ends the session, and all its dependents, with ErrClosed, stops renewing, and revokes the
+// lease. It returns nil once the lease is gone. It waits until ctx ends, or for 80 ms if ctx is already
+// done, and for 12 s at most. If that is not enough, its error matches kv.ErrUnknown, and the
+// revocation continues in the background. Calling Close again waits again. Once the result is decided
 // every call returns it. After Detach it does nothing.
 func (s *Session) Close(ctx context.Context) error {
 	s.end(lease.ErrClosed, remove)
@@ -54,7 +54,7 @@ func (s *Session) Stopped() <-chan struct{} { return s.stopped }
 // The session guards taking and promised.
 type revocation struct {
 	deferral Deferral
-	taking   bool          // the session is being taken over: however it ends, the lease is left
+	taking   bool          // the session is being taken over; the lease is left, however it ends
 	promised clock.Instant // until when somebody outside this process may believe that it holds something; it never moves back
 
 	done chan struct{} // closed when the result is decided
@@ -75,7 +75,7 @@ func (s *Session) revoke() {
 			return
 		}
 		s.mu.Lock()
-		until := s.revocation.promised // the session has ended, so none can be added
+		until := s.revocation.promised // no promise can be added, because the session has ended
 		s.mu.Unlock()
 		if !AwaitInstant(ctx, until) {
 			s.revocation.decide(leftToExpire(s.id, errors.New("what it holds is promised")))
@@ -88,10 +88,10 @@ func (s *Session) revoke() {
 	}
 }
 
-// revokeUntilGone revokes lease id until the server confirms that it is gone, or ctx ends. It
-// gives up when the lease, which is no longer renewed, must have expired: a revocation may be
-// refused for good, for lack of permission on one of the lease's keys. That it is not found proves
-// nothing before it has settled.
+// revokeUntilGone revokes lease id until the server confirms that it is gone, or ctx ends. It gives up
+// when the lease, which is no longer renewed, must have expired, because a revocation may be refused
+// for good, for lack of permission on one of the lease's keys. Until settles has passed, "not found"
+// does not prove that the lease is gone.
 func revokeUntilGone(ctx context.Context, c *cluster.Cluster, id int64, ttl, settles time.Duration) error {
 	began := clock.Now()
 	for wait := backoff.Background(); ; {
@@ -122,9 +122,9 @@ func revokeOnce(ctx context.Context, c *cluster.Cluster, id int64) error {
 // on a request after 7 s.
 const lateGrant = 8 * time.Second
 
-// revokeInBackground revokes a lease that may have been granted, or may be later. "Not found"
-// does not prove that it will not be granted (F8), so it repeats the revocation until lateGrant
-// has passed. A lease that is granted even later expires after ttl, because nobody renews it.
+// revokeInBackground revokes a lease that may have been granted, or may still be granted. "Not found"
+// does not prove that it will not be granted (F8), so the revocation is repeated until lateGrant has
+// passed. A lease that is granted even later expires after ttl, because nobody renews it.
 func revokeInBackground(host Host, id int64, ttl time.Duration) {
 	host.Cleanup.Go(fmt.Sprintf("lease %x", id), func(ctx context.Context) {
 		_ = revokeUntilGone(ctx, host.Cluster, id, ttl, lateGrant)

@@ -16,7 +16,7 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// Hazard U8: Close revokes, and says nil because the lease is gone.
+// Hazard U8: Close revokes, and returns nil because the lease is gone.
 func TestCloseRevokesAndIsIdempotent(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{})
@@ -39,8 +39,8 @@ func TestCloseWithADoneContextStillRevokes(t *testing.T) {
 	})
 }
 
-// Hazard U4: in a black hole Close returns with its context's end plus 100 ms,
-// says that the outcome is unknown and pending, and can be asked again.
+// Hazard U4: in a black hole Close returns at most 100 ms after its context's end, reports that the
+// outcome is unknown and pending, and can be called again.
 func TestCloseInABlackHoleReturnsInTimeAndIsDecidedLater(t *testing.T) {
 	for _, wait := range []time.Duration{0, time.Second} {
 		inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
@@ -86,8 +86,7 @@ func TestCloseFromManyGoroutinesGivesOneAnswer(t *testing.T) {
 	})
 }
 
-// A revocation whose answer is lost is sent again; that the lease is not found
-// then is the confirmation.
+// A revocation whose answer is lost is sent again. The answer that the lease is not found confirms it.
 func TestALostAnswerToTheRevocationIsSettled(t *testing.T) {
 	for name, rule := range map[string]etcdfake.Rule{
 		"not applied":        {Lose: true, Err: rpctypes.ErrGRPCTimeout},
@@ -104,8 +103,7 @@ func TestALostAnswerToTheRevocationIsSettled(t *testing.T) {
 	}
 }
 
-// Where revoking is refused for good, that is given up once the lease must have
-// ended by itself.
+// If revoking is refused for good, it is given up once the lease must have expired.
 func TestARevocationThatIsRefusedIsGivenUpWhenTheLeaseHasEndedByItself(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 5 * time.Second})
@@ -124,8 +122,8 @@ func TestARevocationThatIsRefusedIsGivenUpWhenTheLeaseHasEndedByItself(t *testin
 	})
 }
 
-// A session that ends by itself has its lease revoked in the background, so that the
-// server and we agree (hazard H5).
+// The lease of a session that expires is revoked in the background, so that the server and the client
+// agree (hazard H5).
 func TestAnExpiredSessionsLeaseIsRevokedInTheBackground(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 300 * time.Second})
@@ -137,7 +135,7 @@ func TestAnExpiredSessionsLeaseIsRevokedInTheBackground(t *testing.T) {
 	})
 }
 
-// Close says nil only where the lease is gone, or another's business.
+// Close returns nil only if the lease is gone, or is another process's concern.
 func TestCloseAfterTheClusterChangedDoesNotClaimThatTheLeaseIsGone(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 4 * time.Second})
@@ -160,7 +158,7 @@ func TestCloseAfterDetachDoesNothing(t *testing.T) {
 	})
 }
 
-// Rule N6: who was taken over leaves the lease alone.
+// Rule N6: a session that was taken over leaves the lease alone.
 func TestASessionWhoseKeyWasRewrittenLeavesTheLease(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 60 * time.Second})

@@ -23,15 +23,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rig is an etcd in memory and what sessions on it live on.
+// rig is an etcd in memory and what sessions on it need.
 type rig struct {
 	*etcdfake.Cluster
 	t    *testing.T
 	host Host
 }
 
-// inBubble runs f in a bubble with a cluster and one client of it. That the
-// bubble ends is the proof that no goroutine is left.
+// inBubble runs f in a bubble with a cluster and one client of it. That the bubble ends proves that no
+// goroutine is left.
 func inBubble(t *testing.T, o etcdfake.Options, f func(t *testing.T, r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -46,8 +46,8 @@ func newRig(t *testing.T, fake *etcdfake.Cluster) *rig {
 	return &rig{fake, t, newHost(t, fake, "ns")}
 }
 
-// newHost is a client of its own, with connections to all members, so that delays that a test
-// sets do not delay these. It is closed at the end of the test.
+// newHost is a new client, with connections to all members, so that delays that a test sets do not
+// delay these. It is closed at the end of the test.
 func newHost(t *testing.T, fake *etcdfake.Cluster, namespace string, opts ...grpc.DialOption) Host {
 	t.Helper()
 	c, err := cluster.Dial(context.Background(), cluster.Config{
@@ -64,7 +64,7 @@ func newHost(t *testing.T, fake *etcdfake.Cluster, namespace string, opts ...grp
 	return h
 }
 
-// session grants one; it ends with the test.
+// session grants a session that ends with the test.
 func (r *rig) session(o lease.Options) *Session {
 	r.t.Helper()
 	return sessionOn(r.t, r.host, o)
@@ -103,8 +103,8 @@ func oneCause(t *testing.T, err, want error) {
 	}
 }
 
-// requireEnded asserts that s has ended because of want, in Err, Deadline, Done and
-// Context, and stays so.
+// requireEnded asserts that s has ended because of want, according to Err, Deadline, Done and Context,
+// and stays so.
 func requireEnded(t *testing.T, s *Session, want error) {
 	t.Helper()
 	for range 3 {
@@ -127,7 +127,7 @@ func (r *rig) keysOf(s *Session) []string {
 	return out
 }
 
-// sleep lets d go by, and all that is due at its end be done.
+// sleep lets d pass, and waits until all that is due at its end is done.
 func sleep(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

@@ -6,13 +6,13 @@ import (
 	"github.com/pawl-locks/pawl/internal/clock"
 )
 
-// A roster holds the dependents of a session: waiting ones, which every round reads, held
-// ones, which rounds read in rotation and which may have a limit, and those to be armed. It is
-// pure except for its timer; its session guards it.
+// A roster holds the dependents of a session: waiting ones, which every round reads; held ones, which
+// rounds read in rotation and which may have a limit; and those to be armed. It is pure except for its
+// timer. Its session guards it.
 type roster struct {
 	waiting ring
 	holding ring
-	arming  []armed     // the next due first
+	arming  []armed     // in the order in which they are due
 	timer   *time.Timer // wakes the loop for the first of them
 	limited bool        // some hold has, or had, a limit
 	next    time.Time   // when the loop wakes at the latest
@@ -56,8 +56,8 @@ func (r *roster) armLater(h *Hook, now time.Time) {
 	}
 }
 
-// due removes and returns the dependents to be armed at now, and returns when the next is due, or
-// the zero Time. It skips dropped ones, due or not, so that a burst of short holds
+// due removes and returns the dependents to be armed at now. It also returns when the next is due, or
+// the zero Time if there is none. It skips dropped ones, due or not, so that a burst of short holds
 // does not wake the loop for each.
 func (r *roster) due(now time.Time) (due []Dependent, next time.Time) {
 	i := 0
@@ -124,7 +124,7 @@ func (r *roster) round(most int) []Dependent {
 type Hook struct {
 	dependent  Dependent
 	until      clock.Instant // when Limit ends the hold; zero if it does not
-	ops        int           // as Several says; 0 means one
+	ops        int           // set by Several; 0 means one
 	prev, next *Hook
 	in         *ring
 }
@@ -177,7 +177,7 @@ func (r *ring) take() []Dependent {
 	return dependents
 }
 
-// ops is how many operations rounds need for all of r while they wait, each for one predecessor.
+// ops is how many operations a round needs for all of r, each of which waits for one predecessor.
 func (r *ring) ops() (n int) {
 	for h := r.first; h != nil; h = h.next {
 		n += max(h.ops, 1) + 1

@@ -12,7 +12,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/clock"
 )
 
-// The list against a slice.
+// The list is compared with a slice.
 func TestRingKeepsOrderUnderPushAndDrop(t *testing.T) {
 	var r ring
 	hooks := make([]Hook, 50)
@@ -44,8 +44,8 @@ func TestRingKeepsOrderUnderPushAndDrop(t *testing.T) {
 	assert.Nil(t, r.last)
 }
 
-// Rules N1, A4: of many, all that wait are in every round, and those that are held
-// take turns, so that each is in one of the next few.
+// Rules N1, A4: of many dependents, all that wait are in every round, and those that are held take
+// turns, so that each is in one of the next few rounds.
 func TestARoundHasAllThatWaitAndTheHeldInTurn(t *testing.T) {
 	r := newRoster(func() {})
 	hooks := make([]Hook, 300)
@@ -89,8 +89,8 @@ func TestAClosedRosterGivesEachDependentOnce(t *testing.T) {
 	})
 }
 
-// H4: the loop learns of every hold that has ended and of none before, and it wakes for the
-// first one.
+// H4: the loop learns of every hold that has ended, and not before it has, and it wakes for the first
+// one.
 func TestHoldsWithALimitEndInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRoster(func() {})
@@ -117,7 +117,7 @@ func TestHoldsWithALimitEndInTime(t *testing.T) {
 	})
 }
 
-// H4: to the nanosecond, in order, and not those that were dropped.
+// H4: dependents are armed to the nanosecond and in order, except those that were dropped.
 func TestWhatIsDueIsArmedInOrder(t *testing.T) {
 	r := newRoster(func() {})
 	began := time.Now()

@@ -23,19 +23,19 @@ type Host struct {
 	Cluster   *cluster.Cluster
 	Together  *together.Sender // sends what is put into queues and deleted from them
 	Watches   *watcher.Hub
-	Looks     *Looks // of all of the client's sessions
+	Reader    *Reader // of all of the client's sessions
 	Cleanup   *cleanup.Group
-	Deferral  *Deferral     // of all of the client's sessions, or nil
-	Layouts   *Layouts      // of all of the client's sessions, or nil if layouts are not compared
+	Deferral  *Deferral     // of all of the client's sessions; may be nil
+	Layouts   *Layouts      // of all of the client's sessions; nil if layouts are not compared
 	Namespace string        // the prefix of the session key
-	Floor     fencing.Token // only tokens above it are returned
+	Floor     fencing.Token // the session returns only tokens above it
 }
 
 // A Session is a lease that is kept alive, and the dependents and keys on it. It is safe for
 // concurrent use.
 //
-// It is composed of a validity, a ledger of its entries in queues, a roster of its
-// dependents, removals, and the watch of its key, and adds little of its own.
+// It is composed of a validity, a ledger of its entries in queues, a roster of its dependents,
+// removals, and the watch of its key, and adds little to them.
 //
 // Invariants: validity decides while ended is nil; ended is set once, under mu, and never
 // cleared; each dependent on the roster learns of the end once, after ended was set.
@@ -62,7 +62,7 @@ type Session struct {
 	removals removals
 	roster   roster
 	keyWatch keyWatch
-	maxOps   int // how many operations a transaction may have beside the one on the session key
+	maxOps   int // how many operations a transaction may have besides the one on the session key
 
 	revocation revocation
 }
@@ -77,7 +77,7 @@ type ownKey struct {
 // Waking makes the loop check its timers again.
 type waking struct {
 	woken  chan struct{}
-	urgent atomic.Bool // a renewal is to begin at once
+	urgent atomic.Bool // a renewal has to begin at once
 }
 
 // ID is the lease ID.
@@ -98,9 +98,8 @@ func (s *Session) Owner() string { return s.owner }
 // Host is the session's client.
 func (s *Session) Host() Host { return s.host }
 
-// Key is the session's own key, and the modification revision under which this session wrote
-// it. Every enqueue compares that revision, so that a session that was taken over is refused at
-// once (rule N6).
+// Key is the session key, and the modification revision at which this session wrote it. Every enqueue
+// compares that revision, so the server refuses a session that was taken over at once (rule N6).
 func (s *Session) Key() (key string, mod int64) { return s.own.key, s.own.mod }
 
 // Same compares that the session key is as this session wrote it. It is made once, because every
@@ -110,8 +109,8 @@ func (s *Session) Same() *pb.Compare { return s.own.same }
 // ReadKey reads the session key, without its value.
 func (s *Session) ReadKey() *pb.RequestOp { return txn.Stat(s.own.key) }
 
-// Write sends a write to queues, alone or together with others. A write that was not sent
-// before the session ended is not sent.
+// Write sends a write to queues, alone or together with others. Once the session has ended, it does not
+// send a write that is still waiting to be sent.
 func (s *Session) Write(ctx context.Context, w together.Write) (*pb.TxnResponse, error) {
 	w.Ended = s.done
 	return s.host.Together.Txn(ctx, w)

@@ -22,13 +22,13 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// silence loses every renewal from now on.
+// silence loses every later renewal.
 func (r *rig) silence() *etcdfake.Fault {
 	return r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Lose: true})
 }
 
-// Rules T3, T4, hazard S2: the first deadline is the grant's, one nanosecond
-// before it the session is valid, and at it it has ended in everything that reports so.
+// Rules T3, T4, hazard S2: the first deadline is the grant's. One nanosecond before it the session is
+// valid. At the deadline it has ended, according to everything that reports it.
 func TestSessionIsValidANanosecondBeforeItsDeadlineAndExpiredAtIt(t *testing.T) {
 	for name, look := range map[string]func(t *testing.T, s *Session, valid bool){
 		"Err": func(t *testing.T, s *Session, valid bool) { assert.Equal(t, valid, s.Err() == nil) },
@@ -92,8 +92,8 @@ func TestDeadlineIsNeverAfterTheServersExpiryHoweverLateAnswersCome(t *testing.T
 	}
 }
 
-// Rule T4: an answer that comes at or after the deadline never resurrects,
-// the first goroutine to see that the time is over.
+// Rule T4: an answer that comes at or after the deadline never makes the session valid again, even if
+// its handler is the first goroutine to see that the deadline has passed.
 func TestALateAnswerNeverResurrects(t *testing.T) {
 	for name, first := range map[string]func(s *Session){
 		"Err":    func(s *Session) { _ = s.Err() },
@@ -115,7 +115,7 @@ func TestALateAnswerNeverResurrects(t *testing.T) {
 	}
 }
 
-// Rule T4 under concurrency: once anyone has seen an error, nobody sees nil.
+// Rule T4 under concurrency: once any goroutine has seen an error, none sees nil.
 func TestOnceSomebodySawItEndedNobodySeesItValid(t *testing.T) {
 	first := lane.Seed(t)
 	for seed := first; seed != first+20; seed++ {
@@ -165,8 +165,8 @@ func TestAShorterTTLTakesTheDeadlineBack(t *testing.T) {
 	})
 }
 
-// Rule T1, hazard S22: what the machine slept counts, and the first check after
-// it says so, without I/O.
+// Rule T1, hazard S22: the time that the machine slept counts, and the first check after it reports the
+// end, without I/O.
 func TestAfterASuspendLongerThanTheWindowTheFirstErrSaysSo(t *testing.T) {
 	for _, slept := range []time.Duration{2500 * time.Millisecond, time.Hour} {
 		t.Cleanup(func() { clock.SetSource(nil) })
@@ -193,8 +193,7 @@ func TestASuspendTakesItsTimeOffTheDeadline(t *testing.T) {
 	})
 }
 
-// Rule T1: a machine that was frozen together with its clocks shows itself when
-// the wall clock is set right.
+// Rule T1: that a machine was frozen together with its clocks shows when the wall clock is corrected.
 func TestAWallClockThatRanAheadByMoreThanTheMarginEndsTheSession(t *testing.T) {
 	t.Cleanup(func() { clock.SetWallJump(0) })
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
@@ -204,7 +203,7 @@ func TestAWallClockThatRanAheadByMoreThanTheMarginEndsTheSession(t *testing.T) {
 		require.NoError(t, s.Err(), "just the margin")
 		clock.SetWallJump(-time.Hour)
 		require.NoError(t, s.Err(), "set back")
-		sleep(10 * time.Second) // renewed: counted from the new c
+		sleep(10 * time.Second) // renewed, so counted from the new c
 		clock.SetWallJump(-time.Hour + time.Second + 1)
 		require.Error(t, s.Err())
 		clock.SetWallJump(-time.Hour)
@@ -212,7 +211,7 @@ func TestAWallClockThatRanAheadByMoreThanTheMarginEndsTheSession(t *testing.T) {
 	})
 }
 
-// Rule N5, H1: each way to end is distinguished, and the first cause stands.
+// Rule N5, H1: each way to end is distinguished, and the first cause is final.
 func TestEachEndHasOneCauseThatStays(t *testing.T) {
 	ends := map[string]struct {
 		want error
@@ -265,7 +264,7 @@ func TestEachEndHasOneCauseThatStays(t *testing.T) {
 	}
 }
 
-// The text of a loss by our clock names the last failure and the endpoint.
+// The text of an expiry names the last failure and the endpoint.
 func TestExpiryNamesTheLastFailure(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 3 * time.Second})
@@ -291,9 +290,8 @@ func TestContextIsCancelledAsSoonAsErrSaysSo(t *testing.T) {
 	})
 }
 
-// Hazard H1: a holder that is cut off sees the end before the key is deleted at
-// the server, whatever the latencies and phases. The oracle is the server's own
-// moment of deletion.
+// Hazard H1: a holder that is cut off sees the end before the key is deleted at the server, whatever
+// the latencies and phases. The oracle is the server's time of deletion.
 func TestACutOffHolderKnowsBeforeTheServerDeletesItsKey(t *testing.T) {
 	const each = 20
 	for round := range lane.Of(9, 50) { // in the proof a thousand tries
@@ -306,7 +304,7 @@ func TestACutOffHolderKnowsBeforeTheServerDeletesItsKey(t *testing.T) {
 			r.OnChange(func(ch etcdfake.Change) {
 				mu.Lock()
 				defer mu.Unlock()
-				if s := held[ch.Key]; s != nil && ch.Deleted { // by expiry, or by the holder that knows
+				if s := held[ch.Key]; s != nil && ch.Deleted { // by expiry, or by the holder after it knew of its end
 					deleted++
 					assert.Error(t, s.Err(), "seed %d: valid when its key was deleted", seed)
 				}
@@ -384,7 +382,7 @@ func TestLeaderChangesAreSurvived(t *testing.T) {
 	})
 }
 
-// Hazard H5: a rolling restart is no loss.
+// Hazard H5: a rolling restart ends no session.
 func TestARollingRestartIsSurvived(t *testing.T) {
 	for _, ttl := range []time.Duration{5, 10, 15} {
 		inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {

@@ -13,7 +13,7 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// A storm is a number of pauses of members, which befall one client's many sessions.
+// A storm is a number of pauses of members while one client has many sessions.
 const (
 	stormSessions = 30
 	stormTTL      = 3 * time.Second
@@ -21,15 +21,16 @@ const (
 
 var stormPauses = lane.Of(5, 20)
 
-// survivable is the bound of the pauses that end no session, whenever they begin: the last confirmed renewal is then
-// a quarter of the TTL old at most, and validity counts from it.
+// survivable is the bound of the pauses that end no session, whenever they begin: the last confirmed
+// renewal is then a quarter of the TTL old at most, and validity counts from it.
 const survivable = stormTTL*5/6 - stormTTL/4
 
-// silences are the ways in which a member pauses. What is sent meanwhile arrives, or is answered, at the end.
+// silences are the ways in which a member pauses. What is sent meanwhile arrives, or is answered, at
+// the end.
 var silences = []func(*etcdfake.Member){(*etcdfake.Member).BlackHole, (*etcdfake.Member).Deafen, (*etcdfake.Member).Mute}
 
-// storm is how many sessions a storm ends; others take their places. Between two pauses it rests, for up to a second
-// more than rest. pause says how many members pause, and for how long.
+// storm is how many sessions a storm ends; others take their places. Between two pauses it rests, for
+// up to a second more than rest. pause says how many members pause, and for how long.
 func storm(t *testing.T, seed uint64, rest time.Duration, pause func(rng *rand.Rand) (members int, lasts time.Duration)) (lost int) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		grant := func() *Session {
@@ -62,8 +63,9 @@ func storm(t *testing.T, seed uint64, rest time.Duration, pause func(rng *rand.R
 	return lost
 }
 
-// Rule N3: a storm of pauses of one member or several, each shorter than any session survives whenever it begins, ends
-// none of a client's many sessions. A longer one ends those that are about to renew when it begins.
+// Rule N3: a storm of pauses of one member or several, each shorter than any session survives whenever
+// it begins, ends none of a client's many sessions. A longer one ends those that are about to renew
+// when it begins.
 func TestManySessionsSurviveAStormOfPausedMembers(t *testing.T) {
 	for seed := range lane.Of(uint64(2), 8) {
 		lost := storm(t, seed, stormTTL/2, func(rng *rand.Rand) (int, time.Duration) {
@@ -73,8 +75,8 @@ func TestManySessionsSurviveAStormOfPausedMembers(t *testing.T) {
 	}
 }
 
-// Rule N3: all members pause at once. Below the bound no session ends, and no session survives a pause as long as its
-// validity. In the proof -v shows what pauses between these two cost.
+// Rule N3: all members pause at once. Below the bound no session ends, and no session survives a pause
+// as long as its validity. In the proof -v shows what pauses between these two cost.
 func TestAPauseOfAllMembersEndsTheSessionsItOutlasts(t *testing.T) {
 	const rest = 2 * stormTTL
 	storms, pauses := 1, []time.Duration{survivable - 10*time.Millisecond, stormTTL * 5 / 6}

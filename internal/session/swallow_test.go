@@ -13,14 +13,14 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// swallow makes all connections there are swallow what is sent; new ones are served.
+// swallow makes all existing connections swallow what is sent. New ones are served.
 func swallow(r *rig) {
 	for _, m := range r.Members() {
 		m.Swallow()
 	}
 }
 
-// The connections of a client are those of its members, so the tables are by how many there are.
+// eachSize runs f with clusters of different sizes, because a client has a connection to each member.
 func eachSize(t *testing.T, ttl time.Duration, f func(t *testing.T, r *rig)) {
 	for _, n := range []int{1, 3} {
 		t.Run(fmt.Sprint(n, " members, TTL ", ttl), func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestASessionSurvivesConnectionsThatSwallowWhatIsSent(t *testing.T) {
 	for _, ttl := range []time.Duration{3 * time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second} {
 		eachSize(t, ttl, func(t *testing.T, r *rig) {
 			s := r.session(lease.Options{TTL: ttl})
-			for i := range lane.Of(5, 20) { // at another moment of the renewals each time, and further apart than swaps have to be
+			for i := range lane.Of(5, 20) { // each time at another moment of the renewals, and further apart than swaps have to be
 				time.Sleep(61*time.Second + ttl*time.Duration(i)/time.Duration(lane.Of(5, 20)))
 				swallow(r)
 			}

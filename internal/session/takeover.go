@@ -21,11 +21,11 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// resume takes a detached session over (rule N6). One transaction rewrites the session key if
-// it is as the Handle says; then a confirmed renewal follows. Only then is what the predecessor
-// left open removed, in the background, because removing many entries must not cost validity. A
-// takeover that fails leaves the lease, with all that is held on it, to expire: the same
-// process can try again with the same Handle.
+// resume takes a detached session over (rule N6). One transaction rewrites the session key if it is as
+// the Handle says. Then a confirmed renewal follows. Only after that is what the predecessor left open
+// removed, in the background, because removing many entries must not cost validity. A takeover that
+// fails leaves the lease, and all that is held on it, to expire, so that the same process can try again
+// with the same Handle.
 func resume(ctx context.Context, host Host, opts lease.Options) (*Session, error) {
 	h, err := stateOf(opts.Resume)
 	if err != nil {
@@ -37,7 +37,7 @@ func resume(ctx context.Context, host Host, opts lease.Options) (*Session, error
 	if want := keys.SessionKey(host.Namespace, h.Lease); h.Key != want {
 		return nil, fmt.Errorf("lease: resume: the handle's session key is %q, Config.Namespace makes it %q", h.Key, want)
 	}
-	opts.LockDelay = h.LockDelay // that of the lease
+	opts.LockDelay = h.LockDelay // the lease was granted with it
 	s := newSession(host, opts)
 	s.adopt(h.Lease, clock.Instant{}, h.TTL)
 	s.revocation.taking, s.own.create = true, h.Create
@@ -54,22 +54,23 @@ func resume(ctx context.Context, host Host, opts lease.Options) (*Session, error
 	return s, nil
 }
 
-// Claim decides on the nonce with which h is taken over. Whoever has what it returns, in whatever process, continues
-// one takeover: where one of them has rewritten the session key, the next recognizes that. So only one at a time may
-// have it, it is to be kept before it is used, and it must be given up before the session begins anything of its own.
+// Claim chooses the nonce with which h is taken over, and returns h with it. All uses of the returned
+// Handle, in any process, continue one takeover: if one of them has rewritten the session key, the next
+// recognizes that. So only one process at a time may have it. The caller must store it before using it,
+// and discard it before the session begins anything new.
 func Claim(h lease.Handle) lease.Handle {
 	state, err := stateOf(h)
 	if err != nil || state.Claim != "" {
-		return h // no session's, or claimed before
+		return h // not a session's, or claimed before
 	}
 	state.Claim = rand.Text()
 	return handleOf(state)
 }
 
 // takeovers are the takeovers, by Handle, that this process has begun and not finished. One whose
-// answer was lost, or that failed later, may have rewritten the session key: the next try with its
-// Handle writes the same nonce, and so recognizes its own write. One that is not tried again stays
-// here, because it is small, and a process takes few sessions over.
+// answer was lost, or that failed later, may have rewritten the session key. The next try with its
+// Handle writes the same nonce, and so recognizes that write. One that is not tried again stays here,
+// because it is small, and a process takes few sessions over.
 var takeovers sync.Map
 
 // A takeover is the use of one Handle.
@@ -89,11 +90,11 @@ func beginTakeover(ctx context.Context, h lease.Handle) (*takeover, error) {
 		if now, _ := takeovers.Load(h); now == begun {
 			return t, nil
 		}
-		t.trying.Leave() // finished meanwhile: its nonce would make another's session ours
+		t.trying.Leave() // finished meanwhile; its nonce would make another's session ours
 	}
 }
 
-// end ends a try of t, which is of h; finished: no further try will follow.
+// end ends a try of t, the takeover of h. finished says that no further try will follow.
 func (t *takeover) end(h lease.Handle, finished bool) {
 	if finished {
 		takeovers.Delete(h)
@@ -125,7 +126,7 @@ func (s *Session) takeOver(ctx context.Context, of lease.Handle, h detached.Stat
 	}
 	s.mu.Lock()
 	s.revocation.taking = false
-	if s.validity.delay > 0 { // what the predecessor has held, and nobody resumes (rule LD3)
+	if s.validity.delay > 0 { // for what the predecessor held, and nobody resumes (rule LD3)
 		s.keepLease()
 		for _, n := range s.ledger.losses() {
 			s.ledger.keep(n, clock.Now().Add(s.validity.delay))
@@ -138,8 +139,8 @@ func (s *Session) takeOver(ctx context.Context, of lease.Handle, h detached.Stat
 // tidyWait is how long a takeover waits for the removal of what its predecessor left open.
 const tidyWait = 2 * time.Second
 
-// tidy has what the predecessor left open removed in the background, and waits for it until ctx
-// ends or tidyWait has passed. It does not wait for what has to stay for now.
+// tidy has what the predecessor left open removed in the background, and waits for that until ctx ends
+// or tidyWait has passed. It does not wait for keys that have to stay for now.
 func (s *Session) tidy(ctx context.Context) {
 	s.mu.Lock()
 	for n := range s.ledger.entries {
@@ -159,8 +160,8 @@ func (s *Session) tidy(ctx context.Context) {
 	}
 }
 
-// takeKey rewrites the session key with the nonce. It may be sent again: the comparison lets
-// one copy succeed, and the nonce shows whose copy it was.
+// takeKey rewrites the session key with the nonce. The request may be repeated: the comparison lets one
+// copy succeed, and the nonce shows whose copy it was.
 func (s *Session) takeKey(ctx context.Context, h detached.State, nonce string) error {
 	value := s.keyValue(nonce)
 	resp, err := s.host.Cluster.Txn(ctx, cluster.Request{Op: "take over session", Repeat: cluster.Always}, &pb.TxnRequest{
@@ -185,9 +186,9 @@ func (s *Session) takeKey(ctx context.Context, h detached.State, nonce string) e
 	return nil
 }
 
-// Rehearse sends the transaction with which a successor would take the session over, with a
-// comparison that never holds, so that it changes nothing. The error is why no successor can take
-// the session over now; one that matches cluster.IsNoSpace means that the server is out of space.
+// Rehearse sends the transaction with which a successor would take the session over, with a comparison
+// that never holds, so that it changes nothing. Its error says why no successor can take the session
+// over now. If the error matches cluster.IsNoSpace, the server is out of space.
 func (s *Session) Rehearse(ctx context.Context) error {
 	_, err := s.host.Cluster.Txn(ctx, cluster.Request{Op: "rehearse a takeover", Repeat: cluster.Always}, &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.CreateIs(s.own.key, -1)},

@@ -25,7 +25,7 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// leftBy is what a Handle that is not the zero one holds.
+// leftBy is the content of a Handle, which must not be zero.
 func leftBy(h lease.Handle) detached.State {
 	s, err := stateOf(h)
 	if err != nil {
@@ -37,14 +37,15 @@ func leftBy(h lease.Handle) detached.State {
 // unsettled are the keys of the entries that a Handle leaves to be undone.
 func unsettled(h lease.Handle) []string { return leftBy(h).Unsettled }
 
-// inTakeover are the transactions of a takeover, in their order. The last removes what was left open; it goes on
-// in the background when the session is taken over.
+// inTakeover are the transactions of a takeover, in their order. The last removes what was left open.
+// It continues in the background after the takeover.
 var inTakeover = []string{"take over session", "confirm session", "leave the queue"}
 
 // successor is a client of another process.
 func (r *rig) successor() Host { return newHost(r.t, r.Cluster, "ns") }
 
-// Rule N6: detached here, resumed there: one lease, its TTL, its keys.
+// Rule N6: a session that is detached in one process and resumed in another keeps its lease, its TTL
+// and its keys.
 func TestADetachedSessionIsResumedByAnotherProcessOnce(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 6 * time.Second})
@@ -87,7 +88,7 @@ func TestThePredecessorSendsNoRenewalAfterDetach(t *testing.T) {
 			sleep(950*time.Millisecond + time.Duration(phase)*5*time.Millisecond)
 			s.Detach()
 			assert.True(t, isClosed(s.Stopped()), "nothing is sent here after Detach has returned")
-			sleep(100 * time.Millisecond) // what was on its way
+			sleep(100 * time.Millisecond) // for what was under way
 			n := r.renewals()
 			sleep(time.Minute)
 			assert.Equal(t, n, r.renewals())
@@ -95,8 +96,8 @@ func TestThePredecessorSendsNoRenewalAfterDetach(t *testing.T) {
 	}
 }
 
-// Rule N6: who was taken over without knowing it is refused at once, by the
-// comparison of the session key, and leaves the lease alone.
+// Rule N6: a session that was taken over without knowing it is refused at once, by the comparison of
+// the session key, and leaves the lease alone.
 func TestAPredecessorThatMissedEverythingIsRefusedAtOnce(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 60 * time.Second})
@@ -222,8 +223,8 @@ func TestOpenEntriesAreUndoneByTheSuccessor(t *testing.T) {
 	})
 }
 
-// V8: what a successor cannot resume is removed a lock-delay after it is due, because it was not released; keys of two
-// entries, or of a session of its own, are none that it can discard.
+// V8: what a successor cannot resume is removed a lock-delay after it is due, because it was not
+// released. It cannot discard keys of two entries, or of a session that it made itself.
 func TestWhatIsDiscardedIsRemovedAtItsTime(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		const delay = 5 * time.Second
@@ -253,7 +254,7 @@ func TestWhatIsDiscardedIsRemovedAtItsTime(t *testing.T) {
 	})
 }
 
-// undo removes an entry that is unwanted, as the background does, but sends one request only.
+// undo removes an unwanted entry, as the background does, but sends only one request.
 func undo(s *Session, n int64) error {
 	s.Learn(n, Unwanted)
 	return s.removeEntries(context.Background(), []int64{n})
@@ -304,8 +305,8 @@ func TestUndoOfAGoneLeaseEndsTheSession(t *testing.T) {
 	})
 }
 
-// Whatever answer is lost during a takeover, there is a session, or after a
-// bounded time nothing is held that nobody holds.
+// Whatever answer is lost during a takeover, there is a session, or, after a bounded time, no key
+// without a holder is left.
 func TestALostAnswerDuringATakeover(t *testing.T) {
 	for _, op := range inTakeover {
 		for name, rule := range lossesOf(codes.Unavailable) {
@@ -338,7 +339,7 @@ func TestALostAnswerDuringATakeover(t *testing.T) {
 	}
 }
 
-// T3, N6: a takeover during which the process is suspended for longer than the first window gives no session, and
+// T3, N6: a takeover during which the process is suspended for longer than the first window fails, and
 // can be tried again.
 func TestATakeoverWhoseFirstWindowHasEndedIsAnError(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
@@ -383,7 +384,7 @@ func TestATakeoverReturnsWhenItsContextEndsAndLeavesNothing(t *testing.T) {
 			assert.LessOrEqual(t, time.Since(began), 5*time.Second+100*time.Millisecond)
 			require.NotZero(t, f.Hits(), rule.Op)
 			r.LiftAll()
-			if rule.Op == "leave the queue" { // it is taken over; what was left open goes in the background
+			if rule.Op == "leave the queue" { // the takeover succeeds; what was left open is removed in the background
 				require.NoError(t, err)
 				sleep(5 * time.Second)
 				assert.Nil(t, r.Get(key))
@@ -397,7 +398,8 @@ func TestATakeoverReturnsWhenItsContextEndsAndLeavesNothing(t *testing.T) {
 	}
 }
 
-// A7: the removal of what was left open, which a takeover waits for, does not hold it up beyond its context.
+// A7: the removal of what was left open, which a takeover waits for, does not hold it up beyond its
+// context.
 func TestATakeoverWaitsForARemovalNoLongerThanItsContext(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 60 * time.Second})
@@ -405,7 +407,7 @@ func TestATakeoverWaitsForARemovalNoLongerThanItsContext(t *testing.T) {
 		require.NoError(t, err)
 		r.Put(key, "", s.ID())
 		h, host := s.Detach(), r.successor()
-		f := r.Inject(etcdfake.Rule{Method: "Txn", Skip: 2, Hang: true, Lose: true}) // after the session key, and the read of the first renewal
+		f := r.Inject(etcdfake.Rule{Method: "Txn", Skip: 2, Hang: true, Lose: true}) // after the write of the session key, and the read of the first renewal
 		ctx, cancel := context.WithTimeout(context.Background(), tidyWait/2)
 		defer cancel()
 		began := time.Now()
@@ -432,7 +434,7 @@ func TestATakeoverWithoutADeadlineReturnsFromABlackHole(t *testing.T) {
 			began := time.Now()
 			next, err := Grant(context.Background(), host, lease.Options{Resume: h})
 			assert.LessOrEqual(t, time.Since(began), 45*time.Second)
-			if op == "leave the queue" { // it is taken over; what was left open is removed in the background
+			if op == "leave the queue" { // the takeover succeeds; what was left open is removed in the background
 				require.NoError(t, err)
 				assert.LessOrEqual(t, time.Since(began), tidyWait+100*time.Millisecond)
 				next.CloseInBackground()
@@ -488,8 +490,8 @@ func (r *rig) open(s *Session, n int) (keys []string) {
 	return keys
 }
 
-// Rule N6: a takeover renews before it tidies, and what was left open is removed
-// together: 600 open entries at 30 ms cost a few requests, and no validity.
+// Rule N6: a takeover renews before it tidies, and removes what was left open in shared requests. At 30
+// ms, 600 open entries cost a few requests, and no validity.
 func TestATakeoverOfHundredsOfOpenEntriesRenewsFirst(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 6 * time.Second})
@@ -512,8 +514,8 @@ func TestATakeoverOfHundredsOfOpenEntriesRenewsFirst(t *testing.T) {
 	})
 }
 
-// Twelve seconds of failure in the middle of a takeover are no reason to revoke
-// a lease of 300 s: either there is a session, or the same process can try again.
+// Twelve seconds of failure in the middle of a takeover are no reason to revoke a lease of 300 s. There
+// is a session, or the same process can try again.
 func TestTwelveSecondsOfFailureDuringATakeoverCostNoLease(t *testing.T) {
 	places := []etcdfake.Rule{{Method: "LeaseKeepAlive"}, {Method: "LeaseKeepAlive", Skip: 1}, {Method: "LeaseKeepAlive", Skip: 2}}
 	for _, op := range inTakeover {
@@ -551,8 +553,8 @@ func TestTwelveSecondsOfFailureDuringATakeoverCostNoLease(t *testing.T) {
 	}
 }
 
-// A takeover that failed, for its context or its answer, leaves the lease to
-// expire and is the same takeover when the same process tries again.
+// A takeover that failed because of its context or its answer leaves the lease to expire. If the same
+// process tries again, it continues the same takeover.
 func TestATakeoverThatFailedCanBeTriedAgainInTheSameProcess(t *testing.T) {
 	for _, rule := range []etcdfake.Rule{{Op: "take over session"}, {Method: "LeaseKeepAlive"}, {Op: "confirm session"}} {
 		t.Run(rule.Method+rule.Op, func(t *testing.T) {
@@ -576,8 +578,9 @@ func TestATakeoverThatFailedCanBeTriedAgainInTheSameProcess(t *testing.T) {
 	}
 }
 
-// N6: a process ends in the middle of a takeover, before its request is applied or after. Whoever has the Handle with
-// its claim goes on with it; who has the Handle alone, or with another claim, is refused.
+// N6: a process ends in the middle of a takeover, before its request is applied or after. A process
+// that has the Handle with its claim continues it. One that has the Handle alone, or with another
+// claim, is refused.
 func TestAClaimedTakeoverIsContinuedByAnotherProcess(t *testing.T) {
 	for name, rule := range map[string]etcdfake.Rule{
 		"it never arrives":              {Op: "take over session", Lose: true},
@@ -622,7 +625,7 @@ func TestAClaimedTakeoverIsContinuedByAnotherProcess(t *testing.T) {
 	assert.Equal(t, lease.Handle{}, Claim(lease.Handle{}))
 }
 
-// If two takeovers use one Handle at once one of them succeeds, whatever is lost.
+// If two takeovers use one Handle at the same time, one of them succeeds, whatever is lost.
 func TestOfTwoTakeoversAtOnceOneSucceeds(t *testing.T) {
 	for name, rule := range lossesOf(codes.Unavailable) {
 		t.Run(name, func(t *testing.T) {

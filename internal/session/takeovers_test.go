@@ -18,8 +18,8 @@ func handleFor(id int64) lease.Handle {
 	return handleOf(detached.State{Lease: id, Cluster: 1, TTL: 15 * time.Second, Key: "k", Create: 1, Mod: 1, Next: 1})
 }
 
-// N6: one call at a time tries a takeover. It is the same one until it is finished, and then whoever waited for it
-// begins another.
+// N6: one call at a time tries a takeover. It is the same takeover until it is finished, and then a
+// call that waited for it begins another.
 func TestATakeoverIsTheSameUntilItIsFinished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := handleFor(randomID())

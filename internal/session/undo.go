@@ -13,7 +13,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// removalOps is how many operations removing entry n takes; 0: it is gone, or has to stay.
+// removalOps is how many operations removing entry n takes, or 0 if it is gone or has to stay.
 func (l *ledger) removalOps(n int64) int {
 	e := l.entries[n]
 	switch e.state {
@@ -30,15 +30,16 @@ func (e entry) extras() (n int) {
 	if e.cancelled {
 		n++
 	}
-	if e.named {
+	if e.ownerKey {
 		n++
 	}
 	return n
 }
 
-// undoTxn removes entries for good, in one transaction that the server refuses to a session
-// that was taken over. It also puts the cancel keys of entries whose enqueues may still be
-// applied. deletions: make only deletions; left are the entries that still have to be removed then.
+// undoTxn removes entries for good, in one transaction that the server refuses to a session that was
+// taken over. It also puts the cancel keys of entries whose enqueues may still be applied. If deletions
+// is true, the transaction only deletes, and left are the entries that still have to be removed after
+// it.
 func (s *Session) undoTxn(ns []int64, deletions bool) (w together.Write, left []int64) {
 	t := &pb.TxnRequest{Compare: []*pb.Compare{s.own.same}, Failure: []*pb.RequestOp{s.ReadKey()}}
 	w = together.Write{Op: "leave the queue", Repeat: cluster.Always, Kind: together.Plain, Txn: t}
@@ -60,7 +61,7 @@ func (s *Session) undoTxn(ns []int64, deletions bool) (w together.Write, left []
 		if e.state != undoing && e.cancelled {
 			t.Success = append(t.Success, txn.Delete(s.CancelKey(n)))
 		}
-		if e.named {
+		if e.ownerKey {
 			t.Success = append(t.Success, txn.Delete(s.OwnerKey(n)))
 		}
 		for name := range e.names() {
@@ -85,9 +86,9 @@ func (s *Session) touch(w *together.Write, name string) {
 	}
 }
 
-// removeEntries removes entries for good, whether their enqueues were applied, were not, or may
-// be later. It can be repeated. Without disk space (NOSPACE) it deletes what may be deleted; then
-// the error is that of the disk, or of the deletion if that fails.
+// removeEntries removes entries for good, whether their enqueues were applied, were not, or may be
+// later. It can be repeated. Without disk space (NOSPACE) it still deletes what can be deleted, and
+// returns the error of the disk, or of the deletion if that fails.
 func (s *Session) removeEntries(ctx context.Context, ns []int64) error {
 	undo := func(w together.Write) error {
 		err := s.sendUndo(ctx, w)
@@ -101,7 +102,7 @@ func (s *Session) removeEntries(ctx context.Context, ns []int64) error {
 	if cluster.IsNoSpace(err) {
 		w, left := s.undoTxn(ns, true)
 		if err := undo(w); err != nil {
-			return err // the keys may exist: they do not wait for disk space
+			return err // the keys may exist; their deletion does not wait for disk space
 		}
 		ns = slices.DeleteFunc(slices.Clone(ns), func(n int64) bool { return slices.Contains(left, n) })
 	}
@@ -115,11 +116,10 @@ func (s *Session) removeEntries(ctx context.Context, ns []int64) error {
 	return err
 }
 
-// undoEach sends the parts of w, which undoes one entry of several names, one by one and in
-// their order: a cancel key before the deletions, and the deletion of a key in a turnstile
-// before that of a slot's key, which a take may put while the first exists. So it removes what
-// can be removed even if the role has no permission on another name, or the server allows few
-// operations.
+// undoEach sends the parts of w, which undoes one entry, one by one and in their order: a cancel key
+// before the deletions, and the deletion of a key in a turnstile before that of a slot's key, which a
+// take may put while the first exists. So it removes what can be removed even if the role has no
+// permission on another name, or the server allows few operations.
 func (s *Session) undoEach(ctx context.Context, w together.Write) (err error) {
 	whole := w.Txn
 	for _, op := range whole.Success {
@@ -154,8 +154,8 @@ func (s *Session) sendUndo(ctx context.Context, w together.Write) error {
 	return nil
 }
 
-// limitOps records that a transaction with refused operations had too many: the next has at most
-// half as many, and at least two.
+// limitOps records that a transaction with refused operations had too many. The next has at most half
+// as many, but at least two.
 func (s *Session) limitOps(refused int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

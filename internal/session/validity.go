@@ -9,8 +9,8 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// A validity is until when a session is trusted: the window in force, which any goroutine may
-// read at any time, and the results of renewals, which the session guards.
+// A validity decides until when a session is trusted. It has the window in force, which any goroutine
+// may read at any time, and the failure of the last renewal, which the session guards.
 //
 // Invariant: a window that has expired is never replaced (rule T4).
 type validity struct {
@@ -20,10 +20,10 @@ type validity struct {
 	failure error // why the last renewal failed; nil after one that succeeded
 }
 
-// reserve is how much longer the lease is granted than the session trusts it for the lock-delay:
-// in whole seconds, and longer than the delay by a fifth, as the TTL is than what a sixth of margin
-// leaves of it. So a lease ends at least a delay after the deadline, by any of the clocks that the
-// margin allows for (rule LD1).
+// reserve is what the lock-delay adds to the TTL of the lease: the delay and a fifth, rounded up to
+// whole seconds. The fifth corresponds to a margin of a sixth, because a TTL is longer by a fifth than
+// what such a margin leaves of it. So a lease ends at least a delay after the deadline, by any of the
+// clocks that the margin allows for (rule LD1).
 func (v *validity) reserve() time.Duration {
 	return (v.delay*6/5 + time.Second - 1).Truncate(time.Second)
 }
@@ -38,7 +38,7 @@ func (v *validity) begin(sent clock.Instant, granted time.Duration) window {
 	return w
 }
 
-// expired returns why the validity has ended at now; nil while it has not.
+// expired returns why the validity has ended at now, or nil if it has not.
 func (v *validity) expired(now clock.Instant) error {
 	err := v.window().expired(now)
 	if err != nil && v.failure != nil {
@@ -47,9 +47,9 @@ func (v *validity) expired(now clock.Instant) error {
 	return err
 }
 
-// extend moves the deadline to that of a confirmed renewal which was sent at sent and answered
-// with granted, and reports whether the window in force had not expired at now. A window of a
-// longer TTL is replaced even if the deadline moves back.
+// extend moves the deadline to that of a confirmed renewal which was sent at sent and answered with
+// granted. It returns false, and changes nothing, if the window in force had expired at now. It
+// replaces a window with a longer TTL even if the deadline moves back.
 func (v *validity) extend(sent clock.Instant, granted time.Duration, now clock.Instant) bool {
 	old := v.window()
 	if old.expired(now) != nil {
@@ -63,7 +63,7 @@ func (v *validity) extend(sent clock.Instant, granted time.Duration, now clock.I
 	return true
 }
 
-// failed records why a renewal failed; first: it is the first failure since a renewal
+// failed records why a renewal failed, and reports whether it is the first failure since a renewal
 // succeeded.
 func (v *validity) failed(err error) (first bool) {
 	first = v.failure == nil
@@ -71,10 +71,10 @@ func (v *validity) failed(err error) (first bool) {
 	return first
 }
 
-// A window is one period of validity: from when a grant or renewal was sent to when the session
-// is no longer trusted. It is a value, and its methods are pure arithmetic.
+// A window is one period of validity, from when a grant or renewal was sent to when the session is no
+// longer trusted. It is a value, and its methods are pure arithmetic.
 type window struct {
-	sent    clock.Instant // c of rule T2: before the request was written
+	sent    clock.Instant // c of rule T2, read before the request was written
 	granted time.Duration // the TTL in the server's answer, less what the lock-delay adds
 	margin  time.Duration // at least a sixth of granted
 }
@@ -90,7 +90,8 @@ func (w window) deadline() clock.Instant {
 	return w.sent.Add(w.granted - w.margin)
 }
 
-// remaining is how long the window still lasts at now; zero or negative once it has expired.
+// remaining is how long the window still lasts at now. It is zero or negative once the window has
+// expired.
 func (w window) remaining(now clock.Instant) time.Duration {
 	return w.deadline().Sub(now)
 }
@@ -101,17 +102,17 @@ func (w window) whole() time.Duration { return w.granted - w.margin }
 // half is half of the window's whole length.
 func (w window) half() time.Duration { return w.whole() / 2 }
 
-// due is how long after the window's renewal was sent the next begins, and how late another
-// member joins a renewal at the latest: so three begin before the deadline (rule N3). It is a
-// quarter of the TTL if the margin is a sixth.
+// due is how long after the window's renewal was sent the next begins, and after how long at the latest
+// another member joins a renewal. So three begin before the deadline (rule N3). It is a quarter of the
+// TTL if the margin is a sixth.
 func (w window) due() time.Duration { return (w.whole()*3 + 9) / 10 }
 
-// bound is how long a renewal may take, so that three fit: a third of the TTL if the margin is a
+// bound is how long a renewal may take, so that three fit. It is a third of the TTL if the margin is a
 // sixth.
 func (w window) bound() time.Duration { return w.whole() * 2 / 5 }
 
-// pause is how long a round waits after its n-th failure, from 1. The wait doubles up to a
-// limit, and shrinks again as the deadline approaches, of which left is the time.
+// pause is how long a round waits after its n-th failure, counted from 1. The wait doubles up to a
+// limit, and shrinks again as the deadline approaches, until which left remains.
 func (w window) pause(n int, left time.Duration) time.Duration {
 	v := w.whole()
 	wait := min(v*3/100<<min(n-2, 8), v*3/20)
@@ -122,7 +123,7 @@ func (w window) pause(n int, left time.Duration) time.Duration {
 // sent.
 func (s *Session) Validity() time.Duration { return s.validity.window().whole() }
 
-// expired returns why the window has expired at now; nil while it has not.
+// expired returns why the window has expired at now, or nil if it has not.
 func (w window) expired(now clock.Instant) error {
 	if w.deadline().Sub(now) <= 0 {
 		return fmt.Errorf("%w: unconfirmed for %v of a TTL of %v", lease.ErrExpired, now.Sub(w.sent).Round(time.Millisecond), w.granted)

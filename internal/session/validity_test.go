@@ -13,8 +13,8 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// Rules T2, T4: a renewal counts from its sending, an older one moves nothing back,
-// and nothing extends what has ended, to the nanosecond.
+// Rules T2, T4: to the nanosecond, a renewal counts from its sending, an older one moves nothing back,
+// and nothing extends what has ended.
 func TestAValidityIsExtendedWhileItLastsAndNeverAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := clock.Now()

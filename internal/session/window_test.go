@@ -22,7 +22,7 @@ func TestDeadlineIsASixthOfTheTTLBeforeTheServersExpiry(t *testing.T) {
 		{6 * time.Second, 2 * time.Second, 4 * time.Second},
 		{6 * time.Second, time.Second, 5 * time.Second},
 		{6 * time.Second, time.Second - 1, 5 * time.Second},
-		{60 * time.Second, 2 * time.Second, 50 * time.Second}, // the server raised the TTL: the sixth is larger
+		{60 * time.Second, 2 * time.Second, 50 * time.Second}, // the server raised the TTL, so the sixth is larger
 		{10 * time.Second, 0, 10*time.Second - 1666666667},    // the sixth is rounded up
 		{0, 0, 0},
 	} {
@@ -42,8 +42,8 @@ func TestWindowIsOverAtItsDeadlineAndNotANanosecondBefore(t *testing.T) {
 	})
 }
 
-// Rule T1: wall time that ran ahead by more than the margin ends the session;
-// by just the margin, or back, it does not.
+// Rule T1: a wall clock that ran ahead by more than the margin ends the session. One that ran ahead by
+// just the margin, or went back, does not.
 func TestWindowIsOverWhenTheWallClockRanAheadByMoreThanTheMargin(t *testing.T) {
 	t.Cleanup(func() { clock.SetWallJump(0) })
 	synctest.Test(t, func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestWindowIsOverWhenTheWallClockRanAheadByMoreThanTheMargin(t *testing.T) {
 	})
 }
 
-// The arithmetic against the rule written down in rationals.
+// The arithmetic is compared with the rule, computed in rationals.
 func FuzzWindowKeepsAtLeastASixth(f *testing.F) {
 	f.Add(int64(15e9), int64(0), int64(12.5e9))
 	f.Add(int64(3e9), int64(1e9), int64(2e9))

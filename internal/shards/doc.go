@@ -1,10 +1,10 @@
-// Package shards decides, without I/O, who works on which shards of a name: package shard makes the
-// requests and calls the work.
+// Package shards decides, without I/O, which worker works on which shards of a name. Package shard
+// makes the requests and calls the work.
 //
-// [Plan] shares out shards among members. A [Planner] decides when that is done, and which wishes
-// are written. A [Worker] decides what one worker makes of its wish: what it queues for, what it
-// gives up, and to whom. Neither decides who holds a shard: that is its lock's queue alone, so that
-// no mistake made here, and no wish, however stale or absurd, can give a shard to two.
+// [Plan] distributes shards among members. A [Planner] decides when that is done, and which wishes are
+// written. A [Worker] decides how one worker follows its wish: what it queues for, and what it gives
+// up. None of them decides who holds a shard. Only the queue of the shard's lock does, so that no
+// mistake made here, and no wish, however stale or absurd, can give a shard to two workers.
 //
-// Time is an argument everywhere.
+// All functions take the time as an argument.
 package shards

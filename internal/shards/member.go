@@ -5,20 +5,20 @@ import (
 	"fmt"
 )
 
-// The bounds of what a member says of itself.
+// The bounds of a member key's content.
 const (
 	MaxWeight = 10_000
 	MaxValue  = 1024
 )
 
-// A Member is what a worker says of itself.
+// A Member is what a worker says of itself in its member key.
 type Member struct {
-	Weight  int    // its share beside the others'; negative: it gets none. Never 0
+	Weight  int    // its share relative to the others'; negative if it gets none; never 0
 	Value   []byte // the caller's
-	Leaving bool   // it gives up what it has to whoever waits
-	Drained bool   // likewise, because an operator wants it so
+	Leaving bool   // it gives up what it holds as soon as another worker waits for it
+	Drained bool   // the same, because an operator wants it
 	Cannot  Set    // the shards that it cannot take now
-	Coming  Set    // the shards that it is wished, and prepares for
+	Coming  Set    // the shards in its wish for which it prepares
 }
 
 // form is the form of a member key's value.
@@ -40,7 +40,7 @@ func (m Member) Encode() []byte {
 	return b
 }
 
-// DecodeMember is the inverse of Encode, for a member that shares out n shards. It ignores what a
+// DecodeMember is the inverse of Encode, for a member that was started with n shards. It ignores what a
 // later version may add.
 func DecodeMember(n int, value []byte) (m Member, err error) {
 	var f form

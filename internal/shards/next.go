@@ -2,7 +2,7 @@ package shards
 
 import "time"
 
-// Next returns what to do now, each thing once.
+// Next returns what to do now. It returns each action once.
 func (w *Worker) Next(now time.Time) []Action {
 	gaining, waiting, losing := w.underWay(now)
 	w.giveUp(now, losing)
@@ -13,14 +13,14 @@ func (w *Worker) Next(now time.Time) []Action {
 	return out
 }
 
-// underWay leaves the queues of what is no longer wanted, and counts what is under way: the shards
-// that are being gained, those of them that wait behind others, for how long is up to them, and the
-// shards that are being given up.
+// underWay leaves the queues of shards that are no longer wanted, and counts what is under way: the
+// shards that are being gained, those of them that wait behind other workers, whose pace decides how
+// long, and the shards that are being given up.
 func (w *Worker) underWay(now time.Time) (gaining, waiting, losing int) {
 	for i, t := range w.tasks {
 		switch {
 		case t == nil:
-		case t.phase == moving || t.phase == looking:
+		case t.phase == moving || t.phase == rechecking:
 			losing++
 		case t.phase == quitting:
 			gaining++
@@ -30,7 +30,7 @@ func (w *Worker) underWay(now time.Time) (gaining, waiting, losing int) {
 			w.act(Quit, i)
 		case t.preparing || t.try:
 			gaining++
-		case t.waited(now) < w.TTL: // else its owner may never give it up, and no other is to wait for that
+		case t.waited(now) < w.TTL: // after that its owner may never give it up, and other shards must not wait for it
 			gaining++
 			waiting++
 		}
@@ -38,12 +38,12 @@ func (w *Worker) underWay(now time.Time) (gaining, waiting, losing int) {
 	return gaining, waiting, losing
 }
 
-// unwanted reports whether shard i is not to be queued for any more.
+// unwanted reports whether the worker should no longer queue for shard i.
 func (w *Worker) unwanted(i int, t *task) bool {
 	return w.leaving || w.drained || !t.try && !w.wish.Has(i)
 }
 
-// waited is for how long t has waited behind others, as Next saw it.
+// waited is how long t has waited behind others, as far as Next observed.
 func (t *task) waited(now time.Time) time.Duration {
 	if t.behind.IsZero() {
 		t.behind = now
@@ -51,7 +51,8 @@ func (t *task) waited(now time.Time) time.Duration {
 	return now.Sub(t.behind)
 }
 
-// giveUp ends the work of shards that go to others, beside so many that are being given up.
+// giveUp ends the work of shards that go to other workers. losing is how many are being given up
+// already.
 func (w *Worker) giveUp(now time.Time, losing int) {
 	for i, t := range w.tasks {
 		if t == nil || t.phase != working || !w.offers(i) {
@@ -66,8 +67,8 @@ func (w *Worker) giveUp(now time.Time, losing int) {
 	}
 }
 
-// obey queues for the shards that the worker is wished, beside so many that are being gained, and
-// returns how many are then.
+// obey queues for the shards in the wish. gaining is how many are being gained already, and obey
+// returns how many are afterwards.
 func (w *Worker) obey(now time.Time, gaining int) int {
 	for i := range w.wish.All() {
 		if w.Moves > 0 && gaining >= w.Moves {
@@ -82,7 +83,8 @@ func (w *Worker) obey(now time.Time, gaining int) int {
 	return gaining
 }
 
-// try takes shards that have no owner, beside so many that are being gained and wait for nobody.
+// try takes shards that have no owner. gaining is how many are being gained already without waiting for
+// another worker.
 func (w *Worker) try(now time.Time, gaining int) {
 	for len(w.free) > 0 && (w.Moves == 0 || gaining < w.Moves) && !w.leaving && !w.drained {
 		i := w.free[0]
@@ -95,8 +97,8 @@ func (w *Worker) try(now time.Time, gaining int) {
 	}
 }
 
-// Offered are the held shards that go to whoever waits for them: those for which Waits is to be
-// reported.
+// Offered are the held shards that are given up as soon as another worker waits for them. The caller
+// has to report Waits for them.
 func (w *Worker) Offered() (s Set) {
 	for i, t := range w.tasks {
 		if t != nil && t.phase == working && w.offers(i) {
@@ -119,14 +121,15 @@ func (w *Worker) Idle() bool {
 // Held are the shards that the worker holds.
 func (w *Worker) Held() (s Set) {
 	for i, t := range w.tasks {
-		if t != nil && t.phase >= working && t.phase <= looking {
+		if t != nil && t.phase >= working && t.phase <= rechecking {
 			s.Add(i)
 		}
 	}
 	return s
 }
 
-// Wake is when Next or Member have something new at the latest, if nothing happens; zero: never.
+// Wake is when, if nothing else happens, Next or Member have something new at the latest. It is zero if
+// they never have.
 func (w *Worker) Wake(now time.Time) (wake time.Time) {
 	sooner := func(t time.Time) {
 		if t.After(now) && (wake.IsZero() || t.Before(wake)) {
@@ -143,7 +146,7 @@ func (w *Worker) Wake(now time.Time) (wake time.Time) {
 	return wake
 }
 
-// Member is what the member key is to say now.
+// Member is what the member key should contain now.
 func (w *Worker) Member(now time.Time) Member {
 	m := w.Self
 	m.Leaving, m.Drained = w.leaving, w.drained

@@ -11,19 +11,19 @@ import (
 // A Candidate is a member as a plan sees it.
 type Candidate struct {
 	Lease  int64
-	Weight int  // below 1: it gets none
+	Weight int  // if below 1, it gets no shard
 	Cannot Set  // the shards that it cannot take
 	Fixed  bool // it keeps what it has, and gets no more
 }
 
-// Nobody is the owner of a shard that nobody has, and that nobody can take.
+// Nobody is the owner of a shard that no member has, or that no member can take.
 const Nobody = -1
 
-// Plan shares out the shards of name: owners[i] is the index of shard i's present owner in all,
-// or Nobody, and the result likewise is who is to own it. Loads are within one of the weights'
-// shares, as far as Cannot lets them, and no plan with such loads moves fewer shards. Ties are
-// decided by a hash of name and lease, so that the odd shards of many small names do not all go
-// to one worker. Equal arguments, in whatever order, have equal results.
+// Plan distributes the shards of name among all. owners[i] is the index in all of shard i's present
+// owner, or Nobody. The result has, in the same form, the planned owners. Loads are within one of the
+// weights' shares, as far as Cannot allows, and no plan with such loads moves fewer shards. Ties are
+// decided by a hash of name and lease, so that the odd shards of many small names do not all go to one
+// worker. Equal arguments have equal results, whatever the order of all.
 func Plan(name string, all []Candidate, owners []int) []int {
 	p := newPlan(name, all, owners)
 	p.quotas()
@@ -39,7 +39,7 @@ type plan struct {
 	to    []int
 	has   []int // how many shards each has in to
 	quota []int
-	full  []bool // exchange found that no chain leads from it to one below its quota
+	full  []bool // exchange found that no chain leads from the member to one below its quota
 }
 
 func newPlan(name string, all []Candidate, owners []int) *plan {
@@ -72,9 +72,9 @@ func mix(h uint64) uint64 {
 	return h ^ h>>33
 }
 
-// quotas computes how many shards each is to have: its share rounded down, or up for those who
-// have more than that already, then for those whose share has the largest fraction, and then in
-// the order of the hash.
+// quotas computes how many shards each member should have. It is the share rounded down, and one more
+// for some members: first those that have more than that already, then those whose share has the
+// largest fraction, and then in the order of the hash.
 func (p *plan) quotas() {
 	n, weights := len(p.to), 0
 	for m, c := range p.all {
@@ -89,7 +89,7 @@ func (p *plan) quotas() {
 		return
 	}
 	rest := n
-	var odd []int // have a share that is not whole
+	var odd []int // those whose share is not whole
 	for _, m := range p.order {
 		if c := p.all[m]; !c.Fixed && c.Weight > 0 {
 			p.quota[m] = n * c.Weight / weights
@@ -99,7 +99,7 @@ func (p *plan) quotas() {
 			}
 		}
 	}
-	has := func(m int) int { return min(max(p.has[m]-p.quota[m], 0), 1) } // 1: more than the share rounded down
+	has := func(m int) int { return min(max(p.has[m]-p.quota[m], 0), 1) } // 1 if it has more than the share rounded down
 	fraction := func(m int) int { return n * p.all[m].Weight % weights }
 	slices.SortStableFunc(odd, func(a, b int) int {
 		return cmp.Or(cmp.Compare(has(b), has(a)), cmp.Compare(fraction(b), fraction(a)))
@@ -109,8 +109,8 @@ func (p *plan) quotas() {
 	}
 }
 
-// shed takes from each what it has above its quota: its highest shards, so that wishes stay
-// ranges.
+// shed takes from each member what it has above its quota. It takes the highest shards, so that wishes
+// stay ranges.
 func (p *plan) shed() {
 	for i := len(p.to) - 1; i >= 0; i-- {
 		if m := p.to[i]; m != Nobody && p.has[m] > p.quota[m] {
@@ -120,8 +120,8 @@ func (p *plan) shed() {
 	}
 }
 
-// fill gives what nobody has to those below their quota, in the order of the hash. What is left
-// is what none of those can take.
+// fill gives the shards that nobody has to members below their quota, in the order of the hash. For
+// shards that none of those can take it tries exchange and exceed.
 func (p *plan) fill() {
 	var left []int
 	next := 0
@@ -167,12 +167,13 @@ func (p *plan) give(i, m int) {
 	p.has[m]++
 }
 
-// exchange gives shard i to one who can take it and who gives one of its own to another, and so
-// on up to one below its quota: the shortest such chain. false: there is none. Then none will
-// ever lead from those who were reached, because all who can take a shard of theirs are among
-// them, and they stay so: whoever can take i is, too.
+// exchange gives shard i to a member that can take it and gives one of its shards to another, and so on
+// up to a member below its quota. It uses the shortest such chain, and returns false if there is none.
+// In that case no chain will ever lead from the members that were reached, because all that can take
+// one of their shards are among them. This stays so when one of them gets i, because all that can take
+// i are among them too.
 func (p *plan) exchange(i int) bool {
-	type step struct{ m, shard, from int } // m gets shard, from the holder in step from
+	type step struct{ m, shard, from int } // m gets shard from the member in step from
 	var steps []step
 	seen := make([]bool, len(p.all))
 	reach := func(shard, from int) {
@@ -203,8 +204,7 @@ func (p *plan) exchange(i int) bool {
 	return false
 }
 
-// exceed gives shard i to the one of those who can take it that is the least above its quota,
-// beside its weight.
+// exceed gives shard i to the member that can take it and would have the fewest shards for its weight.
 func (p *plan) exceed(i int) {
 	best, least := Nobody, math.Inf(1)
 	for _, m := range p.order {

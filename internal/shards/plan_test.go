@@ -19,7 +19,7 @@ func of(weights ...int) (all []Candidate) {
 
 func unowned(n int) []int { return slices.Repeat([]int{Nobody}, n) }
 
-// loads are how many shards each of k members has; the last one is what nobody has.
+// loads are how many shards each of k members has, and, as the last element, how many have no owner.
 func loads(k int, owners []int) []int {
 	out := make([]int, k+1)
 	for _, m := range owners {
@@ -124,7 +124,7 @@ func TestThePlanDoesNotDependOnTheOrderOfItsArguments(t *testing.T) {
 	}
 }
 
-// random is some members, and owners of some shards.
+// random returns some members, and owners of some shards.
 func random(r *rand.Rand) (all []Candidate, owners []int) {
 	k, n := 1+r.IntN(6), 1+r.IntN(30)
 	for m := range k {
@@ -140,9 +140,9 @@ func random(r *rand.Rand) (all []Candidate, owners []int) {
 	return all, owners
 }
 
-// Loads are within one of the shares, everything is owned, and no assignment with such loads
-// moves less: what each has above its share rounded up has to go, and no more than that does,
-// unless a share that is rounded up elsewhere is missing.
+// Loads are within one of the shares, every shard has an owner, and no assignment with such loads moves
+// less. What a member has above its share rounded up has to go, and no more than that, unless another
+// member's share that is rounded up would otherwise not be filled.
 func TestAPlanIsBalancedAndMovesTheLeast(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 5000 {
@@ -203,8 +203,7 @@ func leastMoves(all []Candidate, owners []int) int {
 	return least
 }
 
-// Whatever members cannot take, nobody is given such a shard, and each shard that somebody can
-// take has an owner.
+// No member gets a shard that it cannot take, and each shard that some member can take has an owner.
 func TestNobodyIsGivenWhatItCannotTake(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 3000 {
@@ -260,7 +259,7 @@ func TestTenThousandShardsOfTwoHundredWorkers(t *testing.T) {
 	assert.Zero(t, moves(owners, got), "a death moves what it had, and no more")
 }
 
-// One alone can take anything, or each can take what few others can.
+// Only one member can take anything, or each can take what few others can.
 func TestALargePlanWithManyExceptionsIsMadeSoon(t *testing.T) {
 	const n, k = 10_000, 200
 	all := of(slices.Repeat([]int{1}, k)...)

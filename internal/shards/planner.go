@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// A Planner decides who is wished what, and when (rule SH3). Whoever runs it feeds it everything
-// that is stored of the name, from a read on, and makes the writes that it asks for. It keeps
-// nothing that the next planner would need.
+// A Planner decides which shards each member's wish has, and when the wishes change (rule SH3). The
+// caller feeds it everything that is stored of the name, starting with a read, and makes the writes
+// that it asks for. It keeps nothing that the next planner would need.
 type Planner struct {
 	View   *View
 	Name   string
 	TTL    time.Duration // of the members' sessions
-	Settle time.Duration // after the last change
-	Bound  time.Duration // after the first change
+	Settle time.Duration // how long after the last change a plan is made
+	Bound  time.Duration // how long after the first change a plan is made at the latest
 
-	first, last time.Time     // of the changes that are not planned for; zero: there are none
+	first, last time.Time     // of the changes that are not planned for; zero if there are none
 	pending     map[int64]Set // the wishes that are not written yet
 	planned     int64         // the revision that the last plan was made of
 	lags        map[int64]lag // members that do not follow their wish
@@ -31,10 +31,10 @@ type lag struct {
 	missing int
 }
 
-// fullFor is how many TTLs a member counts as full that has not followed its wish for one.
+// fullFor is for how many TTLs a member counts as full after it has not followed its wish for one TTL.
 const fullFor = 4
 
-// settles is how many Settle after the first change the plan is made at the latest.
+// settles is how many times Settle after the first change the plan is made at the latest.
 const settles = 5
 
 // NewPlanner makes a Planner that begins at now.
@@ -45,7 +45,7 @@ func NewPlanner(v *View, name string, ttl, settle time.Duration, now time.Time) 
 	}
 }
 
-// Changed records a change that is to be planned for.
+// Changed records a change that the next plan has to take into account.
 func (p *Planner) Changed(now time.Time) {
 	if p.first.IsZero() {
 		p.first = now
@@ -61,7 +61,7 @@ func (p *Planner) Apply(now time.Time, e Event) Reason {
 		wish, pending := p.pending[lease]
 		delete(p.pending, lease)
 		if m := p.View.Members[lease]; pending && m != nil && m.WishMod != 0 && m.Wish.Equal(wish) {
-			r &^= WishChanged // its own, whose answer was late
+			r &^= WishChanged // this planner's write, whose answer was late
 		}
 	}
 	if r != 0 {
@@ -70,7 +70,7 @@ func (p *Planner) Apply(now time.Time, e Event) Reason {
 	return r
 }
 
-// due is when the next plan is made; zero: there is nothing to plan for.
+// due is when the next plan is made, or zero if there is nothing to plan for.
 func (p *Planner) due() time.Time {
 	if p.first.IsZero() {
 		return time.Time{}
@@ -82,7 +82,7 @@ func (p *Planner) due() time.Time {
 	}
 }
 
-// Wake is when Tick has something to do at the latest.
+// Wake is when to call Tick at the latest.
 func (p *Planner) Wake(now time.Time) time.Time {
 	wake := now.Add(p.TTL / 4)
 	if due := p.due(); !due.IsZero() && due.Before(wake) {
@@ -91,10 +91,10 @@ func (p *Planner) Wake(now time.Time) time.Time {
 	return wake
 }
 
-// Waiting is since when a change has waited for a plan; zero: none does.
+// Waiting is since when a change has waited for a plan, or zero if none does.
 func (p *Planner) Waiting() time.Time { return p.first }
 
-// Planned is the revision up to which everything is planned and written; 0: something is not.
+// Planned is the revision up to which everything is planned and written, or 0 if something is not.
 func (p *Planner) Planned() int64 {
 	if !p.first.IsZero() || len(p.pending) > 0 {
 		return 0
@@ -102,8 +102,8 @@ func (p *Planner) Planned() int64 {
 	return p.planned
 }
 
-// Tick looks after members that do not follow, and plans if it is time to. It returns whether it
-// has, and for how long the first change had waited for that.
+// Tick checks for members that do not follow their wishes, and plans if it is time to. It returns
+// whether it planned, and how long the first change had waited for that.
 func (p *Planner) Tick(now time.Time) (planned bool, waited time.Duration) {
 	p.watchOver(now)
 	if due := p.due(); due.IsZero() || now.Before(due) {
@@ -114,7 +114,8 @@ func (p *Planner) Tick(now time.Time) (planned bool, waited time.Duration) {
 	return true, waited
 }
 
-// watchOver counts members as full that have not followed their wish for a TTL, and ends that.
+// watchOver begins to count as full the members that have not followed their wish for a TTL, and ends
+// that in time.
 func (p *Planner) watchOver(now time.Time) {
 	for lease, until := range p.full {
 		if !now.Before(until) {
@@ -139,7 +140,7 @@ func (p *Planner) watchOver(now time.Time) {
 	maps.DeleteFunc(p.lags, func(lease int64, _ lag) bool { return p.View.Members[lease] == nil })
 }
 
-// missing is how many shards a member is wished, and neither queues for nor prepares.
+// missing is how many shards in a member's wish it neither queues for nor prepares.
 func (p *Planner) missing(lease int64, m *MemberState) (n int) {
 	if !m.active() || !p.full[lease].IsZero() {
 		return 0
@@ -152,7 +153,7 @@ func (p *Planner) missing(lease int64, m *MemberState) (n int) {
 	return n
 }
 
-// plan computes all wishes, and which of them are not written already.
+// plan computes all wishes, and which of them are not written yet.
 func (p *Planner) plan() {
 	p.first, p.last = time.Time{}, time.Time{}
 	p.planned = p.View.Rev
@@ -183,8 +184,8 @@ func (p *Planner) plan() {
 	}
 }
 
-// owners are the present owners by their index: as the queue shows, or else the one that is
-// wished the shard; if several are, the one whose wish is the latest.
+// owners are the present owners, by their index. The owner of a shard is as its queue shows, or else
+// the member whose wish has the shard. If several wishes have it, the latest counts.
 func (p *Planner) owners(index map[int64]int) []int {
 	owners := slices.Repeat([]int{Nobody}, p.View.N)
 	for i := range owners {
@@ -216,8 +217,8 @@ type Write struct {
 	Mod   int64
 }
 
-// Writes are the wishes that are to be put. Those that gain come first, so that they wait already
-// when the others learn what they lose.
+// Writes are the wishes to put. Those that gain come first, so that their members wait already when the
+// others learn what they lose.
 func (p *Planner) Writes() (all []Write) {
 	for lease, wish := range p.pending {
 		all = append(all, Write{lease, wish, p.View.Members[lease].WishMod})
@@ -238,7 +239,7 @@ func (p *Planner) lost(w Write) (n int) {
 	return n
 }
 
-// Members is how many members there are, as far as is known.
+// Members is how many members there are, as far as the View knows.
 func (p *Planner) Members() (n int) {
 	for _, m := range p.View.Members {
 		if m.There {
@@ -248,10 +249,10 @@ func (p *Planner) Members() (n int) {
 	return n
 }
 
-// Wrote records that w was put at revision rev; rev 0: it was refused, because the key has
-// changed, and what it is now is to be planned with. w may be of an earlier plan: then the wish of
-// the last one is still to be put, and if that one was content with what was there before w, it is
-// to be planned with what w has made of it.
+// Wrote records that w was put at revision rev. If rev is 0, w was refused because the key had changed,
+// and the next plan takes its present value into account. w may be of an earlier plan. The wish of the
+// last plan is then still to be put. If that plan left the wish as it was before w, the next plan takes
+// into account what w has written.
 func (p *Planner) Wrote(now time.Time, w Write, rev int64) {
 	m := p.View.Members[w.Lease]
 	switch {

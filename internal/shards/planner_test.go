@@ -10,8 +10,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/keys"
 )
 
-// The answer to a write of an earlier plan comes when the last plan was content with the wish that
-// was there before it: what it has made of it is planned with.
+// The answer to a write of an earlier plan comes after the last plan left the wish as it was before the
+// write. The next plan takes the written wish into account.
 func TestALateWishOfAnEarlierPlanIsPlannedWith(t *testing.T) {
 	k, err := keys.NewShards("", "name")
 	require.NoError(t, err)

@@ -10,7 +10,7 @@ import (
 	"strconv"
 )
 
-// A Set is a set of shards: a bit each. The zero Set is empty; a Set that is longer than
+// A Set is a set of shards, with a bit for each. The zero Set is empty. A Set that is longer than
 // needed is equal to one that is not.
 type Set []uint64
 
@@ -61,7 +61,7 @@ func (s Set) All() iter.Seq[int] {
 	}
 }
 
-// trimmed is s without words that are empty at its end.
+// trimmed is s without the empty words at its end.
 func (s Set) trimmed() Set {
 	for len(s) > 0 && s[len(s)-1] == 0 {
 		s = s[:len(s)-1]
@@ -82,7 +82,7 @@ const (
 	ofBitmap = '#'
 )
 
-// Encode is the value of a wish: nothing for the empty Set, otherwise ranges, or a bitmap if
+// Encode is the value of a wish. It is nothing for the empty Set, and otherwise ranges, or a bitmap if
 // that is shorter. It has at most one byte more than n/8.
 func (s Set) Encode() []byte {
 	s = s.trimmed()

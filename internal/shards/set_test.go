@@ -91,7 +91,7 @@ func TestEncodingAndDecodingAreInverse(t *testing.T) {
 	}
 }
 
-// Whatever is decoded is what its encoding says, in the one way in which it is written.
+// Whatever Decode accepts encodes to the same value.
 func FuzzDecodingRefusesOrIsExact(f *testing.F) {
 	for _, value := range []string{"", "=0", "=0-3,7", "#\x8f\x06", "=99999", "#"} {
 		f.Add(100, []byte(value))

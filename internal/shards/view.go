@@ -17,7 +17,7 @@ const (
 	CannotChanged                     // what a member cannot take has changed
 	ShardEmptied                      // a shard has neither owner nor waiter
 	WishChanged                       // a wish was put or deleted
-	MemberCame                        // beside MembersChanged
+	MemberCame                        // set in addition to MembersChanged
 )
 
 // An Event is one change of one key of the name.
@@ -28,20 +28,20 @@ type Event struct {
 	Create, Mod int64
 }
 
-// An Entry is a key in a shard's queue.
-type Entry struct {
+// A QueueKey is a key in a shard's queue.
+type QueueKey struct {
 	Key    string // whole
-	Lease  int64  // 0: a foreign key
+	Lease  int64  // 0 for a foreign key
 	Create int64
 }
 
 // A MemberState is what a View knows of one lease.
 type MemberState struct {
 	Member
-	There   bool // its member key exists, with a form that can be read
+	There   bool // its member key exists, and can be decoded
 	Create  int64
 	Wish    Set
-	WishMod int64 // 0: it has no wish key
+	WishMod int64 // 0 if it has no wish key
 }
 
 // active reports whether a member may own shards.
@@ -52,29 +52,29 @@ type View struct {
 	N       int
 	Rev     int64
 	Members map[int64]*MemberState // by lease
-	Queues  [][]Entry              // by shard, in the order of their creation
-	Planner []Entry                // the candidates
+	Queues  [][]QueueKey           // by shard, in the order of their creation
+	Planner []QueueKey             // the candidates
 	Planned int64                  // the revision that a planner has proclaimed
-	Changed int64                  // the revision of the last change that is to be planned for, as far as is known
+	Changed int64                  // the revision of the last known change that has to be planned for
 
 	keys keys.Shards
 }
 
-// NewView makes the View of n shards at a revision at which nothing is stored.
+// NewView makes the View of n shards when nothing is stored.
 func NewView(k keys.Shards, n int) *View {
-	return &View{N: n, Members: map[int64]*MemberState{}, Queues: make([][]Entry, n), keys: k}
+	return &View{N: n, Members: map[int64]*MemberState{}, Queues: make([][]QueueKey, n), keys: k}
 }
 
-// Apply processes an event, and returns whether it is a reason to plan. Events are those of whole
-// revisions in their order, or everything that a read returned, in any order; those that are known
+// Apply processes an event, and returns whether it is a reason to plan. The events are those of whole
+// revisions in their order, or everything that a read returned, in any order. Events that are known
 // already change nothing.
 func (v *View) Apply(e Event) Reason {
 	v.Rev = max(v.Rev, e.Mod)
 	r := v.apply(e)
 	switch {
-	case r == 0 || r == WishChanged: // which a planner's own writes are, too
+	case r == 0 || r == WishChanged: // a wish may have been put by the planner itself
 	case r&MemberCame != 0:
-		v.Changed = max(v.Changed, e.Create) // what it has written since may be planned for
+		v.Changed = max(v.Changed, e.Create) // what was written after it may be planned for already
 	default:
 		v.Changed = max(v.Changed, e.Mod)
 	}
@@ -102,8 +102,8 @@ func (v *View) apply(e Event) Reason {
 }
 
 // enter adds a key to a queue, or removes it.
-func enter(q *[]Entry, e Event, lease int64) {
-	at := slices.IndexFunc(*q, func(old Entry) bool { return old.Key == e.Key })
+func enter(q *[]QueueKey, e Event, lease int64) {
+	at := slices.IndexFunc(*q, func(old QueueKey) bool { return old.Key == e.Key })
 	switch {
 	case e.Deleted && at >= 0:
 		*q = slices.Delete(*q, at, at+1)
@@ -111,14 +111,14 @@ func enter(q *[]Entry, e Event, lease int64) {
 			*q = nil
 		}
 	case !e.Deleted && at < 0:
-		*q = append(*q, Entry{e.Key, lease, e.Create})
-		slices.SortStableFunc(*q, func(a, b Entry) int { return cmp.Compare(a.Create, b.Create) })
+		*q = append(*q, QueueKey{e.Key, lease, e.Create})
+		slices.SortStableFunc(*q, func(a, b QueueKey) int { return cmp.Compare(a.Create, b.Create) })
 	case !e.Deleted:
 		(*q)[at].Create = e.Create
 	}
 }
 
-// of is what is known of a lease.
+// of returns the state of a lease, which it adds if there is none.
 func (v *View) of(lease int64) *MemberState {
 	m := v.Members[lease]
 	if m == nil {
@@ -165,7 +165,7 @@ func (v *View) wish(lease int64, e Event) Reason {
 	m.Wish, m.WishMod = nil, 0
 	if !e.Deleted {
 		m.WishMod = e.Mod
-		m.Wish, _ = Decode(v.N, e.Value) // what cannot be read says nothing
+		m.Wish, _ = Decode(v.N, e.Value) // a wish that cannot be decoded counts as empty
 	}
 	v.forget(lease)
 	return WishChanged
@@ -174,8 +174,8 @@ func (v *View) wish(lease int64, e Event) Reason {
 // Takes reports whether a member may get shards.
 func (m Member) Takes() bool { return m.Weight > 0 && !m.Leaving && !m.Drained }
 
-// Owner is who owns shard i in a planner's eyes as far as its queue shows: the last in it that is
-// a member and not leaving; 0: nobody.
+// Owner is the lease that owns shard i as far as its queue shows it to a planner. It is the last in the
+// queue that is a member and not leaving, or 0 if there is none.
 func (v *View) Owner(i int) int64 {
 	for _, e := range slices.Backward(v.Queues[i]) {
 		if v.Members[e.Lease].active() {
@@ -187,10 +187,10 @@ func (v *View) Owner(i int) int64 {
 
 // In reports whether a lease has a key in the queue of shard i.
 func (v *View) In(i int, lease int64) bool {
-	return slices.ContainsFunc(v.Queues[i], func(e Entry) bool { return e.Lease == lease })
+	return slices.ContainsFunc(v.Queues[i], func(e QueueKey) bool { return e.Lease == lease })
 }
 
-// Share is the share of a member beside all of the View's, rounded up.
+// Share is how many shards a member's share is, among all members of the View, rounded up.
 func (v *View) Share(lease int64) int {
 	own, weights := 0, 0
 	for l, m := range v.Members {
@@ -220,11 +220,11 @@ func (v *View) ByAge() (all []int64) {
 	return all
 }
 
-// EncodePlanned is the value of a planner's key: the revision up to which everything is planned
-// for, and written.
+// EncodePlanned is the value of a planner's key, which is the revision up to which everything is
+// planned for, and written.
 func EncodePlanned(rev int64) []byte { return fmt.Appendf(nil, `{"planned":%d}`, rev) }
 
-// DecodePlanned is the inverse of EncodePlanned; what cannot be read says nothing.
+// DecodePlanned is the inverse of EncodePlanned. It returns 0 for what it cannot decode.
 func DecodePlanned(value []byte) int64 {
 	var p struct {
 		Planned int64 `json:"planned"`

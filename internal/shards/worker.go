@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// An ActionKind is what a Worker asks for.
+// An ActionKind is what a Worker asks its caller to do.
 type ActionKind uint8
 
 const (
 	Enqueue ActionKind = iota // prepare, and queue for the shard; ends with Acquired, or Refused
-	Try                       // take the shard if nobody has it or waits; ends likewise
+	Try                       // take the shard if nobody holds it or waits for it; ends likewise
 	Quit                      // leave the queue; ends what Enqueue began
 	Work                      // call work, which holds the shard; ends with Returned
-	Move                      // end work's context: the shard is wanted elsewhere
-	Look                      // read whether somebody waits behind the hold; ends with Looked
+	Move                      // end work's context, because another worker gets the shard
+	Recheck                   // read whether a successor waits; ends with Rechecked
 	Release                   // ends with Released
 )
 
-// An Action is one thing to do, about one shard.
+// An Action is one thing to do about one shard.
 type Action struct {
 	Kind  ActionKind
 	Shard int
@@ -28,61 +28,64 @@ type Action struct {
 type phase uint8
 
 const (
-	queued    phase = iota + 1 // Enqueue or Try is under way
-	quitting                   // and is to end
-	working                    // held, and work runs
-	moving                     // held, and work is to return
-	looking                    // held, and work has returned
-	releasing                  // work has returned, and the hold ends
-	stuck                      // not held any more, and work or Prepare has not returned
+	queued     phase = iota + 1 // Enqueue or Try is under way
+	quitting                    // Enqueue or Try is under way, and has to end
+	working                     // held, and work runs
+	moving                      // held, and work has to return
+	rechecking                  // held, and work has returned
+	releasing                   // work has returned, and the hold ends
+	stuck                       // not held any more, and work or Prepare has not returned
 )
 
 // task is what a worker does about one shard.
 type task struct {
 	phase     phase
-	preparing bool // queued: it has no key yet
-	try       bool // queued: by Try
-	forced    bool // moving: it is released whether somebody waits or not
-	waits     bool // held: somebody waits behind it
+	preparing bool // only if queued, whether it has no key yet
+	try       bool // only if queued, whether by Try
+	forced    bool // only if moving, whether it is released even if no successor waits
+	waits     bool // only if held, whether a successor waits
 	since     time.Time
-	behind    time.Time // queued: since when it has waited behind others, as Next saw it
+	behind    time.Time // only if queued, since when it has waited behind others, as far as Next observed
 }
 
-// bar keeps a worker from a shard for a while that grows from one time to the next.
+// bar keeps a worker from a shard for a while, which grows from one time to the next.
 type bar struct {
 	until time.Time
 	wait  time.Duration
 }
 
-// The bounds of a bar, and how long work has to run for the next one to be the shortest again. The
-// shortest outlasts the planner's wait of a second, so that the shard goes to another worker first.
+// The bounds of a bar, and how long work has to run for the next bar to be the shortest again. The
+// shortest is longer than the planner's wait of a second, so that the shard goes to another worker
+// first.
 const (
 	minBar   = 2 * time.Second
 	maxBar   = time.Minute
 	forgiven = time.Minute
 )
 
-// quiet is how long after its wish a worker says nothing of what it prepares for. Then it says so,
-// in time before a planner counts it as full: after a TTL, and the planner's may be the shortest
-// that there is, lease.MinTTL.
+// quiet is how long after its wish a worker's member key does not say what it prepares for. Later it
+// says so, before a planner counts the worker as full. The planner does that after a TTL, which may be
+// as short as lease.MinTTL.
 const quiet = 1500 * time.Millisecond
 
-// A Worker decides what one worker does: what it queues for, what it gives up, and when (rules
-// SH4 to SH6 and SH8). Whoever runs it reports what has happened, and does what Next returns.
+// A Worker decides what one worker queues for, what it gives up, and when (rules SH4 to SH6 and SH8).
+// The caller reports what has happened, and does what Next returns.
 type Worker struct {
 	N      int
-	Self   Member // Weight and Value; the rest is filled in by Member
+	Self   Member // Weight and Value; Member fills in the rest
 	TTL    time.Duration
 	Settle time.Duration
-	Moves  int // how many shards are gained at once, and how many given up; 0: all
-	Growth int // how much above its share it takes what has no owner, for each further TTL: 1
-	// Shuffle puts n things in random order: rand.Shuffle, unless a test sets another.
+	Moves  int // how many shards are gained at once, and how many given up; 0 means all
+	// Growth is how many more shards above its share it takes with each further TTL, if they have no
+	// owner. It is 1, unless a test sets another.
+	Growth int
+	// Shuffle puts n elements in random order. It is rand.Shuffle, unless a test sets another function.
 	Shuffle func(n int, swap func(i, j int))
 
 	wish     Set
 	wishMod  int64
 	wished   time.Time // when wish came
-	tasks    []*task   // by shard; nil: nothing is done about it
+	tasks    []*task   // by shard; nil if nothing is done about it
 	gaveUp   map[int]int64
 	bars     map[int]bar
 	leaving  bool
@@ -92,9 +95,9 @@ type Worker struct {
 	joined   time.Time
 	counts   int
 	mismatch bool
-	empty    Set   // what the last list showed without an owner
-	extra    int   // how much above its share it may take
-	free     []int // what is to be taken with Try
+	empty    Set   // the shards without an owner in the last list
+	extra    int   // how many shards above its share it may take
+	free     []int // the shards to take with Try
 }
 
 // NewWorker makes a Worker of shards 0 to n-1.
@@ -103,8 +106,9 @@ func NewWorker(n int, self Member, ttl, settle time.Duration, moves int) *Worker
 		tasks: make([]*task, n), gaveUp: map[int]int64{}, bars: map[int]bar{}}
 }
 
-// Joined begins a new membership, on a new session. Nothing is held on an earlier one; what was
-// prepared for it still is when Prepare has not returned, and cannot be taken until it has.
+// Joined begins a new membership, on a new session. The worker no longer holds anything on an earlier
+// one. A shard for which Prepare was called on the earlier one cannot be taken until Prepare has
+// returned.
 func (w *Worker) Joined(now time.Time) {
 	for _, t := range w.tasks {
 		if t != nil && (t.phase == queued || t.phase == quitting) {
@@ -116,31 +120,33 @@ func (w *Worker) Joined(now time.Time) {
 	w.joined, w.counts, w.mismatch, w.empty, w.extra, w.free = now, 0, false, nil, 0, nil
 }
 
-// Wished reports the wish, and the modification revision of its key.
+// Wished sets the wish, and the modification revision of its key.
 func (w *Worker) Wished(now time.Time, wish Set, mod int64) {
 	if mod > w.wishMod {
 		w.wish, w.wishMod, w.wished = wish, mod, now
 	}
 }
 
-// Leave begins an orderly leave: it queues for nothing, and gives up what it has to whoever waits,
-// or after a TTL and Settle. It must be called no earlier than the candidacy is resigned.
+// Leave begins an orderly leave. The worker queues for nothing, and gives up each shard as soon as
+// another worker waits for it, or after a TTL and Settle. Leave must not be called before the candidacy
+// is resigned.
 func (w *Worker) Leave(now time.Time) {
 	if !w.leaving {
 		w.leaving, w.leaveBy = true, now.Add(w.TTL+w.Settle)
 	}
 }
 
-// Deserted reports that no other worker could take what a leaving one still has.
+// Deserted records that no other worker could take what the leaving one still has.
 func (w *Worker) Deserted(now time.Time) {
 	if w.leaving {
 		w.leaveBy = now
 	}
 }
 
-// Drain has the worker give up what it has to whoever waits, and queue for nothing, or ends that.
-// What it gave up meanwhile was the operator's decision, and not the planner's, who writes no wish
-// that says already what it is to say: so the wish counts again.
+// Drain has the worker queue for nothing, and give up each shard as soon as another worker waits for
+// it, or ends that. When it ends, the wish counts again even for the shards that were given up. Giving
+// them up was the operator's decision, not the planner's, and the planner does not write a wish again
+// that has not changed.
 func (w *Worker) Drain(on bool) {
 	if w.drained && !on {
 		clear(w.gaveUp)
@@ -148,20 +154,20 @@ func (w *Worker) Drain(on bool) {
 	w.drained = on
 }
 
-// Prepared reports that an Enqueue goes on to queue for the shard.
+// Prepared records that an Enqueue has prepared, and now queues for the shard.
 func (w *Worker) Prepared(i int) {
 	if t := w.tasks[i]; t != nil {
 		t.preparing = false
 	}
 }
 
-// Acquired reports that the shard is held.
+// Acquired records that the shard is held.
 func (w *Worker) Acquired(now time.Time, i int) {
 	w.tasks[i] = &task{phase: working, since: now}
 	w.act(Work, i)
 }
 
-// Refused reports that an Enqueue or a Try has ended without a hold. failed: it is not to be
+// Refused records that an Enqueue or a Try has ended without a hold. If failed is true, it must not be
 // repeated at once.
 func (w *Worker) Refused(now time.Time, i int, failed bool) {
 	w.tasks[i] = nil
@@ -170,14 +176,14 @@ func (w *Worker) Refused(now time.Time, i int, failed bool) {
 	}
 }
 
-// Waits reports whether somebody waits behind the hold of a shard that is on offer.
+// Waits records whether a successor waits for an offered shard.
 func (w *Worker) Waits(i int, waits bool) {
 	if t := w.tasks[i]; t != nil {
 		t.waits = waits
 	}
 }
 
-// Returned reports that work has returned, and returns whether it did so by itself.
+// Returned records that work has returned, and reports whether it did so unasked.
 func (w *Worker) Returned(now time.Time, i int) (early bool) {
 	t := w.tasks[i]
 	early = t.phase == working
@@ -194,14 +200,14 @@ func (w *Worker) Returned(now time.Time, i int) (early bool) {
 		t.phase = releasing
 		w.act(Release, i)
 	default:
-		t.phase = looking
-		w.act(Look, i)
+		t.phase = rechecking
+		w.act(Recheck, i)
 	}
 	return early
 }
 
-// Looked reports whether somebody waits behind the hold, as a read at revision rev showed.
-func (w *Worker) Looked(now time.Time, i int, rev int64, waits bool) {
+// Rechecked records whether a successor waits, as a read at revision rev showed.
+func (w *Worker) Rechecked(now time.Time, i int, rev int64, waits bool) {
 	t := w.tasks[i]
 	t.waits = waits
 	if w.offers(i) && (waits || w.due(now)) {
@@ -214,11 +220,11 @@ func (w *Worker) Looked(now time.Time, i int, rev int64, waits bool) {
 	w.act(Work, i)
 }
 
-// Released reports the end of a Release.
+// Released records the end of a Release.
 func (w *Worker) Released(i int) { w.tasks[i] = nil }
 
-// Lost reports that a hold was lost, and whether its work runs. A work that runs is to return,
-// and its end is reported by Returned; until then the shard cannot be taken.
+// Lost records that a hold was lost, and whether its work runs. If work runs, its context has to be
+// ended, and Returned is called when it has returned. The shard cannot be taken before that.
 func (w *Worker) Lost(i int, runs bool) {
 	if runs {
 		w.tasks[i].phase = stuck
@@ -240,23 +246,23 @@ func (w *Worker) act(k ActionKind, i int) { w.out = append(w.out, Action{k, i}) 
 // barred reports whether the worker cannot take shard i now.
 func (w *Worker) barred(now time.Time, i int) bool { return now.Before(w.bars[i].until) }
 
-// offers reports whether shard i goes to whoever waits for it.
+// offers reports whether shard i is given up as soon as another worker waits for it.
 func (w *Worker) offers(i int) bool { return w.leaving || w.drained || !w.wish.Has(i) }
 
-// due reports whether what it still holds is released, whether somebody waits or not.
+// due reports whether what the worker still holds is released even if no successor waits.
 func (w *Worker) due(now time.Time) bool { return w.leaving && !now.Before(w.leaveBy) }
 
-// wants reports whether the wish for shard i is to be obeyed: it was not given up since that was
-// written.
+// wants reports whether the worker should follow its wish for shard i. It should not if it has given i
+// up since the wish was written, or cannot take i now.
 func (w *Worker) wants(now time.Time, i int) bool {
 	return !w.leaving && !w.drained && i < w.N && w.wishMod > w.gaveUp[i] && !w.barred(now, i)
 }
 
-// listEach is how many counts of the queues there are from one list of their keys to the next.
+// listEach is how many counts of the queue keys there are from one list of them to the next.
 const listEach = 8
 
-// Counted reports how many queue keys there are, once a TTL, and returns whether they are to be
-// listed (rule SH6).
+// Counted records how many queue keys there are. It is called once a TTL, and returns whether the keys
+// have to be listed (rule SH6).
 func (w *Worker) Counted(count int) (list bool) {
 	w.counts++
 	twice := w.mismatch && count != w.N
@@ -264,9 +270,9 @@ func (w *Worker) Counted(count int) (list bool) {
 	return twice || w.counts%listEach == 0 || w.empty.Len() > 0
 }
 
-// Listed reports which shards have no queue key at all, and the worker's share, rounded up. What
-// had none at the list before either is taken with Try, by Next: up to the share, and above that one
-// more for each further TTL for which something stays without.
+// Listed records which shards have no queue key at all, and the worker's share, rounded up. Next takes
+// those that had none in the previous list either, with Try. It takes as many as fit into the share,
+// and one more for each further TTL in which such shards remain.
 func (w *Worker) Listed(now time.Time, empty Set, share int) {
 	before := w.empty
 	w.empty, w.free = empty, nil

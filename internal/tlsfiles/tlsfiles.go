@@ -1,17 +1,18 @@
-// Package tlsfiles makes TLS configurations of PEM files that may change while a program runs.
+// Package tlsfiles makes TLS configurations from PEM files that may change while a program runs.
 //
 // # What it guarantees
 //
-//  1. Each handshake uses what the files hold then. They are read at each, not watched: there is no
-//     goroutine, no timer, and no time during which a change is not seen.
-//  2. A file that cannot be used (it is missing, holds no certificate or ends within one, its key is another's) changes
-//     nothing: the last one that could be used serves on. The authorities are one thing, a certificate and
-//     its key are another: a pair of which only one file was replaced so far is not used.
+//  1. Each handshake uses what the files contain at that time. They are read at each handshake, not
+//     watched, so there is no goroutine, no timer, and no time during which a change goes unnoticed.
+//  2. A file that cannot be used (it is missing, contains no certificate, ends within one, or has the
+//     key of another) changes nothing. The last content that could be used remains in use. The
+//     authorities are independent of a certificate and its key. A pair of which only one file was
+//     replaced so far is not used.
 //  3. Each fault is logged once, at its beginning, and so is its end.
 //
 // # What it does not
 //
-// A connection that exists is not ended when a file changes.
+// It does not end an existing connection when a file changes.
 package tlsfiles
 
 import (
@@ -30,7 +31,7 @@ import (
 
 // Names are the names of the files; "" means none. Cert and Key belong together.
 type Names struct {
-	CA   string // authorities that the other side's certificate is verified with
+	CA   string // authorities by which the other side's certificate is verified
 	Cert string // this side's certificate, with its chain
 	Key  string // its private key
 }
@@ -41,7 +42,7 @@ type Labels struct {
 	Pair string // of Cert and Key
 }
 
-// Files are files that are read anew for each Client and each Server. Its methods are safe for
+// Files are read again for each Client and at each handshake of a Server. Its methods are safe for
 // concurrent use.
 type Files struct {
 	log  *slog.Logger
@@ -99,8 +100,8 @@ func (f *Files) Client() *tls.Config {
 	return t
 }
 
-// Server is the configuration of a server that demands a client's certificate. What the files hold
-// counts at each handshake. Files needs all three.
+// Server is the configuration of a server that demands a client's certificate. Each handshake uses what
+// the files contain then. Files needs all three.
 func (f *Files) Server() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, ClientAuth: tls.RequireAndVerifyClientCert, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		return &tls.Config{
@@ -110,8 +111,8 @@ func (f *Files) Server() *tls.Config {
 	}}
 }
 
-// Names reports whether host is a name that this side's certificate has, as the last handshake found
-// it, or had: a connection keeps the certificate that it was made with.
+// Names reports whether host is a name in this side's certificate, as of the last handshake or an
+// earlier one. Earlier ones count because a connection keeps the certificate that it was made with.
 func (f *Files) Names(host string) bool { return f.hosts.has(host) }
 
 // hosts are certificates with different names.
@@ -138,7 +139,7 @@ func sameNames(a, b *x509.Certificate) bool {
 	return slices.Equal(a.DNSNames, b.DNSNames) && slices.EqualFunc(a.IPAddresses, b.IPAddresses, net.IP.Equal)
 }
 
-// whole returns an error if text ends within a certificate: it is still being written.
+// whole returns an error if text ends within a certificate, because the file is still being written.
 func whole(text []byte) error {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		text = rest
@@ -149,19 +150,20 @@ func whole(text []byte) error {
 	return nil
 }
 
-// kept is what files hold, as far as it could be used.
+// kept is the last usable content of files.
 type kept[T any] struct {
 	label string
 	names []string
 	parse func(text [][]byte) (T, error)
 
 	mu    sync.Mutex
-	text  [][]byte // of value
+	text  [][]byte // the text of value
 	value T
-	fault string // "": none
+	fault string // "" if there is none
 }
 
-// now is what the files hold, or the last that could be used; the zero value for a nil kept.
+// now returns what the files contain, or the last content that could be used. For a nil kept it returns
+// the zero value.
 func (k *kept[T]) now(log *slog.Logger) (value T) {
 	if k == nil {
 		return value

@@ -15,7 +15,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/pki"
 )
 
-// met is whose certificate each side of a handshake has seen.
+// met returns whose certificate each side of a handshake has seen.
 func met(t *testing.T, client, server *tls.Config) (ofClient, ofServer string) {
 	l := bufconn.Listen(1 << 16)
 	defer l.Close()
@@ -67,7 +67,8 @@ func TestWhatTheFilesHoldCountsAtEachHandshakeIfItCanBeUsed(t *testing.T) {
 			f, err := Open(names, Labels{CA: "--ca", Pair: "--cert and --key"}, slog.New(slog.NewTextHandler(&log, nil)))
 			require.NoError(t, err)
 			server := f.Server() // made once
-			// is meets a peer, whose certificate is of an authority, and who trusts the first: it returns our certificate as the peer saw it.
+			// is makes a handshake with a peer that has a certificate of of and trusts the first
+			// authority. It returns our certificate as the peer saw it.
 			is := func(of *pki.Authority) string {
 				t.Helper()
 				peer := &tls.Config{

@@ -10,8 +10,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// request makes one transaction of parts. It returns an error if that would break rule G2,
-// whatever the parts' Kind claims: then they must not share a request.
+// request makes one transaction of parts. It returns an error if sharing a request would break rule G2,
+// whatever the parts' Kind claims.
 func request(parts []*part) (*pb.TxnRequest, error) {
 	if err := withoutTies(parts); err != nil {
 		return nil, err
@@ -23,15 +23,15 @@ func request(parts []*part) (*pb.TxnRequest, error) {
 	return &pb.TxnRequest{Success: ops}, nil
 }
 
-// touch records the writes to one queue: the first part that writes to it, whether another part
-// does too, and whether any puts a key there.
+// touch records which part writes to a queue first, whether another part does too, and whether any of
+// them puts a key there.
 type touch struct {
 	part          int
 	several, puts bool
 }
 
-// withoutTies asserts rule G2 from the transactions' own operations: if a part puts a key to a
-// queue, no other part writes to that queue.
+// withoutTies checks rule G2 on the operations of the transactions: if a part puts a key to a queue, no
+// other part writes to that queue.
 func withoutTies(parts []*part) error {
 	seen := make(map[string]touch, len(parts))
 	for i, p := range parts {
@@ -58,7 +58,7 @@ func withoutTies(parts []*part) error {
 	return nil
 }
 
-// written is the key that op writes; nil: it writes none.
+// written returns the key that op writes, or nil if it writes none, and whether it puts the key.
 func written(op *pb.RequestOp) (key []byte, puts bool) {
 	switch r := op.GetRequest().(type) {
 	case *pb.RequestOp_RequestPut:

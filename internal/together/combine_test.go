@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// BenchmarkRequest makes the largest request there is.
+// BenchmarkRequest makes the largest possible request.
 func BenchmarkRequest(b *testing.B) {
 	parts := make([]*part, mostParts)
 	for i := range parts {

@@ -22,11 +22,11 @@ type part struct {
 	Write
 	size    int
 	writes  bool // it contains a put
-	waiting bool // it has not been sent, and can be removed
+	waiting bool // it has not been sent, so it can be removed
 	verdict chan verdict
 }
 
-// gather holds the writes that wait for a lane. It is pure.
+// gather holds the writes that wait to be sent. It is pure.
 //
 // Invariants: queues has the kinds of all parts' queues, and no queue of an Ordered part is
 // also another part's (rule G2); bytes is the sum and ops the maximum of the parts'.
@@ -36,12 +36,12 @@ type gather struct {
 	bytes  int
 	ops    int
 	since  time.Time // when the first part joined
-	ahead  int       // how many tries it waits for at most
-	passed int       // tries that have ended since it joined
+	ahead  int       // how many tries the first part waits for at most
+	passed int       // tries that have ended since the first part joined
 }
 
-// admits reports whether w, with size bytes, may join. The request must stay within limits.
-// separate: puts and deletions must not share a request.
+// admits reports whether w, with size bytes, may join. The request must stay within limits. separate
+// says that puts and deletions must not share a request.
 func (g *gather) admits(w *Write, size int, writes, separate bool, l limits) bool {
 	n := len(g.parts) + 1
 	switch {
@@ -60,7 +60,7 @@ func (g *gather) admits(w *Write, size int, writes, separate bool, l limits) boo
 func (g *gather) add(p *part, busy int, now time.Time) {
 	if len(g.parts) == 0 {
 		g.since, g.passed = now, 0
-		g.ahead = min(busy, mostLanes)
+		g.ahead = min(busy, mostInflight)
 	}
 	p.waiting = true
 	g.parts = append(g.parts, p)
@@ -79,7 +79,7 @@ func (g *gather) count(p *part) {
 	})
 }
 
-// remove removes p; false: it was sent already.
+// remove removes p. It returns false if p was sent already.
 func (g *gather) remove(p *part) bool {
 	if !p.waiting {
 		return false
@@ -110,7 +110,7 @@ func newPart(w Write, size int, writes bool) *part {
 	return &part{Write: w, size: size, writes: writes, verdict: make(chan verdict, 1)}
 }
 
-// repeat says when a request of these parts is sent again: after any failure if each of them
+// repeat returns when a request of these parts is sent again. It is after any failure if each of them
 // may be.
 func repeat(parts []*part) cluster.Repeat {
 	if slices.ContainsFunc(parts, func(p *part) bool { return p.Repeat != cluster.Always }) {

@@ -9,41 +9,41 @@ import (
 // machine decides when each write is sent, and with which others. It is pure: each call is an
 // event with its time, and returns what to do. A Sender guards it.
 type machine struct {
-	lanes      lanes
+	inflight   inflight
 	gather     gather
 	quarantine quarantine
 	limits     limits
 	noSpace    bool          // no put has succeeded since the cluster reported no space
-	hold       time.Duration // for tests: every write gathers, and is sent after this long; 0: off
+	hold       time.Duration // for tests; if not 0, every write gathers, and is sent after this long
 }
 
 func newMachine() machine {
 	return machine{limits: limits{mostParts, mostBytes, mostOps}, quarantine: quarantine{}}
 }
 
-// effects are what an event asks for; the zero value asks for nothing.
+// effects are what the Sender has to do after an event. The zero value is nothing.
 type effects struct {
 	send   []*part // one request; a single part is sent alone, as it is
 	ticket int     // of that request
 	avoid  *cluster.Member
 }
 
-// offer is a write that is to be sent. If p is nil it is sent at once, with the ticket;
-// otherwise it waits as p. together: the cluster accepts writes in one request (rule G11).
-// alone: this write must be sent alone.
+// offer accepts a write that is to be sent. If p is nil, the caller sends it at once, with the ticket.
+// Otherwise it waits as p. together says that the cluster accepts several writes in one request (rule
+// G11), and alone that this write must be sent alone.
 func (m *machine) offer(w *Write, together, alone bool, now time.Time) (p *part, ticket int, fx effects) {
-	if alone || !together || w.Kind == Alone || m.limits.parts == 0 || m.hold == 0 && m.lanes.open() || m.quarantine.has(w, now) {
-		return nil, m.lanes.take(1, now), effects{}
+	if alone || !together || w.Kind == Alone || m.limits.parts == 0 || m.hold == 0 && m.inflight.open() || m.quarantine.has(w, now) {
+		return nil, m.inflight.take(1, now), effects{}
 	}
 	size, writes := sizeOf(w.Txn), w.puts()
 	if len(m.gather.parts) > 0 && m.overfull(w, size) {
 		fx = m.flush(now)
 	}
 	if !m.gather.admits(w, size, writes, m.noSpace, m.limits) {
-		return nil, m.lanes.take(1, now), fx
+		return nil, m.inflight.take(1, now), fx
 	}
 	p = newPart(*w, size, writes)
-	m.gather.add(p, m.lanes.busy, now)
+	m.gather.add(p, m.inflight.busy, now)
 	if len(m.gather.parts) == m.limits.parts {
 		fx = m.flush(now)
 	}
@@ -60,49 +60,49 @@ func (m *machine) overfull(w *Write, size int) bool {
 // flush sends what waits.
 func (m *machine) flush(now time.Time) effects {
 	parts := m.gather.take()
-	return effects{send: parts, ticket: m.lanes.take(len(parts), now), avoid: m.lanes.silent()}
+	return effects{send: parts, ticket: m.inflight.take(len(parts), now), avoid: m.inflight.silent()}
 }
 
-// next sends what waits if a lane is free. It also does so once as many requests have ended as
-// were under way when the first of what waits came, at most mostLanes, because writes that are
-// sent alone might take every lane that becomes free.
+// next sends what waits if another request may be in flight. It also does so once as many requests have
+// ended as were in flight when the first of what waits came, at most mostInflight, because writes that
+// are sent alone might keep the limit reached.
 func (m *machine) next(now time.Time) effects {
-	if len(m.gather.parts) == 0 || m.hold > 0 || !m.lanes.open() && m.gather.passed < m.gather.ahead {
+	if len(m.gather.parts) == 0 || m.hold > 0 || !m.inflight.open() && m.gather.passed < m.gather.ahead {
 		return effects{}
 	}
 	return m.flush(now)
 }
 
-// ended says that a try has ended.
+// ended is the event that a try has ended.
 func (m *machine) ended(ticket int, answered bool, now time.Time) effects {
 	switch {
 	case !answered:
-		m.lanes.ended(ticket)
-	case !m.lanes.answered(ticket, now):
-		return m.next(now) // its lane is held until finished, but a longer round trip gives more lanes
+		m.inflight.ended(ticket)
+	case !m.inflight.answered(ticket, now):
+		return m.next(now) // it counts until finished, but a longer round trip allows more requests
 	}
 	m.gather.passed++
 	return m.next(now)
 }
 
-// finished says that a request has ended, and that its writes have their answers.
+// finished is the event that a request has ended, and that its writes have their answers.
 func (m *machine) finished(ticket int, now time.Time) effects {
-	if m.lanes.give(ticket) {
+	if m.inflight.give(ticket) {
 		m.gather.passed++
 	}
 	return m.next(now)
 }
 
-// tick says that time has passed.
+// tick is the event that time has passed.
 func (m *machine) tick(now time.Time) effects {
-	m.lanes.expire(now)
+	m.inflight.expire(now)
 	if m.hold > 0 && len(m.gather.parts) > 0 && now.Sub(m.gather.since) >= m.hold {
 		return m.flush(now)
 	}
 	return m.next(now)
 }
 
-// wake is when to call tick; the zero Time: nothing waits.
+// wake is when to call tick, or the zero Time if nothing waits.
 func (m *machine) wake() time.Time {
 	switch {
 	case len(m.gather.parts) == 0:
@@ -110,7 +110,7 @@ func (m *machine) wake() time.Time {
 	case m.hold > 0:
 		return m.gather.since.Add(m.hold)
 	}
-	return m.lanes.next()
+	return m.inflight.next()
 }
 
 // refused processes the refusal of a write that was sent alone.
@@ -140,6 +140,6 @@ func (m *machine) refusedTogether(parts []*part, err error) {
 	}
 }
 
-// fewestOps is the number of operations of a request of one write; at this limit no two share a
+// fewestOps is the number of operations of a request of one write. At this limit no two writes share a
 // request.
 const fewestOps = 1

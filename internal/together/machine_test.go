@@ -47,20 +47,20 @@ func settle(queue string) *Write {
 	}}
 }
 
-// busy is a machine whose lanes are taken, by these tickets.
+// busy is a machine with as many requests in flight as may be, with these tickets.
 func busy(t *testing.T) (m machine, tickets []int) {
 	m = newMachine()
-	for i := range fewestLanes {
+	for i := range leastInflight {
 		p, ticket, fx := m.offer(enqueue(fmt.Sprint("busy", i, "/")), true, false, t0)
 		require.Nil(t, p)
 		require.Empty(t, fx)
-		m.lanes.began(ticket, nil, t0)
+		m.inflight.began(ticket, nil, t0)
 		tickets = append(tickets, ticket)
 	}
 	return m, tickets
 }
 
-// waits offers w, which is to wait.
+// waits offers w, and asserts that it waits.
 func (m *machine) waits(t *testing.T, w *Write) *part {
 	t.Helper()
 	p, _, fx := m.offer(w, true, false, t0)
@@ -69,7 +69,7 @@ func (m *machine) waits(t *testing.T, w *Write) *part {
 	return p
 }
 
-// goes offers w, which is to go alone, at once.
+// goes offers w, and asserts that it is sent alone, at once.
 func (m *machine) goes(t *testing.T, w *Write, why string) {
 	t.Helper()
 	p, _, fx := m.offer(w, true, false, t0)
@@ -77,7 +77,7 @@ func (m *machine) goes(t *testing.T, w *Write, why string) {
 	require.Empty(t, fx.send, why)
 }
 
-func TestWithALaneFreeAWriteGoesAtOnceAndAloneAndTheNextGather(t *testing.T) {
+func TestBelowTheLimitAWriteGoesAtOnceAndAloneAndTheNextGather(t *testing.T) {
 	m, tickets := busy(t)
 	a, b := m.waits(t, enqueue("a/")), m.waits(t, release("b/"))
 	fx := m.ended(tickets[0], true, t0.Add(time.Microsecond))
@@ -87,32 +87,32 @@ func TestWithALaneFreeAWriteGoesAtOnceAndAloneAndTheNextGather(t *testing.T) {
 	assert.Len(t, m.finished(tickets[1], t0.Add(time.Hour)).send, 1, "one that failed before it was answered makes room too")
 }
 
-// Where no writes share requests, what one holds is not even counted.
+// If no writes share requests, the content of a write is not even counted.
 func TestWithRequestsOfNoPartsAWriteGoesWithoutALookAtIt(t *testing.T) {
 	m, _ := busy(t)
 	m.limits.parts = 0
 	m.goes(t, &Write{Kind: Ordered, Queue: "a/"}, "it has no transaction to look at")
 }
 
-func TestARequestThatPausesHoldsNoLane(t *testing.T) {
+func TestARequestThatPausesDoesNotCount(t *testing.T) {
 	m, tickets := busy(t)
 	m.waits(t, enqueue("a/"))
 	assert.Len(t, m.ended(tickets[0], false, t0).send, 1, "between two tries")
-	m.lanes.began(tickets[0], nil, t0)
-	assert.Equal(t, 3, m.lanes.busy, "the next try does not wait")
+	m.inflight.began(tickets[0], nil, t0)
+	assert.Equal(t, 3, m.inflight.busy, "the next try does not wait")
 	m.waits(t, enqueue("b/"))
-	assert.Empty(t, m.ended(tickets[0], true, t0).send, "as many as there are lanes are under way still")
+	assert.Empty(t, m.ended(tickets[0], true, t0).send, "as many as may be are still in flight")
 }
 
-// Rule G4: the lane of a shared request is free once its writes have their answers, so that what
-// their callers write next shares a request too.
-func TestASharedRequestHoldsItsLaneUntilItsWritesHaveTheirAnswers(t *testing.T) {
+// Rule G4: a shared request counts until its writes have their answers, so that what their callers write
+// next shares a request too.
+func TestASharedRequestCountsUntilItsWritesHaveTheirAnswers(t *testing.T) {
 	m, tickets := busy(t)
 	m.waits(t, enqueue("a/"))
 	m.waits(t, enqueue("b/"))
 	shared := m.ended(tickets[0], true, t0)
 	require.Len(t, shared.send, 2)
-	m.lanes.began(shared.ticket, nil, t0)
+	m.inflight.began(shared.ticket, nil, t0)
 	m.finished(tickets[0], t0)
 	require.Empty(t, m.ended(shared.ticket, true, t0))
 	c, d := m.waits(t, enqueue("c/")), m.waits(t, enqueue("d/"))
@@ -122,38 +122,38 @@ func TestASharedRequestHoldsItsLaneUntilItsWritesHaveTheirAnswers(t *testing.T) 
 	m.waits(t, enqueue("a/"))
 	m.waits(t, enqueue("b/"))
 	shared = m.ended(tickets[0], true, t0)
-	m.lanes.began(shared.ticket, nil, t0)
+	m.inflight.began(shared.ticket, nil, t0)
 	e := m.waits(t, enqueue("e/"))
-	assert.Equal(t, []*part{e}, m.ended(shared.ticket, false, t0).send, "between two tries it holds none")
+	assert.Equal(t, []*part{e}, m.ended(shared.ticket, false, t0).send, "between two tries it does not count")
 }
 
-func TestLanesFollowTheLeastRoundTripOfLate(t *testing.T) {
+func TestTheLimitFollowsTheLeastRecentRoundTrip(t *testing.T) {
 	for trip, want := range map[time.Duration]int{time.Microsecond: 2, 900 * time.Microsecond: 3, 4 * time.Millisecond: 13, 10 * time.Millisecond: 16, time.Second: 16} {
 		m := newMachine()
 		answer := func(at time.Time, trip time.Duration) {
 			_, ticket, _ := m.offer(enqueue("a/"), true, true, at)
-			m.lanes.began(ticket, nil, at)
+			m.inflight.began(ticket, nil, at)
 			m.ended(ticket, true, at.Add(trip))
 			m.finished(ticket, at.Add(trip))
 		}
 		for i := range 5 {
 			answer(t0, trip+time.Duration(i)*time.Second/2)
 		}
-		assert.Equal(t, want, m.lanes.most(), trip)
+		assert.Equal(t, want, m.inflight.most(), trip)
 		answer(t0.Add(recent), trip+3*time.Millisecond)
-		assert.Equal(t, want, m.lanes.most(), "a slow answer")
+		assert.Equal(t, want, m.inflight.most(), "a slow answer")
 		answer(t0.Add(3*recent), 3*time.Millisecond)
 		answer(t0.Add(4*recent), 3*time.Millisecond)
-		assert.Equal(t, 10, m.lanes.most(), "what was long ago is forgotten")
+		assert.Equal(t, 10, m.inflight.most(), "what was long ago is forgotten")
 	}
 }
 
-func TestATryWithoutAnAnswerHoldsNoLaneAndItsMemberIsPassedOver(t *testing.T) {
+func TestATryWithoutAnAnswerDoesNotCountAndItsMemberIsPassedOver(t *testing.T) {
 	m, tickets := busy(t)
 	assert.Zero(t, m.wake(), "nobody waits")
 	silent := new(cluster.Member)
-	m.lanes.began(tickets[0], silent, t0)
-	m.lanes.began(tickets[1], new(cluster.Member), t0.Add(time.Millisecond))
+	m.inflight.began(tickets[0], silent, t0)
+	m.inflight.began(tickets[1], new(cluster.Member), t0.Add(time.Millisecond))
 	a := m.waits(t, enqueue("a/"))
 	require.Equal(t, t0.Add(minPatience), m.wake())
 	assert.Empty(t, m.tick(t0.Add(minPatience-1)))
@@ -162,18 +162,18 @@ func TestATryWithoutAnAnswerHoldsNoLaneAndItsMemberIsPassedOver(t *testing.T) {
 	assert.Same(t, silent, fx.avoid)
 	assert.Zero(t, m.wake())
 	m.ended(tickets[0], true, t0.Add(time.Second))
-	assert.Nil(t, m.lanes.silent(), "it has answered")
-	assert.Equal(t, 2, m.lanes.busy)
+	assert.Nil(t, m.inflight.silent(), "it has answered")
+	assert.Equal(t, 2, m.inflight.busy)
 
 	m = newMachine()
-	m.lanes.trip.add(time.Second, t0)
-	assert.Equal(t, 3*time.Second, m.lanes.patience())
+	m.inflight.trip.add(time.Second, t0)
+	assert.Equal(t, 3*time.Second, m.inflight.patience())
 }
 
-// Rule G4: a request that has waited for a token for long was sent to nobody, and hides no member
-// that is silent.
+// Rule G4: a request that has waited long for a token was sent to no member, and hides no member that
+// is silent.
 func TestARequestThatWasNotSentHidesNoSilentMember(t *testing.T) {
-	var l lanes
+	var l inflight
 	l.take(1, t0)
 	silent := new(cluster.Member)
 	l.began(l.take(1, t0), silent, t0)
@@ -182,7 +182,7 @@ func TestARequestThatWasNotSentHidesNoSilentMember(t *testing.T) {
 	assert.Same(t, silent, l.silent())
 }
 
-// Rule G2: which two may share a request. Both halves, and one way or the other.
+// Rule G2: which two writes may share a request, in both orders.
 func TestAnOrderedWriteSharesARequestWithNothingElseOfItsQueues(t *testing.T) {
 	kinds := map[string]func(string) *Write{"enqueue": enqueue, "handoff": handoff, "release": release, "settle": settle}
 	for first, make1 := range kinds {
@@ -209,7 +209,7 @@ func TestAnOrderedWriteSharesARequestWithNothingElseOfItsQueues(t *testing.T) {
 			parts := []*part{newPart(*make1("a/"), 1, false), newPart(*make2("a/"), 1, false)}
 			_, err := request(parts)
 			switch {
-			case plain || first == "settle" || second == "settle": // whose own key is not of the queue
+			case plain || first == "settle" || second == "settle": // whose key is not in the queue
 				assert.NoError(t, err, name)
 			default:
 				assert.Error(t, err, name)
@@ -218,7 +218,7 @@ func TestAnOrderedWriteSharesARequestWithNothingElseOfItsQueues(t *testing.T) {
 	}
 }
 
-// Rule G2: what the transactions hold decides, not what was said of them.
+// Rule G2: the content of the transactions decides, not what their Kind claims.
 func TestTheAssertionLooksAtTheKeysThemselves(t *testing.T) {
 	lie := func(w *Write, queue string) *part {
 		w.Kind, w.Queue = Plain, queue
@@ -302,7 +302,7 @@ func TestAServerThatWantsLessIsBelieved(t *testing.T) {
 	m.goes(t, enqueue("a/"), "nothing is so small")
 }
 
-// Rule G7, G8: what is taken out leaves room for others, and nothing of it is left.
+// Rule G7, G8: a write that is taken out leaves room for others, and nothing of it remains.
 func TestWhatIsTakenOutIsForgotten(t *testing.T) {
 	m, tickets := busy(t)
 	a, b := m.waits(t, enqueue("a/")), m.waits(t, release("b/"))
@@ -350,13 +350,13 @@ func TestWithoutSpaceWhatPutsAndWhatDeletesTravelApart(t *testing.T) {
 	}
 }
 
-// Whatever happens, each write goes once or is taken out, no request is beyond what the rules
-// allow, and nobody waits while a lane is free.
+// Whatever happens, each write is sent once or is taken out, no request exceeds what the rules allow,
+// and no write waits while another request may be in flight.
 func FuzzEveryWriteGoesOnceAndNoRequestBreaksARule(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(seed)
 	}
-	f.Add(uint64(98)) // a longer round trip gives more lanes while a shared request is unfinished
+	f.Add(uint64(98)) // a longer round trip allows more requests while a shared one is unfinished
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		m, now := newMachine(), t0
@@ -393,7 +393,7 @@ func FuzzEveryWriteGoesOnceAndNoRequestBreaksARule(f *testing.F) {
 				for ticket := range under {
 					switch r.IntN(4) {
 					case 0:
-						m.lanes.began(ticket, nil, now)
+						m.inflight.began(ticket, nil, now)
 					case 1:
 						took(m.ended(ticket, r.IntN(2) == 0, now))
 					default:
@@ -414,13 +414,13 @@ func FuzzEveryWriteGoesOnceAndNoRequestBreaksARule(f *testing.F) {
 				m.refused(enqueue(fmt.Sprint(r.IntN(12), "/")), []error{rpctypes.ErrGRPCNoSpace, rpctypes.ErrGRPCPermissionDenied}[r.IntN(2)], now)
 			}
 			require.Len(t, m.gather.parts, len(waiting))
-			require.False(t, len(waiting) > 0 && m.lanes.open(), "somebody waits, and a lane is free")
+			require.False(t, len(waiting) > 0 && m.inflight.open(), "a write waits, and another request may be in flight")
 			require.Equal(t, len(waiting) > 0, !m.wake().IsZero())
 		}
 	})
 }
 
-// checkRequest says the rules a second time.
+// checkRequest states the rules a second time.
 func checkRequest(t *testing.T, parts []*part, l limits) {
 	t.Helper()
 	bytes := 0
@@ -440,12 +440,12 @@ func checkRequest(t *testing.T, parts []*part, l limits) {
 	require.LessOrEqual(t, bytes, l.bytes)
 }
 
-// Rule G4: those that go alone may always be more than there are lanes. What gathers
-// goes in its turn even so.
+// Rule G4: the writes that are sent alone may always be more than the limit. What gathers is sent
+// in turn nevertheless.
 func TestWhatGathersIsNotHeldUpByThoseThatGoAlone(t *testing.T) {
 	m, tickets := busy(t)
 	_, over, _ := m.offer(enqueue("alone/"), true, true, t0)
-	m.lanes.began(over, nil, t0)
+	m.inflight.began(over, nil, t0)
 	tickets = append(tickets, over)
 	a := m.waits(t, release("a/"))
 	for i := range 10 {
@@ -461,7 +461,7 @@ func TestWhatGathersIsNotHeldUpByThoseThatGoAlone(t *testing.T) {
 			return
 		}
 		_, next, _ := m.offer(enqueue("alone/"), true, true, now)
-		m.lanes.began(next, nil, now)
+		m.inflight.began(next, nil, now)
 		tickets = append(tickets[1:], next)
 	}
 	t.Fatal("it waits for as long as others go alone")

@@ -5,15 +5,14 @@ import (
 	"time"
 )
 
-// quarantineFor is how long the writes of a queue go alone after one was refused.
+// quarantineFor is how long the writes of a queue are sent alone after one was refused.
 const quarantineFor = 10 * time.Second
 
-// quarantine holds the queues of writes that were refused because of their content, for a name that
-// the user may not write, or a lease that is gone; and until when their writes are sent alone
-// (rule G9). It is pure.
+// quarantine holds, by queue, until when its writes are sent alone, because one of them was refused for
+// its content: the user may not write the name, or the lease is gone (rule G9). It is pure.
 type quarantine map[string]time.Time
 
-// has reports whether w is to be sent alone at now.
+// has reports whether w has to be sent alone at now.
 func (q quarantine) has(w *Write, now time.Time) bool {
 	return len(q) > 0 && w.any(func(queue string) bool { return now.Before(q[queue]) })
 }

@@ -16,17 +16,17 @@ import (
 type Sender struct {
 	c *cluster.Cluster
 
-	mu      sync.Mutex
-	m       machine
-	timer   *time.Timer
-	armed   time.Time // when timer fires; the zero Time: it is not set
-	company func(Write)
+	mu     sync.Mutex
+	m      machine
+	timer  *time.Timer
+	armed  time.Time // when timer fires, or the zero Time if it is not set
+	onWait func(Write)
 }
 
 // New makes a Sender that writes to c. It ends with c.
 func New(c *cluster.Cluster) *Sender { return &Sender{c: c, m: newMachine()} }
 
-// maxTogether is how often a write that may be done twice is sent with others before it is sent
+// maxTogether is how often a write that may be executed twice is sent with others before it is sent
 // alone.
 const maxTogether = 2
 
@@ -35,19 +35,19 @@ type verdict struct {
 	resp   *pb.TxnResponse
 	err    error
 	next   next
-	sent   bool // if it is to be sent again: it may have been applied
+	sent   bool // if it is to be sent again, whether it may have been applied
 	ticket int  // the ticket, if it is to be sent alone
 	avoid  *cluster.Member
 }
 
-// next says what happens to a part after its verdict.
+// next says what follows a verdict on a part.
 type next uint8
 
 const (
 	done        next = iota
-	alone            // the caller sends it alone, now, with the ticket
+	alone            // the caller sends it alone now, with the ticket
 	resendAlone      // it was refused, perhaps because of another part, and is sent alone
-	again            // its outcome is unknown, and it may be done twice
+	again            // its outcome is unknown, and it may be executed twice
 )
 
 // Txn sends w, alone or with others, with the same outcome as [cluster.Cluster.Txn]. It returns
@@ -72,17 +72,17 @@ func (s *Sender) Txn(ctx context.Context, w Write) (*pb.TxnResponse, error) {
 	}
 }
 
-// offer has w wait as p, or says that it is to be sent alone now.
+// offer has w wait as p, or returns the verdict that it is to be sent alone now.
 func (s *Sender) offer(w *Write, own bool) (p *part, v verdict) {
 	now := time.Now()
 	s.mu.Lock()
 	p, ticket, fx := s.m.offer(w, s.c.TakesNested(), own, now)
-	v = verdict{next: alone, ticket: ticket, avoid: s.m.lanes.silent()}
-	company := s.company
+	v = verdict{next: alone, ticket: ticket, avoid: s.m.inflight.silent()}
+	onWait := s.onWait
 	s.carryOut(fx, now)
 	s.mu.Unlock()
-	if company != nil && p != nil {
-		company(*w)
+	if onWait != nil && p != nil {
+		onWait(*w)
 	}
 	return p, v
 }
@@ -100,7 +100,7 @@ func (s *Sender) await(ctx context.Context, p *part) verdict {
 				return verdict{err: cluster.NotSent(ctx, p.Op, nil)}
 			}
 			select {
-			case v := <-p.verdict: // it arrived as ctx ended
+			case v := <-p.verdict: // the verdict arrived as ctx ended
 				return v
 			default:
 			}
@@ -122,9 +122,9 @@ func (s *Sender) takeOut(p *part) bool {
 	return s.m.gather.remove(p)
 }
 
-// sendAlone sends w as a request of its own, with v's ticket.
+// sendAlone sends w in a separate request, with the ticket of v.
 func (s *Sender) sendAlone(ctx context.Context, w *Write, v verdict) verdict {
-	resp, err := s.c.Txn(ctx, cluster.Request{Op: w.Op, Repeat: w.Repeat, Avoid: v.avoid, Lanes: s, Ticket: v.ticket}, w.Txn)
+	resp, err := s.c.Txn(ctx, cluster.Request{Op: w.Op, Repeat: w.Repeat, Avoid: v.avoid, Tracker: s, Ticket: v.ticket}, w.Txn)
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,8 +145,8 @@ func ran(t *pb.TxnRequest, resp *pb.TxnResponse) []*pb.RequestOp {
 	return t.Failure
 }
 
-// sendTogether sends parts as one request, and delivers a verdict to each (rule G6). No
-// caller's context bounds it, only the Cluster's end.
+// sendTogether sends parts as one request, and delivers a verdict to each (rule G6). No caller's
+// context ends it, only the end of the Cluster.
 func (s *Sender) sendTogether(parts []*part, ticket int, avoid *cluster.Member) {
 	t, err := request(parts)
 	if err != nil {
@@ -156,12 +156,12 @@ func (s *Sender) sendTogether(parts []*part, ticket int, avoid *cluster.Member) 
 		return
 	}
 	resp, err := s.c.Txn(context.Background(), cluster.Request{
-		Op: "txn", Parts: func() []string { return ops(parts) }, Repeat: repeat(parts), Avoid: avoid, Lanes: s, Ticket: ticket,
+		Op: "txn", Parts: func() []string { return ops(parts) }, Repeat: repeat(parts), Avoid: avoid, Tracker: s, Ticket: ticket,
 	}, t)
 	s.learn(parts, resp, err)
 	deliver(parts, func(i int) verdict { return outcome(parts, i, resp, err) })
-	// Callers often write again as soon as they have an answer. If the lane were free before
-	// they had a turn, the first of them would go alone, and the others would wait for it.
+	// Callers often write again as soon as they have an answer. If the request no longer counted
+	// before they were scheduled, the first write would be sent alone, and the others would wait for it.
 	runtime.Gosched()
 	s.finished(ticket)
 }
@@ -191,11 +191,11 @@ func outcome(parts []*part, i int, resp *pb.TxnResponse, err error) verdict {
 	return verdict{err: cluster.Renamed(p.Op, err)}
 }
 
-// doubtful is the verdict on p of a request that may have been applied, and, if repeated is set, was
-// sent again until err came.
+// doubtful is the verdict on p of a request that may have been applied. If repeated is set, the request
+// was sent again until it failed with err.
 func doubtful(p *part, err error, repeated bool) verdict {
 	harmless, full := p.Repeat == cluster.Always, cluster.IsNoSpace(err)
-	refused := cluster.IsFinal(err) && !full // perhaps because of one of the parts
+	refused := cluster.IsFinal(err) && !full // perhaps because of one part
 	switch {
 	case refused && !harmless: // another copy may have been applied, and the error may be about another part
 		return verdict{err: cluster.Unclear(p.Op, errors.New(err.Error()))}
@@ -245,7 +245,7 @@ func (s *Sender) carryOut(fx effects, now time.Time) {
 		// The goroutine ends within the time limit of a request, or with the Cluster, whose
 		// Close waits for it.
 		if !s.c.Go(func() { s.sendTogether(fx.send, fx.ticket, fx.avoid) }) {
-			s.m.lanes.give(fx.ticket)
+			s.m.inflight.give(fx.ticket)
 			deliver(fx.send, func(i int) verdict {
 				return verdict{err: cluster.NotSent(context.Background(), fx.send[i].Op, cluster.ErrClosed)}
 			})
@@ -277,14 +277,14 @@ func (s *Sender) tick() {
 	s.carryOut(s.m.tick(now), now)
 }
 
-// Began implements [cluster.Lanes].
+// Began implements [cluster.Tracker].
 func (s *Sender) Began(ticket int, m *cluster.Member, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.m.lanes.began(ticket, m, now)
+	s.m.inflight.began(ticket, m, now)
 }
 
-// Ended implements [cluster.Lanes].
+// Ended implements [cluster.Tracker].
 func (s *Sender) Ended(ticket int, answered bool) {
 	now := time.Now()
 	s.mu.Lock()
@@ -292,10 +292,10 @@ func (s *Sender) Ended(ticket int, answered bool) {
 	s.carryOut(s.m.ended(ticket, answered, now), now)
 }
 
-// Hold is for tests. From now on every write waits up to d for others, and n are sent in one
-// request; with n 0 each is sent alone. company, if not nil, is called for each that waits.
-func (s *Sender) Hold(d time.Duration, n int, company func(Write)) {
+// Hold is for tests. After it every write waits up to d for others, and n are sent in one request. If n
+// is 0, each is sent alone. onWait, if not nil, is called for each write that waits.
+func (s *Sender) Hold(d time.Duration, n int, onWait func(Write)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.m.hold, s.m.limits.parts, s.company = d, n, company
+	s.m.hold, s.m.limits.parts, s.onWait = d, n, onWait
 }

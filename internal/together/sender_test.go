@@ -35,7 +35,7 @@ type fixture struct {
 	s *Sender
 
 	mu   sync.Mutex
-	seen []*pb.TxnRequest // that were received
+	seen []*pb.TxnRequest // the requests that were received
 }
 
 const held = time.Millisecond
@@ -54,7 +54,7 @@ func (w *fixture) connect(opts ...grpc.DialOption) {
 	c, err := cluster.Dial(w.Context(), cluster.Config{Endpoints: w.f.Endpoints(), DialOptions: append([]grpc.DialOption{w.f.DialOption()}, opts...)})
 	require.NoError(w, err)
 	w.Cleanup(func() { _ = c.Close() })
-	synctest.Wait() // every member has been asked
+	synctest.Wait() // every member has been queried
 	w.c, w.s = c, New(c)
 	w.s.Hold(held, mostParts, nil)
 	w.f.Inject(etcdfake.Rule{Method: "Txn", Match: func(q etcdfake.Request) bool {
@@ -65,7 +65,7 @@ func (w *fixture) connect(opts ...grpc.DialOption) {
 	}})
 }
 
-// requests is how many parts each request since the last call had; 0: it went by itself.
+// requests is how many parts each request since the last call had, or 0 for a single write.
 func (w *fixture) requests() (parts []int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -104,7 +104,7 @@ func (w *fixture) all(ctx context.Context, ws ...Write) []result {
 	return got
 }
 
-// put puts a key in a queue of its own.
+// put puts a key in a separate queue.
 func put(i int) Write {
 	queue := fmt.Sprintf("q%d/", i)
 	return Write{Op: "enqueue", Kind: Ordered, Queue: queue, Txn: &pb.TxnRequest{
@@ -113,7 +113,7 @@ func put(i int) Write {
 	}}
 }
 
-// del deletes it; however often.
+// del deletes it, and may be repeated.
 func del(i int) Write {
 	queue := fmt.Sprintf("q%d/", i)
 	return Write{Op: "release", Kind: Plain, Queue: queue, Repeat: cluster.Always, Txn: &pb.TxnRequest{Success: []*pb.RequestOp{txn.Delete(queue + "7-1")}}}
@@ -126,7 +126,7 @@ func puts32() (ws []Write) {
 	return ws
 }
 
-// is is a rule for requests in which some key has this in it.
+// is is a rule for requests in which some key contains key.
 func is(key string, r etcdfake.Rule) etcdfake.Rule {
 	r.Method = "Txn"
 	r.Match = func(q etcdfake.Request) bool { return strings.Contains(q.Message.(*pb.TxnRequest).String(), key) }
@@ -174,7 +174,7 @@ func TestTwoOrderedWritesOfAQueueAreOfTwoRequests(t *testing.T) {
 	})
 }
 
-// Rule G2: where the request is made, and whatever was said of its parts.
+// Rule G2 is checked where the request is made, whatever the Kind of its parts claims.
 func TestWhatWouldBreakRuleG2GoesAlone(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		first, second := put(0), put(0)
@@ -186,7 +186,7 @@ func TestWhatWouldBreakRuleG2GoesAlone(t *testing.T) {
 	})
 }
 
-// Rule G6: what a member does not take goes elsewhere, together.
+// Rule G6: what a member does not accept is sent to another one, together.
 func TestWhatAMemberDoesNotTakeGoesElsewhereTogether(t *testing.T) {
 	for _, err := range []error{rpctypes.ErrGRPCNoLeader, status.Error(codes.Unknown, "raft proposal dropped"), rpctypes.ErrGRPCRequestTooManyRequests} {
 		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
@@ -200,7 +200,7 @@ func TestWhatAMemberDoesNotTakeGoesElsewhereTogether(t *testing.T) {
 	}
 }
 
-// Rules G6, G9: what one is refused for is its own, and for a while it goes alone.
+// Rules G6, G9: the refusal of a write concerns only that write, which is sent alone for a while.
 func TestEachGetsItsOwnReasonWhereOneIsRefused(t *testing.T) {
 	for name, refuse := range map[string]func(w *fixture, x *Write) (is func(error) bool){
 		"the lease of one is gone": func(w *fixture, x *Write) func(error) bool {
@@ -290,8 +290,8 @@ func TestAServersBoundsAreKeptOnceTheyAreKnown(t *testing.T) {
 	}
 }
 
-// Rule G6: an unknown outcome is unknown to each, and what may be done twice is sent again,
-// together, with what else may.
+// Rule G6: an unknown outcome is unknown for each write, and those that may be executed twice are sent
+// again, together.
 func TestALostAnswerIsEachOnesAndNoRequestIsSentTwice(t *testing.T) {
 	for name, rule := range map[string]etcdfake.Rule{
 		"applied":        {Err: rpctypes.ErrGRPCTimeout, Times: 1},
@@ -406,8 +406,8 @@ func TestWritesTravelTogetherWhereAllMembersTakeThem(t *testing.T) {
 	})
 }
 
-// Rule G7: a caller whose context ends returns at once, before its write is sent and
-// after, and the others' go on.
+// Rule G7: a caller whose context ends returns at once, before its write is sent and after, and the
+// others continue.
 func TestACallerWhoseContextEndsReturnsAtOnceAndTheOthersGoOn(t *testing.T) {
 	for _, gone := range []int{1, 5, 8} { // of 8
 		for name, after := range map[string]time.Duration{"before it is sent": held / 2, "after": held + 5*time.Millisecond} {
@@ -472,7 +472,7 @@ func TestASessionThatEndsTakesOutWhatWaits(t *testing.T) {
 	})
 }
 
-// Rule G7: no caller's context, nor its values, nor its deadline, is the request's.
+// Rule G7: a request has no caller's context, values or deadline.
 func TestNothingOfACallersContextIsInARequestOfSeveral(t *testing.T) {
 	type key struct{}
 	alone, several := 0, 0
@@ -500,8 +500,8 @@ func TestNothingOfACallersContextIsInARequestOfSeveral(t *testing.T) {
 	}, grpc.WithChainUnaryInterceptor(watch))
 }
 
-// Rule G4: of what comes while a member says nothing, no more hangs than what it was sent
-// before that was known.
+// Rule G4: while a member is silent, no writes hang but those that were sent to it before its silence
+// was noticed.
 func TestAMemberThatSaysNothingIsPassedOver(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		w.s.Hold(0, mostParts, nil)
@@ -544,15 +544,15 @@ func TestClosingEndsWhatIsUnderWayAndWhatWaits(t *testing.T) {
 	})
 }
 
-// cancel puts a cancel key on the lease of a session; however often.
+// cancel puts a cancel key on the lease of a session, and may be repeated.
 func cancel(i int, lease int64) Write {
 	return Write{Op: "settle enqueue", Kind: Plain, Queue: fmt.Sprintf("q%d/", i), Repeat: cluster.Always, Txn: &pb.TxnRequest{
 		Success: []*pb.RequestOp{txn.Put(fmt.Sprintf("//pawl/%x/1", i+1), nil, lease), txn.Stat(fmt.Sprintf("q%d/7-1", i))},
 	}}
 }
 
-// Rules G6, N4: what was sent again after a lost answer, and is refused for one of its parts
-// then, is refused for nobody else: each gets its own reason even so.
+// Rules G6, N4: if a request is sent again after a lost answer, and then refused because of one part,
+// the other parts are not refused. Each gets its own reason.
 func TestEachGetsItsOwnReasonAfterALostAnswerToo(t *testing.T) {
 	for name, refuse := range map[string]func(w *fixture) (is func(error) bool){
 		"the lease of one is gone": func(w *fixture) func(error) bool { return cluster.IsLeaseNotFound },
@@ -579,8 +579,8 @@ func TestEachGetsItsOwnReasonAfterALostAnswerToo(t *testing.T) {
 	}
 }
 
-// Rule G6: an interceptor that sends again what got no answer, and is refused the second
-// time, leaves it unknown to each, and nobody gets another's reason.
+// Rule G6: if an interceptor sends again what got no answer, and is refused the second time, the
+// outcome is unknown for each, and none gets another's reason.
 func TestARefusalAfterAnInterceptorsLostCopyIsNobodyElses(t *testing.T) {
 	twice := grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		if err := invoke(ctx, method, req, reply, cc, opts...); status.Code(err) != codes.Unavailable {
@@ -600,7 +600,7 @@ func TestARefusalAfterAnInterceptorsLostCopyIsNobodyElses(t *testing.T) {
 	}, twice)
 }
 
-// Rule G7: what was sent, and waits to be sent once more, is not "not applied".
+// Rule G7: a write that was sent, and waits to be sent once more, is not "not applied".
 func TestWhatWaitsToBeSentAgainIsUnknownToWhoeverStopsWaiting(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		w.s.Hold(time.Second, mostParts, nil)
@@ -614,7 +614,8 @@ func TestWhatWaitsToBeSentAgainIsUnknownToWhoeverStopsWaiting(t *testing.T) {
 	})
 }
 
-// Rule G4: the timer fires when a try may be late, also where round trips have become shorter since it was set.
+// Rule G4: the timer fires when a try may be late, even if round trips have become shorter since it was
+// set.
 func TestTheTimerIsBroughtForward(t *testing.T) {
 	s := &Sender{m: newMachine()}
 	now := time.Now()

@@ -15,11 +15,11 @@ const (
 	// Alone writes are sent alone (rule G1). It is the zero Kind, so that a write shares a
 	// request only if its sender says that it may.
 	Alone Kind = iota
-	// Ordered is the kind of an enqueue, of a take of a slot, and of a release that hands off:
-	// it shares a request with nothing else of its queues (rule G2).
+	// Ordered is the kind of an enqueue, of a take of a slot, and of a release that hands off. It
+	// shares a request with no other write to its queues (rule G2).
 	Ordered
-	// Plain writes only settle, delete or mark entries of their own session: a settling, a
-	// deletion, an undo, which may put marks of keys that were held too long.
+	// Plain writes only settle, delete or mark entries of their session. They are a settling, a
+	// deletion, and an undo, which may mark keys that were held too long.
 	Plain
 )
 
@@ -31,10 +31,10 @@ type Write struct {
 	Queue  string          // the prefix of its queue's keys
 	More   []string        // other queues that it touches
 	Ended  <-chan struct{} // closed when its session has ended
-	Txn    *pb.TxnRequest  // not modified until the write is decided
+	Txn    *pb.TxnRequest  // not modified before the write is decided
 }
 
-// any reports whether f is true for one of its queues.
+// any reports whether f is true for one of the write's queues.
 func (w *Write) any(f func(queue string) bool) bool {
 	return f(w.Queue) || slices.ContainsFunc(w.More, f)
 }
@@ -74,10 +74,10 @@ func sizeOf(t *pb.TxnRequest) (n int) {
 	return n
 }
 
-// mostOverhead is the most that a comparison or an operation takes besides its keys and values.
+// mostOverhead is the most bytes that a comparison or an operation takes besides its keys and values.
 const mostOverhead = 128
 
-// ops is how many operations the server counts for it.
+// ops is how many operations the server counts for the write.
 func (w *Write) ops() int {
 	return max(len(w.Txn.Compare), len(w.Txn.Success), len(w.Txn.Failure))
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// sized are transactions with all that the queue's writes hold, and with the largest numbers.
+// sized are transactions with everything that the queue's writes contain, and with the largest numbers.
 func sized() map[string]*pb.TxnRequest {
 	key, end := make([]byte, 300), make([]byte, 200)
 	read := &pb.RangeRequest{Key: key, RangeEnd: end, Limit: math.MaxInt64, Revision: math.MaxInt64,

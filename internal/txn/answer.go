@@ -7,8 +7,8 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
-// Ops are operations of a transaction that stand side by side. They find their own answers, so that
-// whoever reads an answer need not know what else the transaction does.
+// Ops are consecutive operations of a transaction. They find their answers, so that a reader of the
+// answer need not know what else the transaction does.
 type Ops struct {
 	first, n  int
 	otherwise bool // they are in the branch of a comparison that failed
@@ -26,7 +26,8 @@ func Else(t *pb.TxnRequest, ops ...*pb.RequestOp) Ops {
 	return Ops{len(t.Failure) - len(ops), len(ops), true}
 }
 
-// In are the answers to o in the answer to its transaction; none if the other branch ran.
+// In returns the answers to o in the answer to its transaction. It returns none if the other branch
+// ran.
 func (o Ops) In(resp *pb.TxnResponse) Answers {
 	if resp.GetSucceeded() == o.otherwise || o.first+o.n > len(resp.GetResponses()) {
 		return nil
@@ -34,10 +35,10 @@ func (o Ops) In(resp *pb.TxnResponse) Answers {
 	return resp.Responses[o.first : o.first+o.n]
 }
 
-// Answers are the answers to operations that stand side by side. What is not there is empty.
+// Answers are the answers to consecutive operations. An answer that is not there is empty.
 type Answers []*pb.ResponseOp
 
-// at is the i-th answer; the messages' methods take nil.
+// at is the i-th answer, or nil, which the messages' methods accept.
 func (a Answers) at(i int) *pb.ResponseOp {
 	if i >= len(a) {
 		return nil
@@ -48,7 +49,7 @@ func (a Answers) at(i int) *pb.ResponseOp {
 // KVs are the keys that the i-th operation read.
 func (a Answers) KVs(i int) []*mvccpb.KeyValue { return a.at(i).GetResponseRange().GetKvs() }
 
-// KV is the first key that the i-th operation read, or nil.
+// KV is the first key that the i-th operation read, or nil if it read none.
 func (a Answers) KV(i int) *mvccpb.KeyValue { return firstOf(a.KVs(i)) }
 
 // All yields the keys that all of the operations read.
@@ -73,8 +74,8 @@ func (a Answers) Count() (n int) {
 	return n
 }
 
-// Deleted is the key that the i-th operation deleted, as DeletePrevious returns it; nil: there
-// was none.
+// Deleted is the key that the i-th operation deleted, as DeletePrevious returns it, or nil if there was
+// none.
 func (a Answers) Deleted(i int) *mvccpb.KeyValue {
 	return firstOf(a.at(i).GetResponseDeleteRange().GetPrevKvs())
 }
@@ -89,7 +90,7 @@ func firstOf(kvs []*mvccpb.KeyValue) *mvccpb.KeyValue {
 	return nil
 }
 
-// The following read an answer by the number of an operation, where a transaction has few.
+// The following functions read an answer by the index of an operation, for transactions that have few.
 
 // KVs are the keys that the i-th operation of the branch that ran returned.
 func KVs(resp *pb.TxnResponse, i int) []*mvccpb.KeyValue {
@@ -104,8 +105,8 @@ func Count(resp *pb.TxnResponse, i int) int {
 	return int(Answers(resp.GetResponses()).at(i).GetResponseRange().GetCount())
 }
 
-// PutRevision is the revision at which the i-th operation of the branch that ran put its key;
-// 0: it put none.
+// PutRevision is the revision at which the i-th operation of the branch that ran put its key, or 0 if
+// it put none.
 func PutRevision(resp *pb.TxnResponse, i int) int64 {
 	return Answers(resp.GetResponses()).at(i).GetResponsePut().GetHeader().GetRevision()
 }

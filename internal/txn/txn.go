@@ -1,9 +1,9 @@
-// Package txn builds the parts of the etcd transactions that the engine sends, and reads their
-// answers. All of its reads are linearizable: none sets serializable (rule H3).
+// Package txn builds the parts of the etcd transactions that the engine sends, and reads their answers.
+// All of its reads are linearizable, because none sets serializable (rule H3).
 //
-// Each part is one allocation: what etcd's messages hold by pointer is allocated together with
-// them (docs/decisions/allocations.md). A key that several parts name is converted to bytes at
-// each part, unless the caller converts it once to save allocations.
+// Each part is one allocation: what etcd's messages hold by pointer is allocated together with them
+// (docs/decisions/allocations.md). A key that several parts name is converted to bytes for each part,
+// unless the caller converts it once to save allocations.
 package txn
 
 import (
@@ -25,7 +25,8 @@ func New() *pb.TxnRequest {
 	return &t.TxnRequest
 }
 
-// CreateIs compares key's create revision with rev; 0: the key does not exist.
+// CreateIs compares that key's create revision is rev. If rev is 0, it compares that the key does not
+// exist.
 func CreateIs[K Key](key K, rev int64) *pb.Compare {
 	c := &struct {
 		pb.Compare
@@ -50,7 +51,7 @@ func NoneBetween(from, to []byte) *pb.Compare {
 	return c
 }
 
-// ModIs compares key's modification revision with rev.
+// ModIs compares that key's modification revision is rev.
 func ModIs[K Key](key K, rev int64) *pb.Compare {
 	c := &struct {
 		pb.Compare
@@ -61,7 +62,7 @@ func ModIs[K Key](key K, rev int64) *pb.Compare {
 	return &c.Compare
 }
 
-// Put writes key on a lease; lease 0: on no lease.
+// Put writes key on a lease. If lease is 0, the key is on no lease.
 func Put[K Key](key K, value []byte, lease int64) *pb.RequestOp {
 	op := &struct {
 		pb.RequestOp
@@ -101,8 +102,8 @@ func DeletePrevious[K Key](key K) *pb.RequestOp {
 	return op
 }
 
-// Nested is a transaction within another. Its comparisons are made before any operation of the
-// outer one.
+// Nested is a transaction within another. The server evaluates its comparisons before any operation of
+// the outer one.
 func Nested(t *pb.TxnRequest) *pb.RequestOp {
 	op := &struct {
 		pb.RequestOp
@@ -127,8 +128,8 @@ func Stat[K Key](key K) *pb.RequestOp {
 	return &op.RequestOp
 }
 
-// LastUnder reads, without values, the n last-created keys with prefix whose create revision is
-// at most below; below 0: no bound.
+// LastUnder reads, without values, the n last-created keys with prefix whose create revision is at most
+// below. If below is 0, there is no bound.
 func LastUnder(prefix string, n, below int64) *pb.RequestOp {
 	op := under(prefix, n, pb.RangeRequest_DESCEND)
 	op.get.MaxCreateRevision = below
@@ -167,8 +168,8 @@ func under(prefix string, n int64, order pb.RangeRequest_SortOrder) *rangeOp {
 	return between([]byte(prefix), PrefixEnd(prefix), n, order)
 }
 
-// LastBetween reads, without its value, the last-created key in [from, to) whose create
-// revision is at most below; below 0: no bound.
+// LastBetween reads, without its value, the last-created key in [from, to) whose create revision is at
+// most below. If below is 0, there is no bound.
 func LastBetween(from, to []byte, below int64) *pb.RequestOp {
 	op := between(from, to, 1, pb.RangeRequest_DESCEND)
 	op.get.MaxCreateRevision = below

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// What make release writes into a build: its version, its commit, and the date of that.
+// make release sets these in a build: its version, its commit, and the date of that commit.
 var release, commit, date string
 
-// String is the module's version and the commit that it was built from, as far as the build
-// knows them, and the Go that built it.
+// String is the module's version and the commit that it was built from, as far as the build knows them,
+// and the version of Go that built it.
 func String() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -42,8 +42,8 @@ func (s *stream) answer(r *pb.WatchResponse, now time.Time) error {
 	return err
 }
 
-// refused handles w, which the server did not create, or ended, for reason; w is in no list.
-// Caller holds Hub.mu.
+// refused handles w, which the server did not create, or ended, for reason. w is in no list. The caller
+// holds Hub.mu.
 func (s *stream) refused(w *Watch, reason string, now time.Time) error {
 	token, n := s.link.token, w.refused(now)
 	isToken, isFresh := cluster.IsTokenRefusalText(reason), s.hub.isFresh(token, now)

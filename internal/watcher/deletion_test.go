@@ -12,8 +12,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
-// A message sent alone costs both ends several times as much as one of many. The next stream, whose
-// creations may have the same IDs, gets no cancel of them.
+// A message that is sent alone costs both ends several times as much as one of many. The next stream,
+// whose creations may have the same IDs, gets no cancels for those of the last.
 func TestCancelsWaitForOneAnother(t *testing.T) {
 	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
 		ignore := func(Update) {}
@@ -44,12 +44,13 @@ func TestCancelsWaitForOneAnother(t *testing.T) {
 	})
 }
 
-// watchDeletion adds a watch of deletions that starts at a revision, as one from now does once it resumes.
+// watchDeletion adds a watch of deletions that starts at a revision, like a watch from now that
+// resumes.
 func (b *bench) watchDeletion(key string, from int64, fn func(Update)) *Watch {
 	return b.hub.watch(&Watch{hub: b.hub, fn: fn, span: newSpan(key, ""), next: from, deletions: true})
 }
 
-// Watches of one key have a creation each, and the end of one is not the other's.
+// Watches of the same key have separate creations, and the end of one does not end the other.
 func TestWatchesOfOneKeyAreIndependent(t *testing.T) {
 	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
 		_, all := b.watch("k", "", 5)
@@ -61,7 +62,7 @@ func TestWatchesOfOneKeyAreIndependent(t *testing.T) {
 		assert.Empty(t, whole.Filters)
 		assert.Equal(t, noPuts, part.Filters, "puts cost no message")
 		c.events(whole.WatchId, put("k", 8), del("k", 9))
-		c.events(part.WatchId, put("k", 8), del("k", 9)) // though the server was asked not to
+		c.events(part.WatchId, put("k", 8), del("k", 9)) // although the request excluded puts
 		synctest.Wait()
 		assert.Equal(t, []int64{8, 9}, all.revisions())
 		assert.Equal(t, []int64{9}, deletions.revisions())

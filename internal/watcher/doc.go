@@ -1,65 +1,69 @@
-// Package watcher carries many watches of etcd keys on few streams, and keeps each one going through the loss of
-// streams, members, leaders and auth tokens, without losing or repeating an event.
+// Package watcher carries many watches of etcd keys on few streams, and keeps each one going through
+// the loss of streams, members, leaders and auth tokens, without losing or repeating an event.
 //
-// A [Hub] belongs to one connection to a cluster. [Hub.Watch] adds a watch of a key or a range, starting at a revision; its
-// function is called with every change, until [Watch.Cancel], the compaction of events not yet delivered, a
-// lasting refusal, or the end of the Hub or its cluster.
+// A [Hub] belongs to one connection to a cluster. [Hub.Watch] adds a watch of a key or a range,
+// starting at a revision. Its function is called with every change, until [Watch.Cancel], the
+// compaction of events not yet delivered, a lasting refusal, or the end of the Hub or its cluster.
 //
 // # Guarantees
 //
-//  1. Every event of the watched keys is delivered, starting at the given revision or at the present, in the order of
-//     revisions, once. All events of one revision come in one [Update], in the order of their keys. What a server
-//     sends twice, late or out of order is sorted before it is delivered, and keys outside the range are dropped. No
-//     answer comes in fragments, because etcd sends them only where they are asked for.
-//  2. A watch resumes at the revision of the last event delivered plus one. Only events move that revision: headers,
-//     progress notices and acknowledgements of creations, which may be ahead of events, never do. A watch from now
-//     ([Hub.WatchNow]) begins where a server first creates it, and is told a revision up to which it may have missed
-//     events. From then on it resumes as any other.
-//  3. A watch's function is called by one goroutine at a time, even when the watch moves to another stream, and
-//     without any lock that another method takes. No call starts after Cancel returned.
-//  4. Watches are independent: each has a creation of its own at the server, and the end of one (a compaction of
-//     events not yet delivered, a denied permission, a cancellation) ends no other.
-//  5. A refusal counts for the creation that the server refused. etcd does not say which one that was, but answers
-//     creations in order: the refusal belongs to the first unanswered one. A server that answers in another order
-//     loses the stream.
-//  6. Silence is bounded. A stream is abandoned, and its watches resume on another member, if it does not open within
-//     3 s, if it does not answer a creation within 3 s after it was sent and the one before it was answered, or if it
-//     has carried nothing for 5 s and then for 3 s more although it was probed. What the server answers to the probe
-//     does not matter.
+//  1. Every event of the watched keys is delivered, starting at the given revision or at the present,
+//     in the order of revisions, once. All events of one revision come in one [Update], in the order of
+//     their keys. What a server sends twice, late or out of order is sorted before it is delivered, and
+//     keys outside the range are dropped. No answer comes in fragments, because etcd sends those only
+//     on request.
+//  2. A watch resumes at the revision of the last event delivered plus one. Only events move that
+//     revision: headers, progress notices and acknowledgements of creations, which may be ahead of
+//     events, never do. A watch from now ([Hub.WatchNow]) begins at the revision at which a server
+//     first creates it, and learns a revision up to which it may have missed events. After that it
+//     resumes like any other.
+//  3. A watch's function is called by one goroutine at a time, even when the watch moves to another
+//     stream, and without any lock that another method takes. No call starts after Cancel returned.
+//  4. Watches are independent. Each has a separate creation at the server, and the end of one (by the
+//     compaction of events not yet delivered, a denied permission, or a cancellation) ends no other.
+//  5. A refusal counts for the creation that the server refused. etcd does not say which one that was,
+//     but answers creations in order, so the refusal belongs to the first unanswered one. If a server
+//     answers in another order, the stream is abandoned.
+//  6. Silence is bounded. A stream is abandoned, and its watches resume on another member, if it does
+//     not open within 3 s, if it does not answer a creation within 3 s after it was sent and the one
+//     before it was answered, or if it has carried nothing for 5 s and then for 3 s more although it
+//     was probed. What the server answers to the probe does not matter.
 //  7. Every stream asks its member to end it when the member has no leader ("hasleader").
-//  8. Every creation that a server acknowledged is cancelled at that server once its watch is cancelled, by a cancel
-//     request, which waits up to 20 ms to be sent with others, or by the end of the stream. A watch that is cancelled
-//     before its creation was sent costs no message.
-//  9. Reopening is paced: the first try at once, on another member if there is one, the following ones after
-//     50 ms to 1 s, with jitter.
+//  8. Every creation that a server acknowledged is cancelled at that server once its watch is
+//     cancelled, by a cancel request, which waits up to 20 ms to be sent with others, or by the end of
+//     the stream. A watch that is cancelled before its creation was sent costs no message.
+//  9. Reopening is paced. The first try is made at once, on another member if there is one, and the
+//     following ones after 50 ms to 1 s, with jitter.
 //  10. Only answers of the cluster that was pinned are used.
 //
 // # What it does not guarantee
 //
-// The silence of a watch proves nothing: a key whose deletion was not observed may be gone. A watch that is silent,
-// late, refused again and again or not yet created does not show that. To learn the current state, query the cluster.
+// The silence of a watch proves nothing. The key may be gone although no deletion was observed, because
+// the watch may be late, refused again and again, or not yet created, without showing it. To learn the
+// current state, query the cluster.
 //
-// There is no bound on how soon an event comes. In particular, etcd brings a watch that starts at or below the current
-// revision up to date only with its next round, up to 100 ms later, after it acknowledged the creation; a watch from
-// now has no such delay. grpc-proxy is not supported.
+// There is no bound on how soon an event comes. In particular, etcd brings a watch that starts at or
+// below the current revision up to date only with its next round, up to 100 ms later, after it
+// acknowledged the creation; a watch from now has no such delay. grpc-proxy is not supported.
 //
 // # What it costs
 //
-// A watch has one creation at the server, and one cancel. One stream carries up to 512 watches; another is opened when
-// all are full. A stream costs two goroutines besides gRPC's own: one reads and processes the server's answers, the
-// other does what is due. A watch costs no goroutine, and no timer. A stream without watches is closed after 2 s: it is
-// half-closed first, and the server gets 100 ms to end it, so that it counts no failure (etcd 3.7 does not end it then,
-// and records a cancellation). An idle Hub has no stream and no goroutine. A live watch of one key
-// takes about 300 bytes and its key and function. Creations do not wait for one another: 500 of them are answered in a
-// few round trips. Messages to the server: one for each creation and one for its cancellation; while a stream is
-// silent, every 5 s a creation that the server must refuse (of an empty range).
+// A watch has one creation at the server, and one cancel. One stream carries up to 512 watches; another
+// is opened when all are full. A stream costs two goroutines besides gRPC's own: one reads and
+// processes the server's answers, the other does what is due. A watch costs no goroutine, and no timer.
+// A stream without watches is closed after 2 s: it is half-closed first, and the server gets 100 ms to
+// end it, so that it counts no failure (etcd 3.7 does not end it then, and records a cancellation). An
+// idle Hub has no stream and no goroutine. A live watch of one key takes about 300 bytes and its key
+// and function. Creations do not wait for one another: 500 of them are answered in a few round trips.
+// The server gets one message for each creation and one for its cancellation. While a stream is silent,
+// it also gets, every 5 s, a creation that it must refuse (of an empty range).
 //
 // # How it is built
 //
-// table is a pure machine: the server's answers, new watches and cancels are its input, creations, cancels and calls its
-// output. A test walks it through every interleaving of a watch or two with a server that writes, compacts, refuses
-// and loses streams. stream owns one: it passes its link's answers to it under the Hub's mutex, and then makes the
-// calls without the mutex.
+// table is a pure state machine. Its input is the server's answers, new watches and cancels. Its output
+// is creations, cancels and calls. A test enumerates every interleaving of a watch or two with a server
+// that writes, compacts, refuses and loses streams. Each stream owns a table. It passes its link's
+// answers to the table under the Hub's mutex, and then makes the calls without the mutex.
 //
 // # How it ends
 //
@@ -70,7 +74,7 @@
 //	                       that is empty or too long; the Hub was closed (cluster.ErrClosed); the
 //	                       cluster ended (its own error)
 //
-// Everything else (a stream's end with any gRPC code, silence, no leader, a token that expired, another
-// cluster's answer, a server's cancellation or refusal for other reasons) is dealt with by
-// resuming, for as long as it takes, and is not reported.
+// After everything else (a stream's end with any gRPC code, silence, no leader, a token that expired,
+// another cluster's answer, a server's cancellation or refusal for other reasons) the watch resumes,
+// however long that takes, and nothing is reported.
 package watcher

@@ -16,8 +16,9 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
 )
 
-// system is a table, its watches, and a deliberately dumb server at the other end of a link, which
-// takes requests and gives answers in order. It is walked through every interleaving of its steps, within limits.
+// system is a table, its watches, and a deliberately simple server at the other end of a link, which
+// takes requests and gives answers in order. walk goes through every interleaving of its steps, within
+// limits.
 type system struct {
 	t      testing.TB
 	plan   plan
@@ -48,14 +49,14 @@ type person struct {
 	w       *Watch
 	state   string // "", "on", "off", "over"
 	got     []Event
-	created int64 // the revision at which a watch from now was created; 0: none was
+	created int64 // the revision at which a watch from now was created; 0 if none was
 }
 
 // serverOne is a watch at the server.
 type serverOne struct {
 	next      int64
 	deletions bool
-	ended     bool // cancelled by the server itself, for a compaction; in its books until it is cancelled
+	ended     bool // by the server, because of a compaction; it stays in serving until it is cancelled
 }
 
 func newSystem(t testing.TB, p plan) *system {
@@ -67,7 +68,7 @@ func newSystem(t testing.TB, p plan) *system {
 	return w
 }
 
-// step is what changes the system; n is a person, or the ID of a watch at the server.
+// step is what changes the system. n is a person, or the ID of a watch at the server.
 type step struct {
 	kind stepKind
 	n    int64
@@ -78,19 +79,19 @@ type stepKind int
 const (
 	write   stepKind = iota // a put
 	remove                  // a deletion
-	compact                 // of all before the present
+	compact                 // all revisions before the present
 	lose                    // the link, with all that is on it
 	send                    // on a link, a new one if need be; the server takes it at once
 	refuse                  // send, and the server refuses the first creation
 	push                    // the server sends what a watch is owed
-	answer                  // is taken by the table
-	sweep                   // cancels what nobody subscribes to
-	again                   // tries what was refused
+	answer                  // the table takes an answer
+	sweep                   // cancel the creations without a subscriber
+	again                   // try what was refused
 	subscribe
 	cancel
 )
 
-// steps are all there are.
+// steps are all steps that exist.
 func (w *system) steps() []step {
 	out := []step{{write, 0}, {remove, 0}, {compact, 0}, {lose, 0}, {send, 0}, {refuse, 0}, {answer, 0}, {sweep, 0}, {again, 0}}
 	for i := range w.people {
@@ -102,7 +103,7 @@ func (w *system) steps() []step {
 	return out
 }
 
-// step takes a step; false: it is none, now.
+// step takes a step. It returns false if the step is not possible now.
 func (w *system) step(s step) bool {
 	switch s.kind {
 	case write, remove:
@@ -274,7 +275,8 @@ func (w *system) call(c delivery) {
 	}
 }
 
-// missed leaves out of evs, before revision rev, what a watch from now was told that it may miss.
+// missed leaves out of evs what a watch from now may miss, according to its Update.Created, before
+// revision rev.
 func (p *person) missed(evs []*mvccpb.Event, rev int64) []*mvccpb.Event {
 	for len(evs) > 0 && evs[0].Kv.ModRevision < rev && evs[0].Kv.ModRevision <= p.created {
 		evs = evs[1:]
@@ -282,7 +284,7 @@ func (p *person) missed(evs []*mvccpb.Event, rev int64) []*mvccpb.Event {
 	return evs
 }
 
-// due is what p is to receive of what happened.
+// due is which of the events p has to receive.
 func (w *system) due(p *person) (out []*mvccpb.Event) {
 	for _, e := range w.history {
 		if e.Kv.ModRevision >= p.from && (!p.deletions || e.Type == mvccpb.Event_DELETE) {
@@ -319,7 +321,7 @@ func (w *system) cancel(p *person) bool {
 	return true
 }
 
-// check asserts what is so in every state.
+// check asserts what holds in every state.
 func (w *system) check() {
 	watches := map[*Watch]stage{}
 	put := func(t *Watch, p stage) {
@@ -349,8 +351,8 @@ func (w *system) check() {
 	}
 }
 
-// settle does all that is still to be done, without further faults, and asserts that everybody has everything; and,
-// once all have cancelled, that nothing is left anywhere.
+// settle takes all remaining steps, without further faults, and asserts that every person has every
+// event, and that, once all have cancelled, nothing is left anywhere.
 func (w *system) settle() {
 	run := func() {
 		for more := true; more; {
@@ -433,7 +435,7 @@ func (w *system) String() string {
 	return b.String()
 }
 
-// walk goes through every state that the plan allows, each reached by a path of its own.
+// walk goes through every state that the plan allows, each by one path.
 func walk(t *testing.T, p plan) (states int) {
 	var path []step
 	defer func() {
@@ -476,8 +478,8 @@ func walk(t *testing.T, p plan) (states int) {
 	return len(seen)
 }
 
-// Any watch, made at any time, from whatever revision, and whatever happens meanwhile, receives each
-// event that is due once, and leaves nothing behind.
+// Any watch, created at any time and starting at any revision, receives each event that is due once,
+// whatever happens meanwhile, and leaves nothing behind.
 func TestEveryWatchReceivesEachEventOnceInAllInterleavings(t *testing.T) {
 	if racedetector.On {
 		t.Skip("its steps follow one another in one goroutine")

@@ -13,13 +13,13 @@ import (
 const (
 	perStream = 512 // watches on one stream
 
-	// fresh is how long a token that was just fetched is considered good when permission is
-	// refused: a refusal under an older one may be due to the token.
+	// fresh is how long after a token was fetched a refusal of permission is not blamed on the token. A
+	// refusal under an older token may be due to the token.
 	fresh = 10 * time.Second
 )
 
-// A Hub carries the watches of one cluster's connection. It is safe for concurrent use, even by
-// callers that hold locks of their own, because only Close waits for anything.
+// A Hub carries the watches of one connection to a cluster. It is safe for concurrent use, even by
+// callers that hold locks, because only Close waits for anything.
 type Hub struct {
 	cluster *cluster.Cluster
 	ctx     context.Context // of all streams; cancelled by Close
@@ -36,7 +36,7 @@ type Hub struct {
 
 // refusals are a server's refusals of one watch.
 type refusals struct {
-	count   int // how many were close together
+	count   int // how many came close together
 	last    time.Time
 	backoff backoff.Backoff
 }
@@ -48,7 +48,8 @@ func New(c *cluster.Cluster) *Hub {
 }
 
 // Close ends all watches, with an Update.Err that matches cluster.ErrClosed, and all streams, and
-// returns when the Hub's goroutines are gone. It must not be called from a watch's function. It can be called again.
+// returns when the Hub's goroutines are gone. It must not be called from a watch's function. It can be
+// called again.
 func (h *Hub) Close() {
 	h.mu.Lock()
 	h.closed = true
@@ -61,18 +62,17 @@ func (h *Hub) Close() {
 // from is below 1, until the watch ends. An empty end means key alone; "\x00" means key and all
 // keys after it. An empty key is the smallest one.
 //
-// fn is called by one goroutine at a time. It must not block, because it delays the other
-// watches of its stream, and must not call Hub.Close. It may be called before Watch returns. On
-// a closed Hub, and for a range that is empty or too long, Watch itself calls it, so the caller
-// must not hold locks that fn takes. fn must not be nil. Watch itself sends nothing and does
-// not wait.
+// fn is called by one goroutine at a time. It must not block, because that delays the other watches of
+// the stream, and it must not call Hub.Close. It may be called before Watch returns. On a closed Hub,
+// and for a range that is empty or too long, Watch itself calls it, so the caller must not hold locks
+// that fn takes. fn must not be nil. Watch itself sends nothing and does not wait.
 func (h *Hub) Watch(key, end string, from int64, fn func(Update)) *Watch {
 	return h.watch(&Watch{hub: h, fn: fn, span: newSpan(key, end), next: max(from, 1)})
 }
 
-// WatchNow is Watch from the present on, whatever it is when a server creates the watch: etcd
-// serves it at once, where it brings a watch that starts at a revision up to date up to 100 ms
-// later. Update.Created says which revisions it may have missed. Events below revision from are
+// WatchNow is Watch starting at the present revision when a server creates the watch. etcd serves such
+// a watch at once, while it brings a watch that starts at a revision up to date only up to 100 ms
+// later. Update.Created says which revisions the watch may have missed. Events below revision from are
 // not delivered.
 func (h *Hub) WatchNow(key, end string, from int64, fn func(Update)) *Watch {
 	return h.watch(&Watch{hub: h, fn: fn, span: newSpan(key, end), next: max(from, 1), now: true})
@@ -123,9 +123,9 @@ func (h *Hub) Stats() Stats {
 	return stats
 }
 
-// assign gives w, which is in no table, to a stream with room that ok accepts, or to a new one. A
-// nil ok accepts every stream. The caller holds mu and nudges the stream afterwards; the Hub is
-// not closed.
+// assign gives w, which is in no table, to a stream with room that ok accepts, or to a new one. A nil
+// ok accepts every stream. The caller holds mu, and nudges the stream afterwards. The Hub must not be
+// closed.
 func (h *Hub) assign(w *Watch, ok func(*stream) bool) *stream {
 	i := slices.IndexFunc(h.streams, func(s *stream) bool {
 		return s.table.size < perStream && (ok == nil || ok(s))
@@ -135,7 +135,7 @@ func (h *Hub) assign(w *Watch, ok func(*stream) bool) *stream {
 		s := newStream(h)
 		h.streams = append(h.streams, s)
 		h.running.Add(1)
-		go s.run() // ends when it has no watches for a while, or the Hub or the cluster ended; Close waits for it
+		go s.run() // ends when it has had no watches for a while, or with the Hub or the cluster; Close waits for it
 	}
 	s := h.streams[i]
 	w.home = s
@@ -143,12 +143,12 @@ func (h *Hub) assign(w *Watch, ok func(*stream) bool) *stream {
 	return s
 }
 
-// elsewhere gives a watch of from, which was refused, to another stream, so that another member
-// is queried and, if permission was refused, one that was opened with a fresh token. Caller
-// holds mu.
+// elsewhere gives a watch that was refused on from to another stream, so that another member is
+// queried. If permission was refused, the other stream is one that was opened with a fresh token. The
+// caller holds mu.
 func (h *Hub) elsewhere(p postponed, from *stream, now time.Time) {
 	if h.closed {
-		from.table.add(p.watch) // which ends soon
+		from.table.add(p.watch) // from ends soon
 		return
 	}
 	before := len(h.streams)
@@ -161,8 +161,8 @@ func (h *Hub) elsewhere(p postponed, from *stream, now time.Time) {
 	s.nudge()
 }
 
-// retire removes s from the streams that accept watches, and reports whether it did. It leaves a
-// stream that has watches. The caller holds mu.
+// retire removes s from the streams that accept watches, unless s has watches, and reports whether it
+// did. The caller holds mu.
 func (h *Hub) retire(s *stream) bool {
 	if s.table.size > 0 {
 		return false
@@ -171,7 +171,7 @@ func (h *Hub) retire(s *stream) bool {
 	return true
 }
 
-// forget removes s from the streams. Caller holds mu.
+// forget removes s from the streams. The caller holds mu.
 func (h *Hub) forget(s *stream) {
 	h.streams = slices.DeleteFunc(h.streams, func(t *stream) bool { return t == s })
 }
@@ -186,12 +186,12 @@ func (h *Hub) opened(s *stream, token string) {
 	}
 }
 
-// isFresh reports whether a refusal of permission under token counts. Caller holds mu.
+// isFresh reports whether a refusal of permission under token counts. The caller holds mu.
 func (h *Hub) isFresh(token string, now time.Time) bool {
 	return token == "" || token == h.token && now.Sub(h.since) < fresh
 }
 
-// refused counts a refusal of w at now. It returns how many there were close together. Caller holds mu.
+// refused counts a refusal of w at now, and returns how many came close together. The caller holds mu.
 func (w *Watch) refused(now time.Time) int {
 	if w.refusals == nil || now.Sub(w.refusals.last) > fresh {
 		w.refusals = &refusals{backoff: backoff.Request()}

@@ -10,19 +10,19 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
-// link is one gRPC stream on one member. Its reader, its only goroutine, takes turns with the
-// loop of its stream, so that an answer is processed where it was read.
+// link is one gRPC stream on one member. It has one goroutine, its reader, which takes turns with the
+// loop of its stream, so that it processes an answer itself.
 type link struct {
 	member *cluster.Member
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the reader has returned
-	guard  *time.Timer   // cancels the link when it fires: bounds Send
+	guard  *time.Timer   // cancels the link when it fires, which bounds Send
 
-	// Used only in the stream's turn.
+	// Used only inside of stream.working.
 	grpc   pb.Watch_WatchClient // nil until open
 	token  string
 	worked time.Time // when its first good answer came, or zero
-	end    error     // why no further answer is used; nil until it ends
+	end    error     // why no further answer is used; nil until the link ends
 }
 
 // linkError is why a link ended.
@@ -83,10 +83,9 @@ func (s *stream) converse(ctx context.Context, l *link) *linkError {
 	}
 }
 
-// send sends r. It does not block in practice: the server has at most maxUnanswered bytes of
-// creations, or one creation, and a cancel for each watch still to read, less than gRPC
-// buffers. If it blocks, guard ends the link. The reader gets the error too, so it is not
-// checked here.
+// send sends r. In practice it does not block, because what the server has still to read is less than
+// gRPC buffers: at most maxUnanswered bytes of creations, or one creation, and a cancel for each watch.
+// If it blocks, guard ends the link. The reader gets the error too, so send does not check it.
 func (l *link) send(r *pb.WatchRequest) {
 	l.guard.Reset(answerWithin)
 	_ = l.grpc.Send(r)

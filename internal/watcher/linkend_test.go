@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// whileItEnds calls f when the reader of c's link has seen its end and the loop has not: what the loop
-// is woken for from then on comes too late for that link.
+// whileItEnds calls f when the reader of c's link has seen its end and the loop has not. What wakes the
+// loop after that comes too late for that link.
 func (c *call) whileItEnds(f func()) {
 	s := c.hub.streams[0]
 	s.working.Enter(context.Background())

@@ -39,7 +39,7 @@ type bench struct {
 	tokens int // handed out
 }
 
-// member is an etcd member that answers what cluster.Dial asks and leaves watches to the test.
+// member is an etcd member that answers the requests of cluster.Dial and leaves watches to the test.
 type member struct {
 	pb.UnimplementedWatchServer
 	pb.UnimplementedMaintenanceServer
@@ -48,7 +48,7 @@ type member struct {
 	bench  *bench
 	index  int
 	lis    *bufconn.Listener
-	onOpen func(m *member) error // what a stream ends with before it is served; nil: nothing
+	onOpen func(m *member) error // returns the error with which a stream ends before it is served, if any; may be nil
 	onAuth func(ctx context.Context)
 	moved  atomic.Bool // Status answers as another cluster
 }
@@ -63,14 +63,14 @@ type call struct {
 	reqs   chan *pb.WatchRequest
 	half   chan struct{} // closed when the client closed its half
 	end    chan error
-	gone   chan struct{} // closed when the stream is over
+	gone   chan struct{} // closed when the stream has ended
 }
 
 type benchConfig struct {
 	members int
 	user    string
 	onOpen  func(m *member) error
-	onAuth  func(ctx context.Context) // before a token is handed out; nil: nothing
+	onAuth  func(ctx context.Context) // called before a token is issued; may be nil
 	logger  *slog.Logger
 }
 
@@ -187,7 +187,7 @@ func (b *bench) accept() *call {
 	}
 }
 
-// noStream asserts that none is opened within d.
+// noStream asserts that no stream is opened within d.
 func (b *bench) noStream(d time.Duration) {
 	b.t.Helper()
 	select {
@@ -273,7 +273,7 @@ func del(key string, rev int64) *mvccpb.Event {
 	return &mvccpb.Event{Type: mvccpb.Event_DELETE, Kv: &mvccpb.KeyValue{Key: []byte(key), ModRevision: rev}}
 }
 
-// log is a watch's function that remembers, and checks what every call must obey.
+// log is a watch's function that records its calls, and checks the rules for each call.
 type log struct {
 	t       testing.TB
 	mu      sync.Mutex
@@ -288,7 +288,7 @@ func (l *log) note(u Update) {
 	l.updates = append(l.updates, u)
 }
 
-// check asserts guarantee 1 and 3 as far as one can see them from here. Caller holds mu.
+// check asserts guarantees 1 and 3 as far as they are visible here. The caller holds mu.
 func (l *log) check(u Update) {
 	if l.ended {
 		l.t.Errorf("a call after the end: %+v", u)

@@ -62,7 +62,7 @@ func TestManyWatchesAreCheapAndHaveNoGoroutines(t *testing.T) {
 		before, goroutines := heap(), runtime.NumGoroutine()
 		for i := range ws {
 			ws[i] = b.hub.Watch(fmt.Sprintf("some/lock/%032d", i), "", 1, func(Update) { calls.Add(int64(i)) })
-			if (i+1)%perStream == 0 { // no creation waits behind those of all other streams
+			if (i+1)%perStream == 0 { // so that no creation waits behind those of all other streams
 				synctest.Wait()
 			}
 		}
@@ -72,7 +72,8 @@ func TestManyWatchesAreCheapAndHaveNoGoroutines(t *testing.T) {
 		}
 		streams := (many + perStream - 1) / perStream
 		assert.Equal(t, Stats{Watches: many, Streams: streams}, b.hub.Stats())
-		// Two of ours for a stream; and gRPC's own and the test server's for a stream and for a connection.
+		// Two of the Hub for each stream, and those of gRPC and the test server for a stream and for a
+		// connection.
 		assert.Less(t, runtime.NumGoroutine()-goroutines, 10*streams+50)
 		each := int64(heap()-before) / int64(many)
 		t.Logf("%d bytes for each of %d watches, streams and their server included", each, many)

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	openWithin   = 3 * time.Second // a stream that has a token opens, or is abandoned
-	answerWithin = 3 * time.Second // a creation or an echo is answered, or the stream is abandoned
+	openWithin   = 3 * time.Second // a stream that has a token must open within it, or is abandoned
+	answerWithin = 3 * time.Second // a creation or an echo must be answered within it, or the stream is abandoned
 	quietFor     = 5 * time.Second // after that, a silent stream is probed
 	idleFor      = 2 * time.Second // after that, a stream without watches is closed
 	drainFor     = 100 * time.Millisecond
@@ -19,13 +19,13 @@ const (
 	steady = 2 * time.Second
 )
 
-// pulse decides, from times alone, whether a stream is alive. The zero pulse is that of a
-// stream whose token is being fetched, which has time limits of its own; with since set, it is
-// that of a stream which is being opened.
+// pulse decides, only from times, whether a stream is alive. The zero pulse is that of a stream whose
+// token is being fetched, which has other time limits. With since set, it is that of a stream which is
+// being opened.
 //
-// A silent stream is probed with an echo: a creation that the server must refuse. (etcd leaves
-// a progress request unanswered while one of the stream's watches is not synced or starts above
-// the current revision, as a watch does that waits on an otherwise idle cluster.)
+// A silent stream is probed with an echo, which is a creation that the server must refuse. A progress
+// request would not do, because etcd leaves it unanswered while one of the stream's watches is not
+// synced or starts above the current revision, as a watch that waits on an otherwise idle cluster does.
 type pulse struct {
 	open       bool
 	since      time.Time // when opening began, or the last answer came
@@ -41,23 +41,23 @@ const (
 	abandon
 )
 
-// opening: the stream is requested from a member.
+// opening is the event that the stream is requested from a member.
 func (p *pulse) opening(now time.Time) { *p = pulse{since: now} }
 
-// opened: the stream is open.
+// opened is the event that the stream is open.
 func (p *pulse) opened(now time.Time) { *p = pulse{open: true, since: now} }
 
-// alive: an answer came, of whatever kind.
+// alive is the event that an answer of any kind came.
 func (p *pulse) alive(now time.Time) { p.since = now }
 
-// sent: a creation was sent at now.
+// sent is the event that a creation was sent.
 func (p *pulse) sent(now time.Time) {
 	if p.unanswered.IsZero() {
 		p.unanswered = now
 	}
 }
 
-// answered: a creation was answered, and left are still unanswered.
+// answered is the event that a creation was answered, after which left are still unanswered.
 func (p *pulse) answered(now time.Time, left int) {
 	p.unanswered = time.Time{}
 	if left > 0 {
@@ -97,8 +97,8 @@ type retry struct {
 	backoff backoff.Backoff
 }
 
-// ended counts an end of a stream that gave answers for lived, and returns how long to wait
-// before the next one: not at all after the first.
+// ended counts an end of a stream that gave answers for lived, and returns how long to wait before
+// opening the next. After the first end there is no wait.
 func (r *retry) ended(lived time.Duration) time.Duration {
 	if lived >= steady || !r.failed {
 		r.failed = true

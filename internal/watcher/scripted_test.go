@@ -116,7 +116,7 @@ func TestASilentStreamIsProbedAndThenLeft(t *testing.T) { // hazard W2
 func TestAnyAnswerToAnEchoKeepsASilentStream(t *testing.T) {
 	for name, reply := range map[string]func(c *call, echo int64){
 		"refused": func(c *call, _ int64) { c.refuse("mvcc: watcher range is empty") },
-		"refused for its token": func(c *call, _ int64) { // which no watch needs until it is created again
+		"refused for its token": func(c *call, _ int64) { // no watch needs the token until it is created again
 			c.refuse(rpctypes.ErrGRPCInvalidAuthToken.Error())
 		},
 		"taken for a watch": func(c *call, echo int64) {
@@ -157,7 +157,7 @@ func TestCreationsArePipelinedAndARefusalIsTheFirstUnansweredOnes(t *testing.T) 
 		assert.True(t, w1.Armed())
 		assert.False(t, w2.Armed())
 		assert.True(t, w3.Armed())
-		c2 := b.accept() // the refused one is tried elsewhere
+		c2 := b.accept() // the refused creation is tried elsewhere
 		again := c2.grant()
 		assert.Equal(t, "b", string(again.Key))
 		c2.events(again.WatchId, put("b", 2))
@@ -219,7 +219,8 @@ func (c *call) grantAfter(d time.Duration) <-chan struct{} {
 	return done
 }
 
-// A server that answers in another order than it was asked in cannot be understood: a refusal could be anyone's.
+// A server that answers in a different order from the requests cannot be understood, because a refusal
+// could be for any of them.
 func TestAnAnswerOutOfOrderEndsTheStream(t *testing.T) {
 	inBubble(t, benchConfig{members: 2}, func(t *testing.T, b *bench) {
 		b.watch("a", "", 1)
@@ -235,7 +236,7 @@ func TestAnAnswerOutOfOrderEndsTheStream(t *testing.T) {
 	})
 }
 
-// fullKey is that of a creation beside which no other may be unanswered.
+// fullKey is so long that no other creation may be unanswered at the same time.
 var fullKey = strings.Repeat("x", maxUnanswered-perCreation)
 
 func TestNoMoreIsUnansweredThanGRPCBuffers(t *testing.T) {
@@ -406,7 +407,7 @@ func TestAWatchRefusedAgainAndAgainIsTriedAtMostOnceASecond(t *testing.T) {
 	})
 }
 
-// Hazard W3: whatever code a stream ends with, and whenever, its watches go on.
+// Hazard W3: whatever the code with which a stream ends, and whenever it does, its watches continue.
 func TestEveryStatusAtEveryStageIsResumed(t *testing.T) {
 	stages := map[string]func(b *bench, end error) *call{ // returns the next stream
 		"at open": func(b *bench, _ error) *call { return b.accept() },

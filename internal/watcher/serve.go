@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// do runs work, and then does all that became due, unless the link has ended. The loop and the
-// reader of its link call it, and one of them at a time is inside. The first error ends the link,
-// and every later call returns it.
+// do runs work, and then does all that became due, unless the link has ended. The loop and the reader
+// of its link call it, and only one of them at a time is inside. The first error ends the link, and
+// every later call returns that error.
 func (s *stream) do(work func(now time.Time) error) error {
-	s.working.Enter(context.Background()) // it waits for nothing but the other's work
+	s.working.Enter(context.Background()) // waits only for the work of the other
 	defer s.working.Leave()
 	l, now := s.link, time.Now()
 	if l.end == nil {
@@ -38,7 +38,7 @@ func (s *stream) send() {
 	}
 }
 
-// serve is the loop while there is a link, whose reader processes the server's answers. It
+// serve is the loop while there is a link. The link's reader processes the server's answers. serve
 // returns errIdle, errEnded or a *linkError.
 func (s *stream) serve() (err error) {
 	for err == nil {
@@ -86,7 +86,7 @@ func (s *stream) pause(d time.Duration) error {
 	}
 }
 
-// clear cancels the creations that nobody wants any more.
+// clear cancels the creations of watches that are no longer wanted.
 func (s *stream) clear() {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
@@ -94,8 +94,8 @@ func (s *stream) clear() {
 	s.table.sweep()
 }
 
-// retryLater moves the watches whose delay has passed to another stream, and returns when the
-// next delay passes. Caller holds Hub.mu.
+// retryLater moves the watches whose delay has passed to another stream, and returns when the next
+// delay passes. The caller holds Hub.mu.
 func (s *stream) retryLater(now time.Time) (next time.Time) {
 	due, next := s.table.take(now)
 	for _, p := range due {
@@ -104,7 +104,7 @@ func (s *stream) retryLater(now time.Time) (next time.Time) {
 	return next
 }
 
-// rest returns when the table has to be checked again, or idle if the stream has had no watch for
+// rest returns when the table has to be checked again. idle means that the stream has had no watch for
 // a while and no longer accepts one.
 func (s *stream) rest(now time.Time) (next time.Time, idle bool) {
 	s.hub.mu.Lock()

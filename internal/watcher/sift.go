@@ -15,7 +15,7 @@ import (
 // below what gRPC buffers for one stream.
 const maxSpan = 32 << 10
 
-// everything, as the end of a range, means all keys from its beginning on.
+// everything, as the end of a range, means all keys starting at its beginning.
 const everything = "\x00"
 
 var (
@@ -28,7 +28,7 @@ type span struct{ key, end string }
 
 func newSpan(key, end string) span {
 	if key == "" {
-		key = "\x00" // the smallest key; etcd reads it so too
+		key = "\x00" // the smallest key, as in etcd
 	}
 	return span{key: key, end: end}
 }
@@ -57,7 +57,7 @@ func (s span) covers(key []byte) bool {
 // An Event is one change of one key.
 type Event struct {
 	Key     string
-	Value   []byte // what was put; nil if the key was deleted. It must not be changed.
+	Value   []byte // what was put, or nil if the key was deleted; must not be changed
 	Deleted bool   // the key was deleted, by a request or with its lease
 
 	CreateRevision int64 // 0 if the key was deleted
@@ -65,9 +65,9 @@ type Event struct {
 	Lease          int64 // 0 if there is none, or the key was deleted
 }
 
-// sift selects from evs, which a server sent for a creation of sp, what to deliver: each event
-// once, in the order of revisions and of keys within one, nothing below next, nothing outside
-// sp, and, if deletions is set, only deletions.
+// sift selects what to deliver from evs, which a server sent for a creation of sp. It returns each
+// event once, in the order of revisions and of keys within one, and leaves out those below next, those
+// outside sp, and, if deletions is set, puts.
 //
 // An event in a later answer that is older than what was delivered counts as a repetition.
 func sift(sp span, deletions bool, next int64, evs []*mvccpb.Event) []Event {

@@ -14,7 +14,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
 )
 
-// chance is where a random test gets its choices from: a seed, or a fuzzer's bytes.
+// chance is the source of a random test's choices: a seed, or a fuzzer's bytes.
 type chance interface{ IntN(n int) int }
 
 type bytesChance struct{ b []byte }
@@ -28,7 +28,7 @@ func (c *bytesChance) IntN(n int) int {
 	return v
 }
 
-// history is the truth: events by revision, some revisions with several keys, some with keys of others.
+// history is all events by revision, some with several keys, some with keys outside the span.
 func history(c chance) [][]*mvccpb.Event {
 	var h [][]*mvccpb.Event
 	rev := int64(1)
@@ -48,7 +48,7 @@ func history(c chance) [][]*mvccpb.Event {
 	return h
 }
 
-// naive is the other implementation: it looks at the truth.
+// naive is another implementation of sift, which uses the whole history.
 func naive(sp span, deletions bool, from int64, h [][]*mvccpb.Event) []Event {
 	out := []Event{}
 	for _, evs := range h {

@@ -9,9 +9,9 @@ import (
 	"github.com/pawl-locks/pawl/internal/gate"
 )
 
-// stream has up to perStream watches and keeps a link for them, one after the other. Its loop,
-// run, and the reader of its link take turns calling the watches' functions, so that one
-// goroutine at a time calls them even when links change.
+// stream has up to perStream watches and one link at a time for them. Its loop, run, and the reader of
+// its link take turns calling the watches' functions, so that one goroutine at a time calls them even
+// when links change.
 type stream struct {
 	hub   *Hub
 	wake  chan struct{} // the table has something to send, or nothing left
@@ -23,11 +23,11 @@ type stream struct {
 	token  string // of the link, or of the last link
 	avoid  *cluster.Member
 
-	// Used by the loop or the link's reader, whichever is inside of working.
+	// Used by the loop and the link's reader, only inside of working.
 	working gate.Gate
 	link    *link // nil before the first one
 	pulse   pulse
-	empty   time.Time // since when it has no watch; zero if it has one
+	empty   time.Time // since when it has had no watch; zero if it has one
 	alarm   *time.Timer
 }
 
@@ -46,8 +46,8 @@ func (s *stream) nudge() {
 	}
 }
 
-// run is the stream's loop. It returns when the stream has had no watches for a while, or the
-// Hub or the cluster has ended.
+// run is the stream's loop. It returns when the stream has had no watches for a while, or when the Hub
+// or the cluster has ended.
 func (s *stream) run() {
 	defer s.hub.running.Done()
 	defer s.sweep.Stop()
@@ -72,7 +72,7 @@ func (s *stream) run() {
 	}
 }
 
-// attend opens a link and serves it until it ends. It returns nil if another one is to be opened.
+// attend opens a link and serves it until it ends. It returns nil if another one has to be opened.
 func (s *stream) attend() error {
 	m := s.hub.cluster.Pick(s.avoided()...)
 	s.dial(m)
@@ -87,7 +87,7 @@ func (s *stream) attend() error {
 		return err
 	}
 	if s.hub.ctx.Err() != nil || s.hub.cluster.Err() != nil {
-		return errEnded // it ended the link, not a fault
+		return errEnded // the end of the Hub or the cluster ended the link, not a fault
 	}
 	s.lost(m, le)
 	return nil

@@ -29,7 +29,7 @@ func (c *call) flood(rev *atomic.Int64, rnd *rand.Rand) {
 				delete(keys, cr.WatchId)
 			}
 		case <-time.After(time.Duration(rnd.Int64N(int64(4 * time.Millisecond)))):
-			if ticks++; ticks == 200 || rnd.IntN(300) == 0 { // by chance alone, it might be that none ends
+			if ticks++; ticks == 200 || rnd.IntN(300) == 0 { // with chance alone, possibly no stream would end
 				c.end <- status.Error(codes.Unavailable, "now and then")
 				return
 			}
@@ -70,7 +70,7 @@ func TestCallsAreOneAtATimeAndEndWithCancelUnderStress(t *testing.T) {
 					w := b.hub.Watch(fmt.Sprintf("user/%d", u), "", 1, func(Update) {
 						assert.Equal(t, int32(1), in.Add(1), "two calls at once")
 						if ended.Load() == 1 {
-							late.Add(1) // begun before Cancel returned, and only one can be
+							late.Add(1) // begun before Cancel returned; there can be only one
 						}
 						mu.Lock()
 						total.Add(1)

@@ -8,37 +8,37 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// maxUnanswered bounds the bytes of several unanswered creations on one stream. It is half of
-// what gRPC buffers; 500 creations of usual keys take two or three round trips.
+// maxUnanswered bounds the bytes of several unanswered creations on one stream. It is half of what gRPC
+// buffers. With it, 500 creations of usual keys take two or three round trips.
 const maxUnanswered = 32 << 10
 
 // perCreation is the size of a creation without its keys.
 const perCreation = 24
 
-// table is the watches of one stream, and what is under way for each: a pure machine. The
-// server's answers, new watches, cancels and the end of the link are its input; requests to send
-// and calls to make are its output. It has no lock, no clock and no gRPC, and enumerate_test.go
-// enumerates it.
+// table is the watches of one stream, and what is under way for each. It is a pure state machine. Its
+// input is the server's answers, new watches, cancels and the end of the link. Its output is requests
+// to send and calls to make. It has no lock, no clock and no gRPC, and enumerate_test.go enumerates its
+// states.
 //
-// Every watch is in queue, in requests, in live or in later, according to its stage. Of those that
-// are no longer wanted, only the ones in requests are still there.
+// Every watch is in queue, in requests, in live or in later, according to its stage. Watches that are
+// no longer wanted are only in requests.
 type table struct {
 	size int // how many watches there are
 
-	queue    []*Watch         // to be created, in this order
+	queue    []*Watch         // those to be created, in this order
 	requests []request        // the unanswered creations, in the order in which they were sent
 	bytes    int              // of requests
 	live     map[int64]*Watch // by the ID on the current link
 	later    []postponed
 
-	unwanted []int64 // creations to be cancelled, once sweep says so
+	unwanted []int64 // IDs of creations to be cancelled by the next sweep
 	cancels  []int64 // to be sent
-	lastID   int64   // IDs are used once on a link
+	lastID   int64   // an ID is used only once on a link
 
 	calls []delivery // to be made
 }
 
-// request is an unanswered creation. With watch nil it is an echo.
+// request is an unanswered creation. If watch is nil, it is an echo.
 type request struct {
 	id    int64
 	watch *Watch
@@ -77,8 +77,8 @@ func (tb *table) remove(w *Watch) {
 	tb.size--
 }
 
-// leave removes w, which is no longer wanted. later: its creation has to be cancelled, together
-// with others.
+// leave removes w, which is no longer wanted. It returns true if the creation has to be cancelled
+// later, together with others.
 func (tb *table) leave(w *Watch) (later bool) {
 	switch w.stage {
 	case queued:
@@ -89,7 +89,7 @@ func (tb *table) leave(w *Watch) (later bool) {
 		tb.unwanted = append(tb.unwanted, w.id)
 		delete(tb.live, w.id)
 		later = true
-	default: // requested: if the creation is acknowledged, a cancel follows
+	default: // requested; if the creation is acknowledged, a cancel follows
 		return false
 	}
 	tb.remove(w)
@@ -200,7 +200,7 @@ func (tb *table) takeCalls() []delivery {
 	return calls
 }
 
-// postpone has w, which is in no list, created again at until.
+// postpone has w, which is in no list, created again at the time until.
 func (tb *table) postpone(w *Watch, until time.Time, denied bool) {
 	w.stage = delayed
 	tb.later = append(tb.later, postponed{w, until, denied})

@@ -7,10 +7,10 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// outcome is what an answer means, besides the calls.
+// outcome is the result of an answer, besides the calls.
 type outcome struct {
 	answered bool   // an unanswered creation was answered
-	refused  *Watch // its creation was refused, or ended, for reason; it is in no list
+	refused  *Watch // the watch whose creation was refused, or ended, for reason; it is in no list
 	reason   string
 	err      error // the link has to be ended
 }
@@ -29,9 +29,9 @@ func (tb *table) answer(r *pb.WatchResponse) outcome {
 	return tb.ended(r)
 }
 
-// answered processes the answer to the first unanswered creation: etcd answers creations in
-// order. A refusal has the watch ID -1, which does not show which creation was refused; any
-// other ID must be the one we gave, or the answer is a repetition.
+// answered processes the answer to the first unanswered creation, because etcd answers creations in
+// order. A refusal has the watch ID -1, which does not show which creation was refused. Any other ID
+// must be the one in the request, or the answer is a repetition.
 func (tb *table) answered(r *pb.WatchResponse) outcome {
 	switch i := tb.indexOf(r.WatchId); {
 	case len(tb.requests) == 0 || i < 0 && r.WatchId != -1:
@@ -79,7 +79,7 @@ func (tb *table) indexOf(id int64) int {
 func (tb *table) deliver(r *pb.WatchResponse) {
 	w := tb.live[r.WatchId]
 	if i := tb.indexOf(r.WatchId); w == nil && i >= 0 {
-		w = tb.requests[i].watch // etcd acknowledges first, but should events come earlier they would be lost otherwise
+		w = tb.requests[i].watch // etcd acknowledges first, but if events came earlier they would otherwise be lost
 	}
 	if w == nil {
 		return
@@ -93,8 +93,8 @@ func (tb *table) deliver(r *pb.WatchResponse) {
 	tb.calls = append(tb.calls, delivery{w, Update{Events: events, Revision: last}})
 }
 
-// ended processes the server's notice that a creation has ended there. It expects one for those
-// that we cancelled.
+// ended processes the server's notice that a creation has ended there. The server also sends one for
+// each creation that was cancelled from here.
 func (tb *table) ended(r *pb.WatchResponse) outcome {
 	w := tb.live[r.WatchId]
 	if w == nil {

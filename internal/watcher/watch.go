@@ -7,8 +7,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// An Update is what a watch's function is called with: events, or the end of the watch, after which it
-// is not called again.
+// An Update is passed to a watch's function. It has events, or the end of the watch, after which the
+// function is not called again.
 type Update struct {
 	Events   []Event // in the order of their revisions, only whole revisions, each event once
 	Revision int64   // of the last of them
@@ -18,12 +18,12 @@ type Update struct {
 	// delivered; those from the watch's lower bound up to this one may never be.
 	Created int64
 
-	// Compacted, if above 0, ends the watch: some events after those delivered may be missing,
-	// because revisions below this one are compacted. Read again, and watch from the revision
-	// after that of the read.
+	// Compacted, if above 0, ends the watch. Some events after those delivered may be missing, because
+	// revisions below this one are compacted. Read again, and watch from the revision after that of the
+	// read.
 	Compacted int64
 
-	// Err, if not nil, ends the watch: see the package's comment.
+	// Err, if not nil, ends the watch; see the package's comment.
 	Err error
 }
 
@@ -34,7 +34,7 @@ type Watch struct {
 	fn        func(Update)
 	span      span
 	deletions bool // it is called with deletions only
-	now       bool // it begins at the revision at which a server first creates it, see Update.Created
+	now       bool // it begins at the revision at which a server first creates it; see Update.Created
 
 	// Guarded by Hub.mu.
 	home     *stream
@@ -73,9 +73,9 @@ func (w *Watch) creation() *pb.WatchRequest {
 
 var noPuts = []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NOPUT}
 
-// start is the revision from which a creation asks for events; 0: the present. Only the first
-// creation that a server acknowledges can begin at the present: what happened later is not
-// reported as missed, so a watch that resumes does so where it was.
+// start is the revision from which a creation requests events; 0 means the present. Only the first
+// creation that a server acknowledges can begin at the present. What happens after that is not reported
+// as missed, so a watch resumes at the revision that it had reached.
 func (w *Watch) start() int64 {
 	if w.now && !w.armed {
 		return 0
@@ -83,7 +83,8 @@ func (w *Watch) start() int64 {
 	return w.next
 }
 
-// call calls fn, unless the watch was cancelled. Only the watch's stream calls it, in its turn.
+// call calls fn, unless the watch was cancelled. Only the watch's stream calls it, in one goroutine at
+// a time.
 func (w *Watch) call(u Update) {
 	if u.Err != nil {
 		u.Err = fmt.Errorf("watch %q: %w", w.span.key, u.Err)
@@ -93,12 +94,11 @@ func (w *Watch) call(u Update) {
 	}
 }
 
-// Cancel ends the watch. No call of its function starts after Cancel returned; one may be in
-// progress. If the watch was created at a server, it is cancelled there, a moment later and
-// together with others: a message that is sent alone costs both ends several times as much as
-// one of many. For one that was not created yet nothing is sent. Cancel never blocks. It may be
-// called from within the function, while holding locks that the function takes, and more than
-// once.
+// Cancel ends the watch. No call of its function starts after Cancel returned, but one may be in
+// progress. If the watch was created at a server, it is cancelled there a moment later, together with
+// others, because a message that is sent alone costs both ends several times as much as one of many. If
+// the creation was not sent yet, nothing is sent. Cancel never blocks. It may be called from within the
+// function, while holding locks that the function takes, and more than once.
 func (w *Watch) Cancel() {
 	w.stopped.Store(true)
 	w.hub.mu.Lock()
@@ -114,6 +114,6 @@ func (w *Watch) Cancel() {
 			s.sweep.Reset(sweepAfter)
 		}
 	case s.table.size == 0:
-		s.nudge() // it may have nothing to wait for
+		s.nudge() // the stream may have nothing left to wait for
 	}
 }

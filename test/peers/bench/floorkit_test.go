@@ -94,8 +94,8 @@ func TestTheFloorSendsPawlsTransactions(t *testing.T) {
 	}
 }
 
-// Transactions that share requests have as many lanes as pawl's writes do.
-func TestTheFloorHasPawlsLanes(t *testing.T) {
+// As many requests of several transactions may be in flight as of pawl's writes.
+func TestTheFloorHasPawlsLimit(t *testing.T) {
 	for trip, want := range map[time.Duration]int{0: 2, 500 * time.Microsecond: 2, 2100 * time.Microsecond: 7, 30 * time.Millisecond: 16} {
 		b := floorBatches{trip: trip}
 		for b.open() {

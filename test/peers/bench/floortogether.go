@@ -16,11 +16,11 @@ import (
 // floorParts is how many transactions share a request at most, as in pawl.
 const floorParts = 32
 
-// floorBatches is the least that sending transactions together costs. A transaction that comes
-// while all lanes are used waits, and is sent with all waiting ones when a lane is answered, or
-// when they are as many as a request may have. There are as many lanes as pawl has. It does not
-// check whether transactions may share a request, does not handle a refusal, and nothing bounds a
-// request's time.
+// floorBatches is the least that sending transactions together costs: a transaction that comes
+// while as many requests are in flight as may be waits, and is sent with all waiting ones when a request
+// is answered, or when they are as many as a request may have. The limit is that of pawl. It does not
+// check whether transactions may share a request, does not handle a refusal, and nothing bounds
+// a request's time.
 type floorBatches struct {
 	mu      sync.Mutex
 	busy    int
@@ -35,7 +35,7 @@ type floorPart struct {
 	err  error
 }
 
-// open reports whether a lane is free.
+// open reports whether another request may be in flight.
 func (b *floorBatches) open() bool {
 	return b.busy < min(max(2, int(b.trip/(300*time.Microsecond))), 16)
 }
@@ -68,12 +68,12 @@ func (b *floorBatches) flush(c *floorClient) {
 		start := time.Now()
 		sendParts(c, parts)
 		trip := time.Since(start)
-		runtime.Gosched() // as pawl: callers write again before the lane is free
+		runtime.Gosched() // as pawl: callers write again before the request stops counting
 		b.next(c, trip)
 	}()
 }
 
-// next frees a lane, after a round trip, for what waits.
+// next makes room, after a round trip, for what waits.
 func (b *floorBatches) next(c *floorClient, trip time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -17,7 +17,7 @@ write of 2 KiB that waits for the disk takes %v. etcd %s, clientv3 %s.
   generated stubs, and assumes that nothing fails. Its waiter acquires the lock when the key before
   its own is deleted, without a query, and its release hands nothing on, which is not safe. Every key's value says who holds it, as pawl's does.
   The floor has three variants. In "own key watched", each waiter in a queue also watches its own key. In "bounded", requests end with their
-  caller's context or after 3 s; otherwise nothing bounds them. In "together", transactions share requests as pawl's do, in as many lanes, but
+  caller's context or after 3 s; otherwise nothing bounds them. In "together", transactions share requests as pawl's do, with as many in flight, but
   nothing checks whether they may, and nothing bounds them. No variant is both: the deadline of a shared request is one for all its writes, and what "bounded"
   adds to "floor" is the cost of two deadlines.
 
