@@ -287,8 +287,8 @@ func (w *worker) do(a shards.Action) {
 		w.work(i)
 	case shards.Move:
 		s.after(w.slow(), func() { w.returned(i) })
-	case shards.Look:
-		w.look(i)
+	case shards.Recheck:
+		w.recheck(i)
 	case shards.Release:
 		w.release(i)
 	}
@@ -320,7 +320,7 @@ func (w *worker) work(i int) {
 }
 
 // look reads whether somebody waits.
-func (w *worker) look(i int) {
+func (w *worker) recheck(i int) {
 	s, a := w.s, w.holds[i]
 	w.in(func() {
 		if w.holds[i] == a {
@@ -328,7 +328,7 @@ func (w *worker) look(i int) {
 			rev := s.rev
 			w.in(func() {
 				if w.holds[i] == a {
-					w.Looked(s.time(), i, rev, waits)
+					w.Rechecked(s.time(), i, rev, waits)
 				}
 			})
 		}
