@@ -19,7 +19,7 @@ type planner struct {
 	own   map[int64]shards.Set    // with ForgetWishes, what it has written
 }
 
-// elect looks who is first, and begins terms.
+// elect reads who is first, and begins terms.
 func (s *Sim) elect() {
 	s.watches = append(s.watches, func(e shards.Event) {
 		k := s.keys.Parse(e.Key)

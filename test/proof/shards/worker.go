@@ -319,7 +319,7 @@ func (w *worker) work(i int) {
 	}
 }
 
-// look reads whether somebody waits.
+// recheck reads whether somebody waits.
 func (w *worker) recheck(i int) {
 	s, a := w.s, w.holds[i]
 	w.in(func() {
