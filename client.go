@@ -8,13 +8,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pawl-locks/pawl/internal/batch"
 	"github.com/pawl-locks/pawl/internal/cleanup"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/gate"
 	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/internal/kvinside"
 	"github.com/pawl-locks/pawl/internal/session"
-	"github.com/pawl-locks/pawl/internal/together"
 	"github.com/pawl-locks/pawl/internal/watcher"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
@@ -24,7 +24,7 @@ import (
 type Client struct {
 	cfg     Config
 	cluster *cluster.Cluster
-	writes  *together.Sender
+	writes  *batch.Sender
 	watches *watcher.Hub
 	reader  *session.Reader
 	cleanup *cleanup.Group
@@ -68,7 +68,7 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("pawl: dial: %w", err)
 	}
 	c := &Client{
-		cfg: cfg, cluster: conn, writes: together.New(conn), watches: watcher.New(conn), reader: session.NewReader(conn), cleanup: &cleanup.Group{}, kv: kvinside.Client(conn).(*kv.Client),
+		cfg: cfg, cluster: conn, writes: batch.New(conn), watches: watcher.New(conn), reader: session.NewReader(conn), cleanup: &cleanup.Group{}, kv: kvinside.Client(conn).(*kv.Client),
 		own: gate.New(1), sessions: make(map[*session.Session]struct{}),
 	}
 	c.life, c.end = context.WithCancel(context.Background())

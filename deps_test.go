@@ -28,7 +28,7 @@ var layers = [][]string{
 	{"observe", "internal/queue/state", "internal/shards"},
 	{"internal/notify"},
 	{"internal/cluster"},
-	{"internal/kvinside", "internal/together"},
+	{"internal/kvinside", "internal/batch"},
 	{"kv", "internal/watcher", "watch"},
 	{"internal/listwatch", "lease"},
 	{"internal/session"},

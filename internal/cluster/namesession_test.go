@@ -9,12 +9,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pawl-locks/pawl/internal/batch"
 	"github.com/pawl-locks/pawl/internal/cleanup"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
-	"github.com/pawl-locks/pawl/internal/together"
 	"github.com/pawl-locks/pawl/internal/watcher"
 	"github.com/pawl-locks/pawl/lease"
 )
@@ -30,7 +30,7 @@ func TestASessionSurvivesTheEndOfAnAddressOfItsName(t *testing.T) {
 					t.Cleanup(n.Close)
 					c, err := cluster.Dial(t.Context(), n.Config())
 					require.NoError(t, err)
-					h := session.Host{Cluster: c, Together: together.New(c), Watches: watcher.New(c), Reader: session.NewReader(c), Cleanup: &cleanup.Group{}, Namespace: "ns"}
+					h := session.Host{Cluster: c, Together: batch.New(c), Watches: watcher.New(c), Reader: session.NewReader(c), Cleanup: &cleanup.Group{}, Namespace: "ns"}
 					t.Cleanup(func() {
 						h.Cleanup.Close(2 * time.Second)
 						h.Watches.Close()

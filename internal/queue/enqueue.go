@@ -8,11 +8,11 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl/internal/backoff"
+	"github.com/pawl-locks/pawl/internal/batch"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/session"
-	"github.com/pawl-locks/pawl/internal/together"
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
@@ -51,7 +51,7 @@ func (a *Acquisition) enqueue(ctx context.Context, r Request) (lost, err error) 
 		return nil, err
 	}
 	skipOwn := !r.Try && a.isAlone() // a try reads the whole queue in any case
-	resp, err := a.write(ctx, together.Write{Op: "enqueue", Kind: together.Ordered, Txn: a.enqueueTxn(r, skipOwn)})
+	resp, err := a.write(ctx, batch.Write{Op: "enqueue", Kind: batch.Ordered, Txn: a.enqueueTxn(r, skipOwn)})
 	switch {
 	case err == nil && resp.Succeeded:
 		return nil, a.enqueued(resp, skipOwn)

@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/batch"
 	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/together"
 	"github.com/pawl-locks/pawl/lease"
 )
 
@@ -56,7 +56,7 @@ func (o *others) join(c *pawl.Client) {
 	require.NoError(o.w, err)
 	synctest.Wait() // until all members have said what they are
 	s := inside.SessionOf(own)
-	s.Host().Together.Hold(time.Millisecond, o.n+1, func(w together.Write) {
+	s.Host().Together.Hold(time.Millisecond, o.n+1, func(w batch.Write) {
 		if !strings.HasPrefix(w.Queue, othersName) {
 			o.begin(s)
 		}

@@ -7,10 +7,10 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
+	"github.com/pawl-locks/pawl/internal/batch"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/session"
-	"github.com/pawl-locks/pawl/internal/together"
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
@@ -140,11 +140,11 @@ func (a *Acquisition) wasLost(fx state.Effects) {
 
 // sendRelease sends one deletion of all keys.
 func (a *Acquisition) sendRelease(ctx context.Context, handoff, exact bool, repeat cluster.Repeat) (ev state.DeleteAnswered, err error) {
-	kind, op := together.Plain, "release"
+	kind, op := batch.Plain, "release"
 	if handoff {
-		kind, op = together.Ordered, "hand off" // it puts a key of the queue
+		kind, op = batch.Ordered, "hand off" // it puts a key of the queue
 	}
-	resp, err := a.write(ctx, together.Write{Op: op, Repeat: repeat, Kind: kind, Txn: a.releaseTxn(handoff, exact)})
+	resp, err := a.write(ctx, batch.Write{Op: op, Repeat: repeat, Kind: kind, Txn: a.releaseTxn(handoff, exact)})
 	ev.Outcome = outcomeOf(resp, err)
 	switch {
 	case ev.Outcome == state.Applied && !exact:

@@ -9,10 +9,10 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/pawl-locks/pawl/internal/backoff"
+	"github.com/pawl-locks/pawl/internal/batch"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/queue/state"
-	"github.com/pawl-locks/pawl/internal/together"
 	"github.com/pawl-locks/pawl/internal/txn"
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
@@ -130,7 +130,7 @@ func (a *Acquisition) take(ctx context.Context, value []byte, wait *backoff.Back
 	if err := a.s.Add(a.n, key, a.permit.cancels); err != nil { // it is removed together with the turnstile key now
 		return err
 	}
-	resp, err := a.write(ctx, together.Write{Op: "take slot", Kind: together.Ordered, Txn: a.takeTxn(slot, key, value)})
+	resp, err := a.write(ctx, batch.Write{Op: "take slot", Kind: batch.Ordered, Txn: a.takeTxn(slot, key, value)})
 	ev := state.TakeAnswered{Outcome: outcomeOf(resp, err)}
 	if ev.Outcome == state.Applied {
 		ev.Own = state.Key{Name: key, Create: txn.PutRevision(resp, 0)}

@@ -7,10 +7,10 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl/internal/backoff"
+	"github.com/pawl-locks/pawl/internal/batch"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/session"
-	"github.com/pawl-locks/pawl/internal/together"
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
@@ -78,7 +78,7 @@ func (a *Acquisition) settlement(late bool) (t *pb.TxnRequest, own txn.Ops) {
 // findOut sends the transaction of a settlement until it is answered.
 func (a *Acquisition) findOut(ctx context.Context, t *pb.TxnRequest) (*pb.TxnResponse, error) {
 	for wait := backoff.Request(); ; {
-		resp, err := a.write(ctx, together.Write{Op: "settle enqueue", Repeat: cluster.Always, Kind: together.Plain, Txn: t})
+		resp, err := a.write(ctx, batch.Write{Op: "settle enqueue", Repeat: cluster.Always, Kind: batch.Plain, Txn: t})
 		switch {
 		case err == nil:
 			return resp, nil

@@ -5,18 +5,18 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"github.com/pawl-locks/pawl/internal/together"
+	"github.com/pawl-locks/pawl/internal/batch"
 )
 
 // write sends one of the queue's writes, alone or together with others (package together). In
 // etcd's layout, where names nest, it is sent alone (rule G1).
-func (a *Acquisition) write(ctx context.Context, w together.Write) (*pb.TxnResponse, error) {
+func (a *Acquisition) write(ctx context.Context, w batch.Write) (*pb.TxnResponse, error) {
 	w.Queue = a.queue.Prefix
 	for _, q := range a.more {
 		w.More = append(w.More, q.Prefix)
 	}
 	if a.queue.EtcdLayout {
-		w.Kind = together.Alone
+		w.Kind = batch.Alone
 	}
 	return a.s.Write(ctx, w)
 }

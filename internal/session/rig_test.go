@@ -12,11 +12,11 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 
+	"github.com/pawl-locks/pawl/internal/batch"
 	"github.com/pawl-locks/pawl/internal/cleanup"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/named"
-	"github.com/pawl-locks/pawl/internal/together"
 	"github.com/pawl-locks/pawl/internal/watcher"
 	"github.com/pawl-locks/pawl/lease"
 )
@@ -55,7 +55,7 @@ func newHost(t *testing.T, fake *etcdfake.Cluster, namespace string, opts ...grp
 	})
 	require.NoError(t, err)
 	synctest.Wait()
-	h := Host{Cluster: c, Together: together.New(c), Watches: watcher.New(c), Cleanup: &cleanup.Group{}, Namespace: namespace}
+	h := Host{Cluster: c, Together: batch.New(c), Watches: watcher.New(c), Cleanup: &cleanup.Group{}, Namespace: namespace}
 	t.Cleanup(func() {
 		h.Cleanup.Close(2 * time.Second)
 		h.Watches.Close()

@@ -9,11 +9,11 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/batch"
 	"github.com/pawl-locks/pawl/internal/cleanup"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/notify"
-	"github.com/pawl-locks/pawl/internal/together"
 	"github.com/pawl-locks/pawl/internal/txn"
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
@@ -21,7 +21,7 @@ import (
 // Host is the environment of sessions: the parts of one client.
 type Host struct {
 	Cluster   *cluster.Cluster
-	Together  *together.Sender // sends what is put into queues and deleted from them
+	Together  *batch.Sender // sends what is put into queues and deleted from them
 	Watches   *watcher.Hub
 	Reader    *Reader // of all of the client's sessions
 	Cleanup   *cleanup.Group
@@ -111,7 +111,7 @@ func (s *Session) ReadKey() *pb.RequestOp { return txn.Stat(s.own.key) }
 
 // Write sends a write to queues, alone or together with others. Once the session has ended, it does not
 // send a write that is still waiting to be sent.
-func (s *Session) Write(ctx context.Context, w together.Write) (*pb.TxnResponse, error) {
+func (s *Session) Write(ctx context.Context, w batch.Write) (*pb.TxnResponse, error) {
 	w.Ended = s.done
 	return s.host.Together.Txn(ctx, w)
 }

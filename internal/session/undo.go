@@ -7,9 +7,9 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
+	"github.com/pawl-locks/pawl/internal/batch"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/keys"
-	"github.com/pawl-locks/pawl/internal/together"
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
@@ -40,9 +40,9 @@ func (e entry) extras() (n int) {
 // taken over. It also puts the cancel keys of entries whose enqueues may still be applied. If deletions
 // is true, the transaction only deletes, and left are the entries that still have to be removed after
 // it.
-func (s *Session) undoTxn(ns []int64, deletions bool) (w together.Write, left []int64) {
+func (s *Session) undoTxn(ns []int64, deletions bool) (w batch.Write, left []int64) {
 	t := &pb.TxnRequest{Compare: []*pb.Compare{s.own.same}, Failure: []*pb.RequestOp{s.ReadKey()}}
-	w = together.Write{Op: "leave the queue", Repeat: cluster.Always, Kind: together.Plain, Txn: t}
+	w = batch.Write{Op: "leave the queue", Repeat: cluster.Always, Kind: batch.Plain, Txn: t}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, n := range ns {
@@ -72,7 +72,7 @@ func (s *Session) undoTxn(ns []int64, deletions bool) (w together.Write, left []
 }
 
 // touch adds the queue of name to w's queues. A queue in etcd's layout may contain another one.
-func (s *Session) touch(w *together.Write, name string) {
+func (s *Session) touch(w *batch.Write, name string) {
 	switch {
 	case w.Queue == "":
 		w.Queue = name
@@ -82,7 +82,7 @@ func (s *Session) touch(w *together.Write, name string) {
 		return
 	}
 	if q, ok := keys.ParseQueue(s.host.Namespace, name); !ok || q.EtcdLayout {
-		w.Kind = together.Alone
+		w.Kind = batch.Alone
 	}
 }
 
@@ -90,7 +90,7 @@ func (s *Session) touch(w *together.Write, name string) {
 // later. It can be repeated. Without disk space (NOSPACE) it still deletes what can be deleted, and
 // returns the error of the disk, or of the deletion if that fails.
 func (s *Session) removeEntries(ctx context.Context, ns []int64) error {
-	undo := func(w together.Write) error {
+	undo := func(w batch.Write) error {
 		err := s.sendUndo(ctx, w)
 		if len(ns) == 1 && len(w.Txn.Success) > 1 && (cluster.IsPermissionDenied(err) || cluster.IsTooManyOps(err)) {
 			err = s.undoEach(ctx, w)
@@ -120,7 +120,7 @@ func (s *Session) removeEntries(ctx context.Context, ns []int64) error {
 // before the deletions, and the deletion of a key in a turnstile before that of a slot's key, which a
 // take may put while the first exists. So it removes what can be removed even if the role has no
 // permission on another name, or the server allows few operations.
-func (s *Session) undoEach(ctx context.Context, w together.Write) (err error) {
+func (s *Session) undoEach(ctx context.Context, w batch.Write) (err error) {
 	whole := w.Txn
 	for _, op := range whole.Success {
 		w.Txn = &pb.TxnRequest{Compare: whole.Compare, Success: []*pb.RequestOp{op}, Failure: whole.Failure}
@@ -135,7 +135,7 @@ func (s *Session) undoEach(ctx context.Context, w together.Write) (err error) {
 }
 
 // sendUndo sends w, which undoTxn has made.
-func (s *Session) sendUndo(ctx context.Context, w together.Write) error {
+func (s *Session) sendUndo(ctx context.Context, w batch.Write) error {
 	if len(w.Txn.Success) == 0 {
 		return nil
 	}

@@ -1,4 +1,4 @@
-// Package together sends the queue's writes: enqueues, releases, settles and removals. While requests
+// Package batch sends the queue's writes: enqueues, releases, settles and removals. While requests
 // are under way, further writes gather, and are then sent as one request: a transaction of
 // transactions, each with its own comparisons, branches and answer. For client and server a request
 // costs more than the writes in it, so fewer requests carry more writes.
@@ -10,4 +10,4 @@
 // see that key at the answer's revision, and wait forever for a key that is gone.
 //
 // Like the cluster, it makes no promise about the order of writes that are offered at the same time.
-package together
+package batch
