@@ -33,7 +33,7 @@ var words = []struct {
 }
 
 // Of returns a word for err: "expired", "revoked", "closed", "cluster_changed", "key_deleted",
-// "key_overwritten", "max_hold", "overrun", "busy", "kind", "token_floor", "timeout", "canceled", or
+// "key_overwritten", "max_hold", "overrun", "busy", "token_floor", "timeout", "canceled", or
 // "other". It returns "" for nil.
 func Of(err error) string {
 	if err == nil {

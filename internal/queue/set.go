@@ -28,7 +28,7 @@ func (a *Acquisition) makeSet() {
 	a.set = &set{}
 	a.watches.others = make([]*watcher.Watch, len(a.more))
 	a.set.unclaimed, a.set.giveBack = context.WithCancel(context.Background())
-	a.s.Several(&a.hook, 1+len(a.more))
+	a.s.SetReads(&a.hook, 1+len(a.more))
 }
 
 // leaveRest has the other keys of a lost set deleted in the background, when awaitGivenBack allows

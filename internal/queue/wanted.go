@@ -43,7 +43,7 @@ func (a *Acquisition) Wanted() <-chan struct{} {
 	}
 	a.mu.Unlock()
 	if first {
-		a.s.Several(&a.hook, len(a.keys)+a.spans())
+		a.s.SetReads(&a.hook, len(a.keys)+a.spans())
 		a.watchBehind()
 	}
 	if w == nil {
@@ -133,7 +133,7 @@ func (a *Acquisition) seeBehind(create int64) {
 	close(a.wanted.ch)
 	unused := a.wanted.take()
 	a.mu.Unlock()
-	a.s.Several(&a.hook, len(a.keys))
+	a.s.SetReads(&a.hook, len(a.keys))
 	cancel(unused)
 }
 

@@ -79,9 +79,9 @@ func (s *Session) Limit(h *Hook, until clock.Instant) {
 	}
 }
 
-// Several sets how many operations the Reads of the dependent of h have, besides the one on the key
+// SetReads sets how many operations the Reads of the dependent of h have, besides the one on the key
 // that it waits for. Without it the session assumes one.
-func (s *Session) Several(h *Hook, ops int) {
+func (s *Session) SetReads(h *Hook, ops int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h.ops = ops

@@ -185,7 +185,7 @@ func TestARoundReadsWhoWaitsBehindAHolderThatWantsToKnow(t *testing.T) {
 		dependents := r.hold(s, 200)
 		for _, c := range dependents {
 			c.ranges = []string{"lock/", "none/"}
-			s.Several(&c.hook, 1+len(c.ranges))
+			s.SetReads(&c.hook, 1+len(c.ranges))
 		}
 		last := r.Put("lock/last", "", 0)
 		ops := r.ops()

@@ -124,7 +124,7 @@ func (r *roster) round(most int) []Dependent {
 type Hook struct {
 	dependent  Dependent
 	until      clock.Instant // when Limit ends the hold; zero if it does not
-	ops        int           // set by Several; 0 means one
+	ops        int           // set by SetReads; 0 means one
 	prev, next *Hook
 	in         *ring
 }
