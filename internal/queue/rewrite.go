@@ -150,8 +150,8 @@ func (a *Acquisition) inBackground(what string, f func(ctx context.Context)) boo
 	})
 }
 
-// takeIn applies what an answer shows of the session key and of its keys with their values:
-// unchanged, rewritten with a value in doubt, changed by a handoff, or lost.
+// takeIn applies what an answer shows of the session key and, with their values, of the
+// acquisition's keys: unchanged, rewritten with a value in doubt, changed by a handoff, or lost.
 func (a *Acquisition) takeIn(resp *pb.TxnResponse) {
 	if a.s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision) != nil {
 		return
