@@ -151,9 +151,9 @@ func (a *Acquisition) enqueued(resp *pb.TxnResponse, skipOwn bool) error {
 	return wrong
 }
 
-// readAhead takes the predecessor from what an enqueue read. ahead is how many other keys it
-// counted, and own how many of its keys it showed. wrong says that another key was created with
-// them.
+// readAhead takes the predecessor from what an enqueue read. ahead is how many other keys that
+// counted, and own how many of the acquisition's keys it showed. wrong says that another key was
+// created with them.
 func (a *Acquisition) readAhead(resp *pb.TxnResponse, ev *state.Enqueued) (ahead, own int, wrong error) {
 	for i := range resp.Responses {
 		for _, kv := range txn.KVs(resp, i) {
