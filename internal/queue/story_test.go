@@ -111,7 +111,7 @@ func (st *story) follows(step string) string {
 	case does == "gives up":
 		st.cast[who].cancel()
 	case strings.HasPrefix(step, "an operator deletes the key of "):
-		time.Sleep(2 * session.ArmDelay) // it is watched since
+		time.Sleep(2 * session.ArmDelay) // by then the key is watched
 		st.f.Delete(st.cast[lastWord(step)].a.Key())
 	case strings.HasPrefix(step, "an operator revokes the lease of "):
 		st.f.Revoke(st.cast[lastWord(step)].s.ID())
