@@ -25,7 +25,7 @@ type State struct {
 	Key         string        // the session key
 	Create, Mod int64         // its revisions
 	Next        int64         // the number of the session's next entry
-	Unsettled   []string      // keys of the entries that have to be undone
+	ToRemove    []string      // keys of the entries that the successor has to remove
 	Lost        []int64       // the numbers of those entries that were held and not released, in order
 	Kept        []Kept        // the entries whose keys have to stay for now, in order
 	At          time.Time     // wall clock at which Kept was written, in milliseconds; zero without Kept
@@ -45,19 +45,19 @@ func (s State) Stays(k Kept, now time.Time) time.Duration {
 
 // form is the JSON inside the text. Keys are bytes.
 type form struct {
-	Lease     int64    `json:"lease"`
-	Cluster   uint64   `json:"cluster"`
-	Seconds   int64    `json:"ttl"`
-	Delay     int64    `json:"delay,omitempty"` // milliseconds
-	Key       []byte   `json:"key"`
-	Create    int64    `json:"create"`
-	Mod       int64    `json:"mod"`
-	Next      int64    `json:"next"`
-	Unsettled [][]byte `json:"unsettled,omitempty"`
-	Lost      []int64  `json:"forfeit,omitempty"`
-	Kept      []kept   `json:"kept,omitempty"`
-	At        int64    `json:"at,omitempty"` // Unix milliseconds
-	Claim     string   `json:"claim,omitempty"`
+	Lease    int64    `json:"lease"`
+	Cluster  uint64   `json:"cluster"`
+	Seconds  int64    `json:"ttl"`
+	Delay    int64    `json:"delay,omitempty"` // milliseconds
+	Key      []byte   `json:"key"`
+	Create   int64    `json:"create"`
+	Mod      int64    `json:"mod"`
+	Next     int64    `json:"next"`
+	ToRemove [][]byte `json:"remove,omitempty"`
+	Lost     []int64  `json:"forfeit,omitempty"`
+	Kept     []kept   `json:"kept,omitempty"`
+	At       int64    `json:"at,omitempty"` // Unix milliseconds
+	Claim    string   `json:"claim,omitempty"`
 }
 
 type kept struct {
@@ -76,8 +76,8 @@ func (s State) Text() string {
 	for _, k := range s.Kept {
 		f.Kept, f.At = append(f.Kept, kept{k.N, k.Left.Milliseconds()}), s.At.UnixMilli()
 	}
-	for _, key := range s.Unsettled {
-		f.Unsettled = append(f.Unsettled, []byte(key))
+	for _, key := range s.ToRemove {
+		f.ToRemove = append(f.ToRemove, []byte(key))
 	}
 	b, err := json.Marshal(f)
 	if err != nil {
@@ -147,11 +147,11 @@ func (f form) state() (State, error) {
 	if len(f.Lost) > 0 { // nil rather than an empty list
 		s.Lost = f.Lost
 	}
-	for _, key := range f.Unsettled {
+	for _, key := range f.ToRemove {
 		if len(key) == 0 {
 			return State{}, errors.New("an unsettled key is empty")
 		}
-		s.Unsettled = append(s.Unsettled, string(key))
+		s.ToRemove = append(s.ToRemove, string(key))
 	}
 	var kept []int64
 	for _, k := range f.Kept {

@@ -50,10 +50,10 @@ func (s *Session) PutsOwnerKey(n int64) {
 
 // Learn records what is now known of entry n. It does nothing if that no longer matters: what was
 // removed stays removed.
-func (s *Session) Learn(n int64, ev Evidence) {
+func (s *Session) Learn(n int64, f Fact) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ledger.move(n, ev, nil)
+	s.ledger.move(n, f, nil)
 }
 
 // GoneElsewhere is Absent for keys that we did not remove. A cancel key and an owner key that were put

@@ -16,36 +16,36 @@ import (
 type state uint8
 
 const (
-	gone    state = iota // its key does not exist and never will; also any entry that is not in the ledger
-	open                 // its enqueue may be applied, now or later
-	there                // its enqueue was answered or settled, so that no copy of it can be applied any more: its key may exist
-	held                 // its key exists and its acquisition is held: the session's successor does not remove it
-	undoing              // to be removed, while its enqueue may still be applied: its cancel key is put (rule A5)
-	leaving              // to be removed by a deletion, because no copy of its enqueue can be applied any more
-	lost                 // to be removed after the lock-delay, because its hold ended without a release; a deletion is enough
-	left                 // a predecessor's, which may have been held, and which this process has not resumed
+	gone      state = iota // its key does not exist and never will; also any entry that is not in the ledger
+	open                   // its enqueue may be applied, now or later
+	answered               // its enqueue was answered or settled, so that no copy of it can be applied any more: its key may exist
+	held                   // its key exists and its acquisition is held: the session's successor does not remove it
+	undoing                // to be removed, while its enqueue may still be applied: its cancel key is put (rule A5)
+	leaving                // to be removed by a deletion, because no copy of its enqueue can be applied any more
+	lost                   // to be removed after the lock-delay, because its hold ended without a release; a deletion is enough
+	inherited              // a predecessor's, which may have been held, and which this process has not resumed
 )
 
-// Evidence changes an entry's state.
-type Evidence uint8
+// A Fact changes an entry's state.
+type Fact uint8
 
 const (
-	Answered   Evidence = iota // no copy of its enqueue can be applied any more, because the server has executed or refused it, or because it was settled; its key may exist
-	won                        // it is held now
-	resumed                    // the predecessor held it, and this process holds it now
-	Unwanted                   // it has to be removed
-	Unreleased                 // its hold ended without a release, and it has to be removed; Leave waits for the lock-delay
-	Absent                     // its key does not exist and never will
+	Answered   Fact = iota // no copy of its enqueue can be applied any more, because the server has executed or refused it, or because it was settled; its key may exist
+	won                    // it is held now
+	resumed                // the predecessor held it, and this process holds it now
+	Unwanted               // it has to be removed
+	Unreleased             // its hold ended without a release, and it has to be removed; Leave waits for the lock-delay
+	Absent                 // its key does not exist and never will
 )
 
-// moves are the states that evidence leads to. It has no effect in a state that is not listed.
+// moves are the states that facts lead to. A fact has no effect in a state that is not listed.
 var moves = [...]map[state]state{
-	Answered:   {open: there, undoing: leaving},
-	won:        {open: held, there: held},
-	resumed:    {left: held},
-	Unwanted:   {open: undoing, there: leaving, held: leaving},
+	Answered:   {open: answered, undoing: leaving},
+	won:        {open: held, answered: held},
+	resumed:    {inherited: held},
+	Unwanted:   {open: undoing, answered: leaving, held: leaving},
 	Unreleased: {held: lost},
-	Absent:     {open: gone, there: gone, held: gone, undoing: gone, leaving: gone, lost: gone},
+	Absent:     {open: gone, answered: gone, held: gone, undoing: gone, leaving: gone, lost: gone},
 }
 
 // An entry is one acquisition's keys: one key in the queue of each of its names, or, for a
@@ -109,12 +109,12 @@ func (l *ledger) begin(lease int64, specs ...keys.Spec) (n int64, own []string) 
 }
 
 // inherit adds the entries that a predecessor left, which are those below next. Those with keys in
-// unsettled have to be removed. A deletion is enough, because the takeover rewrote the session key,
+// toRemove have to be removed. A deletion is enough, because the takeover rewrote the session key,
 // which every enqueue compares (rule N6). Those in losses were held, and not released.
-func (l *ledger) inherit(lease, next int64, unsettled []string, losses []int64) error {
+func (l *ledger) inherit(lease, next int64, toRemove []string, losses []int64) error {
 	l.next, l.inherited = next, next
 	all := make(map[int64][]string)
-	for _, key := range slices.Sorted(slices.Values(unsettled)) {
+	for _, key := range slices.Sorted(slices.Values(toRemove)) {
 		k, ok := keys.ParseQueueKey(key)
 		if !ok || k.Lease != lease || k.N >= next {
 			return fmt.Errorf("key %q is not of lease %x", key, lease)
@@ -144,7 +144,7 @@ func (l *ledger) put(n int64, e entry) {
 // already is not added again.
 func (l *ledger) add(n int64, key string, cancels bool) bool {
 	e := l.entries[n]
-	if e.state != there {
+	if e.state != answered {
 		return false
 	}
 	if !slices.Contains(e.keys, key) {
@@ -160,23 +160,23 @@ func (l *ledger) state(n int64) state {
 		return e.state
 	}
 	if 0 < n && n < l.inherited {
-		return left
+		return inherited
 	}
 	return gone
 }
 
-// move changes the state of entry n by ev, and returns false if ev has no effect. It is the only
+// move changes the state of entry n by f, and returns false if f has no effect. It is the only
 // function that changes an entry's state. own are the keys of a predecessor's entry that is not in the
 // ledger yet.
-func (l *ledger) move(n int64, ev Evidence, own []string) bool {
+func (l *ledger) move(n int64, f Fact, own []string) bool {
 	before := l.state(n)
-	after, ok := moves[ev][before]
+	after, ok := moves[f][before]
 	if !ok {
 		return false
 	}
-	if before == left {
+	if before == inherited {
 		cancelled := slices.ContainsFunc(own, isSlot) // then no copy of the predecessor's enqueue can be applied any more
-		l.put(n, entry{state: left, keys: own, cancelled: cancelled})
+		l.put(n, entry{state: inherited, keys: own, cancelled: cancelled})
 	}
 	e := l.entries[n]
 	e.state = after
@@ -263,15 +263,15 @@ func (l *ledger) losses() (all []int64) {
 	return all
 }
 
-// unsettled returns the keys that the session's successor has to remove, in order. Entries with a key
+// toRemove returns the keys that the session's successor has to remove, in order. Entries with a key
 // in kept are left out.
-func (l *ledger) unsettled(kept map[string]bool) (all []string) {
+func (l *ledger) toRemove(kept map[string]bool) (all []string) {
 	for _, e := range l.entries {
 		if len(kept) > 0 && slices.ContainsFunc(e.keys, func(key string) bool { return kept[key] }) {
 			continue
 		}
 		switch e.state {
-		case open, there, undoing, leaving, lost:
+		case open, answered, undoing, leaving, lost:
 			all = append(all, e.keys...)
 		}
 	}

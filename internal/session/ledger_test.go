@@ -24,8 +24,8 @@ import (
 func TestTheTableOfTheDecisionIsWhatTheLedgerDoes(t *testing.T) {
 	page, err := os.ReadFile("../../docs/decisions/session-ledger.md")
 	require.NoError(t, err)
-	states := map[string]state{"gone": gone, "open": open, "there": there, "held": held, "undoing": undoing, "leaving": leaving, "lost": lost, "left": left}
-	columns := []Evidence{Answered, won, Unwanted, Unreleased, Absent, resumed}
+	states := map[string]state{"gone": gone, "open": open, "answered": answered, "held": held, "undoing": undoing, "leaving": leaving, "lost": lost, "inherited": inherited}
+	columns := []Fact{Answered, won, Unwanted, Unreleased, Absent, resumed}
 	_, rows, found := strings.Cut(string(page), "| from | answered | won | unwanted | unreleased | absent | resumed |\n|---|---|---|---|---|---|---|\n")
 	require.True(t, found)
 	listed := 0
@@ -40,8 +40,8 @@ func TestTheTableOfTheDecisionIsWhatTheLedgerDoes(t *testing.T) {
 		for i, ev := range columns {
 			want, has := states[strings.TrimSpace(cells[2+i])]
 			got, ok := moves[ev][st]
-			assert.Equal(t, has, ok, "evidence %d: %s", ev, row)
-			assert.Equal(t, want, got, "evidence %d: %s", ev, row)
+			assert.Equal(t, has, ok, "fact %d: %s", ev, row)
+			assert.Equal(t, want, got, "fact %d: %s", ev, row)
 		}
 	}
 	assert.Equal(t, len(states)-1, listed, "all but gone")
@@ -52,8 +52,8 @@ func TestTheTableOfTheDecisionIsWhatTheLedgerDoes(t *testing.T) {
 
 // An entry that has to be removed is never held again, and one that is gone stays gone. The table
 // itself guarantees this, for any evidence in any order.
-func TestNoEvidenceBringsAnEntryBack(t *testing.T) {
-	rank := map[state]int{left: 0, open: 0, there: 1, held: 2, undoing: 3, leaving: 4, lost: 4, gone: 5}
+func TestNoFactBringsAnEntryBack(t *testing.T) {
+	rank := map[state]int{inherited: 0, open: 0, answered: 1, held: 2, undoing: 3, leaving: 4, lost: 4, gone: 5}
 	for st, r := range rank {
 		for ev := Answered; ev <= Absent; ev++ {
 			if after, ok := moves[ev][st]; ok {
@@ -90,12 +90,12 @@ func TestTheLedgerAgreesWithACountOfItsEntries(t *testing.T) {
 				}
 			} else {
 				n := rnd.Int64N(l.next) + 1
-				l.move(n, Evidence(rnd.IntN(6)), []string{fmt.Sprintf("a/7-%d", n)})
+				l.move(n, Fact(rnd.IntN(6)), []string{fmt.Sprintf("a/7-%d", n)})
 			}
 			live, unsettled := map[string][]int64{}, []string{}
 			for n := int64(1); n < l.next; n++ {
 				e := l.entries[n]
-				if st := l.state(n); st == gone || st == left {
+				if st := l.state(n); st == gone || st == inherited {
 					continue
 				}
 				for _, key := range e.keys {
@@ -107,7 +107,7 @@ func TestTheLedgerAgreesWithACountOfItsEntries(t *testing.T) {
 				}
 			}
 			slices.Sort(unsettled)
-			require.Equal(t, unsettled, append([]string{}, l.unsettled(nil)...))
+			require.Equal(t, unsettled, append([]string{}, l.toRemove(nil)...))
 			for n, names := range begun {
 				for _, name := range names {
 					want := first == 1 && len(live[name]) == 1 && live[name][0] == n
@@ -134,8 +134,8 @@ func TestASetOfKeysIsOneEntry(t *testing.T) {
 	assert.Equal(t, 2, l.removalOps(4))
 	assert.True(t, l.move(4, Absent, nil))
 	assert.Equal(t, count{1, 4}, l.counts["b/"])
-	assert.Equal(t, []string{"//pawl/sem/c/q7-3", "//pawl/sem/c/s1.4.7-3", "a/7-2", "b/+7-2"}, l.unsettled(nil))
-	assert.Equal(t, []string{"a/7-2", "b/+7-2"}, l.unsettled(map[string]bool{"//pawl/sem/c/s1.4.7-3": true}), "it is kept whole")
+	assert.Equal(t, []string{"//pawl/sem/c/q7-3", "//pawl/sem/c/s1.4.7-3", "a/7-2", "b/+7-2"}, l.toRemove(nil))
+	assert.Equal(t, []string{"a/7-2", "b/+7-2"}, l.toRemove(map[string]bool{"//pawl/sem/c/s1.4.7-3": true}), "it is kept whole")
 }
 
 func TestAPredecessorsEntryIsResumedOnceEvenAfterItsEnd(t *testing.T) {
@@ -149,7 +149,7 @@ func TestAPredecessorsEntryIsResumedOnceEvenAfterItsEnd(t *testing.T) {
 	assert.False(t, l.move(3, Unwanted, nil))
 	assert.False(t, l.move(5, resumed, []string{"a/7-5"}), "its own")
 	assert.False(t, l.move(0, resumed, []string{"a/7-0"}))
-	assert.Equal(t, []string{"a/7-2"}, l.unsettled(nil))
+	assert.Equal(t, []string{"a/7-2"}, l.toRemove(nil))
 }
 
 // LD3: a Handle tells each successor what was held and not released.
@@ -162,11 +162,11 @@ func TestAHandleListsWhatWasNotReleased(t *testing.T) {
 	assert.False(t, l.move(n, Unwanted, nil), "that it leaves takes nothing from it")
 	assert.Equal(t, 1, l.removalOps(n))
 	assert.True(t, l.keepsAny())
-	assert.Equal(t, key, l.unsettled(nil))
+	assert.Equal(t, key, l.toRemove(nil))
 	assert.Equal(t, []int64{n}, l.losses())
 	next := newLedger()
 	other, _ := l.begin(7, keys.Spec{Prefix: "a/"})
-	require.NoError(t, next.inherit(7, l.next, l.unsettled(nil), l.losses()))
+	require.NoError(t, next.inherit(7, l.next, l.toRemove(nil), l.losses()))
 	assert.Equal(t, lost, next.state(n))
 	assert.Equal(t, leaving, next.state(other))
 	assert.Equal(t, []int64{n}, next.losses(), "and by the successor's successor")
@@ -209,6 +209,6 @@ func TestTheListsOfAHandleAreInOrder(t *testing.T) {
 	require.Len(t, losses, 50)
 	require.Len(t, kept, 50)
 	assert.True(t, slices.IsSorted(losses))
-	assert.True(t, slices.IsSorted(l.unsettled(nil)))
+	assert.True(t, slices.IsSorted(l.toRemove(nil)))
 	assert.True(t, slices.IsSortedFunc(kept, func(x, y detached.Kept) int { return cmp.Compare(x.N, y.N) }))
 }

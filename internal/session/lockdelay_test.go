@@ -142,7 +142,7 @@ func TestAHandleListsWhatALockDelayKeeps(t *testing.T) {
 			require.NotNil(t, r.Get(key))
 			h := s.Detach()
 			assert.Equal(t, 20*time.Second, leftBy(h).LockDelay)
-			assert.Equal(t, []string{key}, unsettled(h))
+			assert.Equal(t, []string{key}, toRemove(h))
 			began := time.Now()
 			s = sessionOn(t, r.successor(), lease.Options{Resume: h, LockDelay: time.Second})
 			assert.Zero(t, time.Since(began), "a takeover does not wait for it")

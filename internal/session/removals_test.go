@@ -120,7 +120,7 @@ func TestWhatManyWaitersGaveUpIsRemovedTogether(t *testing.T) {
 		sleep(3*30*time.Millisecond + time.Millisecond)
 		assert.Empty(t, r.Keys("queue/"))
 		assert.LessOrEqual(t, r.Counts().Since(before).Received["Txn"], 12)
-		assert.Empty(t, unsettled(s.Detach()))
+		assert.Empty(t, toRemove(s.Detach()))
 	})
 }
 
@@ -139,7 +139,7 @@ func TestRemovalsThatAreGivenUpOneAfterTheOtherAreConfirmedBySlowMembers(t *test
 		}
 		sleep(20 * time.Second)
 		assert.Zero(t, len(r.Keys("queue/")))
-		assert.Empty(t, unsettled(s.Detach()))
+		assert.Empty(t, toRemove(s.Detach()))
 	})
 }
 
@@ -344,7 +344,7 @@ func removesAll(t *testing.T, name string, fault func(r *rig, keys []string)) {
 				assert.Nil(t, r.Get(key))
 				assert.Equal(t, i%2 == 1, r.Get(string(s.CancelKey(int64(i+1)))) != nil, "a cancel key where a late copy could be applied")
 			}
-			assert.Empty(t, unsettled(s.Detach()))
+			assert.Empty(t, toRemove(s.Detach()))
 		})
 	})
 }

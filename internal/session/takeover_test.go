@@ -34,8 +34,8 @@ func leftBy(h lease.Handle) detached.State {
 	return s
 }
 
-// unsettled are the keys of the entries that a Handle leaves to be undone.
-func unsettled(h lease.Handle) []string { return leftBy(h).Unsettled }
+// toRemove are the keys of the entries that a Handle leaves to be undone.
+func toRemove(h lease.Handle) []string { return leftBy(h).ToRemove }
 
 // inTakeover are the transactions of a takeover, in their order. The last removes what was left open.
 // It continues in the background after the takeover.
@@ -468,7 +468,7 @@ func TestAKeyThatIsNotOfTheHandlesLeaseIsNotDeleted(t *testing.T) {
 		h := r.session(lease.Options{TTL: 30 * time.Second}).Detach()
 		r.Put("precious/1-1", "", 0)
 		left := leftBy(h)
-		left.Unsettled = []string{"precious/1-1"}
+		left.ToRemove = []string{"precious/1-1"}
 		h = handleOf(left)
 		_, err := Grant(context.Background(), r.host, lease.Options{Resume: h})
 		require.ErrorContains(t, err, "is not of lease")
