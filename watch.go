@@ -23,7 +23,7 @@ import (
 // may not read the keys, or an argument is invalid. Before that it yields, once, an error that says
 // why, with the zero Event.
 //
-// It needs no session, writes nothing, and starts no goroutine, so breaking out of the loop ends
+// It needs no session, writes nothing, and has no goroutine of its own, so breaking out of the loop ends
 // everything. Ranging over the sequence again begins again. Ranges over it in several goroutines are
 // independent, and share their requests.
 func (c *Client) Watch(ctx context.Context, key string, opts watch.Options) iter.Seq2[watch.Event, error] {

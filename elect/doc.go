@@ -46,7 +46,7 @@
 //     let another be elected sooner.
 //  9. Every call returns within its context's end plus 100 ms; for Run this counts from
 //     lead's return.
-//  10. A term needs no goroutine and no timer; nor does Observe.
+//  10. A term costs no goroutine and no timer of its own; nor does Observe.
 //
 // # What it does not
 //

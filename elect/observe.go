@@ -17,8 +17,8 @@ import (
 // did not lead, nor the same event twice, and Revision increases from event to event. A slow
 // consumer sees the latest state and not every state in between.
 //
-// It needs no session and no goroutine, and writes nothing; breaking out of the loop ends
-// everything. It survives the loss of members, leaders, connections and watches, and compaction,
+// It needs no session, writes nothing, and has no goroutine of its own, so breaking out of the loop
+// ends everything. It survives the loss of members, leaders, connections and watches, and compaction,
 // after which it reads again. It ends when ctx ends, the client is closed, the cluster has changed,
 // the permission to read is lost for good, or an argument is invalid. Then it yields an error that
 // says so, once, with the zero Leader, and returns.

@@ -104,7 +104,7 @@ func (r *runner) fatal(err error) error {
 }
 
 const (
-	queryEvery   = time.Second // how often a pause queries at most whether the cluster is back
+	queryEvery   = time.Second // how often, at most, a pause queries whether the cluster is back
 	returnJitter = time.Second // spreads those who waited for it
 )
 

@@ -119,7 +119,7 @@ func TestRunLeadsAgainAfterEachKillOfItsLease(t *testing.T) {
 	})
 }
 
-// Hazards E8, E11: lead's context ends first, then Run waits for lead, and only then it gives up
+// Hazards E8, E11: lead's context ends first, then Run waits for lead, and only then does it give up
 // the term.
 func TestRunStopsLeadBeforeItResigns(t *testing.T) {
 	inBubble(t, func(w *fixture) {

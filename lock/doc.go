@@ -32,7 +32,7 @@
 //     nobody else had written to the key.
 //  6. Every call returns within its context's end plus 100 ms. Do, DoShared and Once wait for
 //     the function first.
-//  7. A lock needs no goroutine and no timer.
+//  7. A lock costs no goroutine and no timer of its own.
 //
 // # What it does not
 //

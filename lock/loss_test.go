@@ -235,7 +235,7 @@ func TestConfirmFindsALossAndNamesItsCause(t *testing.T) {
 // An overwritten key is deleted, and was not held until then.
 func TestReleaseSaysWhetherItWasHeldUntilThen(t *testing.T) {
 	eachBlow(t, func(w *fixture, b blow, c *pawl.Client, s *pawl.Session) {
-		for _, m := range w.f.Members() { // except the session's watch, which is there already
+		for _, m := range w.f.Members() { // the session's watch too, which is there already
 			m.EditWatches(etcdfake.Silence)
 		}
 		h := w.acquire(s)

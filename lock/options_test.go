@@ -198,7 +198,7 @@ func TestTheNamespaceIsPutBeforeTheKeys(t *testing.T) {
 	})
 }
 
-// Hazard A13: Resume acquires the lock of a session that was handed over, with its token.
+// Hazard A13: Resume takes over the lock of a session that was handed over, with its token.
 func TestResumeTakesOverALock(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()
@@ -244,7 +244,7 @@ func TestResumeTakesOverALock(t *testing.T) {
 	})
 }
 
-// A live Held of this very session cannot be acquired twice.
+// What a live Held of this very session holds cannot be resumed.
 func TestResumeOfALiveLockIsRefused(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()

@@ -19,8 +19,8 @@ import (
 
 var errForfeit = errors.New("its client is gone")
 
-// V4: a promise keeps the key until a nanosecond after its end, whatever ended the hold, and no
-// longer.
+// V4: whatever ended the hold, its key is there a nanosecond before the end of what was promised of
+// it, and gone soon after that, even if more was promised of another hold.
 func TestAKeyIsNotDeletedBeforeWhatWasPromised(t *testing.T) {
 	for name, end := range map[string]func(w *fixture, h *lock.Held){
 		"forfeited":   func(_ *fixture, h *lock.Held) { inside.KeeperOfHeld(h).Forfeit(errForfeit) },

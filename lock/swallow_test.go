@@ -89,7 +89,7 @@ func TestConnectionsThatSwallowWhatIsSentDelayALockForASecondAtMost(t *testing.T
 				w.held(h)
 				w.release(h)
 			}},
-			// A watch sends nothing itself either, but is asked for progress from time to time.
+			// A watch sends nothing itself either, but its stream is probed when it is silent.
 			{"watch", func(w *fixture) {
 				events := make(chan time.Time, 1)
 				c := w.client(pawl.Config{})

@@ -232,7 +232,7 @@ func TestPrepareIsCalledBeforeTheShardMoves(t *testing.T) {
 	})
 }
 
-// This holds besides a worker that has the shards, and alone.
+// This holds beside a worker that has the shards, and alone.
 func TestRunEndsWhereTokensAreNotAboveTheFloor(t *testing.T) {
 	for _, alone := range []bool{true, false} {
 		inBubble(t, 2, func(w *fixture) {

@@ -54,7 +54,7 @@ type Member struct {
 // changes. A slow consumer sees the latest state and not every state in between. While a change waits
 // for a plan, Observe yields at least once a second.
 //
-// It needs no session, writes nothing, and starts no goroutine, so breaking out of the loop ends
+// It needs no session, writes nothing, and has no goroutine of its own, so breaking out of the loop ends
 // everything. It survives the loss of members, leaders, connections and watches, and compaction, after
 // which it reads again. It ends when ctx ends, the client is closed, the cluster has changed, the
 // permission to read is lost for good, or an argument is invalid. Before it returns, it yields, once,

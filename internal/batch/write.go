@@ -18,8 +18,8 @@ const (
 	// Ordered is the kind of an enqueue, of a take of a slot, and of a release that hands off. It
 	// shares a request with no other write to its queues (rule G2).
 	Ordered
-	// Plain writes only settle, delete or mark entries of their session. They are a settling, a
-	// deletion, and an undo, which may mark keys that were held too long.
+	// Plain writes only settle, delete or mark entries of their session. They are a settling and an
+	// undo, which may put cancel keys, and a deletion.
 	Plain
 )
 

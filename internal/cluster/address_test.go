@@ -105,7 +105,7 @@ func TestANameServesWhileOneOfItsAddressesDoes(t *testing.T) {
 				cl, err := Dial(t.Context(), n.Config())
 				require.NoError(t, err)
 				t.Cleanup(func() { _ = cl.Close() })
-				for range 3 { // the address is reached, comes back, and is lost again
+				for range 3 { // the address fails, comes back, and fails again
 					fail(n, 1)
 					start := time.Now()
 					_, err = cl.Txn(t.Context(), Request{Op: "txn", Repeat: Always}, writing())

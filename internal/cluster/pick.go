@@ -39,8 +39,9 @@ const (
 // Pick returns the member to try next, and never nil. It is the first of those with the lowest grade,
 // round robin, so that successive calls spread over all members. The best members are usable, not in
 // avoid, have not failed within the cool-down, and are connected and not silent. If there are none, it
-// prefers those that lack only the connection, then those in the cool-down, then those in avoid. A
-// member that is not connected begins to connect, so that a later call finds it ready.
+// prefers those whose only fault is that they are silent or not connected, then those in the cool-down,
+// then those in avoid. A member that is not connected begins to connect, so that a later call finds it
+// ready.
 func (c *Cluster) Pick(avoid ...*Member) *Member {
 	list := c.list()
 	start := int(c.picks.Add(1) % uint64(len(list)))

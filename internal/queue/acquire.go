@@ -76,7 +76,7 @@ func newAcquisition(ctx context.Context, s *session.Session, q Queue, more []Que
 }
 
 // acquire registers the acquisition with the session before it sends anything, so that requests
-// under way are cancelled at once when the session ends or the key is deleted.
+// under way are cancelled at once when the session ends or the acquisition's key is deleted.
 func (a *Acquisition) acquire(ctx context.Context, r Request) error {
 	ctx, cancel := context.WithCancel(ctx)
 	a.callers.mu.Lock()

@@ -39,7 +39,7 @@ type Acquisition struct {
 	more        []Queue           // the queues of a set's other names
 	set         *set              // what only a set has; nil if it is not a set
 	permit      *permit           // what only an acquisition of a semaphore has; nil for all others
-	keys        []string          // its keys, in queue and in each of more; of a semaphore only the turnstile key
+	keys        []string          // its keys, in queue and in each of more; of a semaphore only the turnstile key (see owned)
 	n           int64             // the sequence number
 	hasOwnerKey bool              // an owner key is put with its key, or may have been
 	work        *session.Deferral // what keeps its key after a loss; if nil, whatever defers the revocation of the lease
@@ -145,7 +145,7 @@ func (a *Acquisition) now() state.Machine {
 	return a.state
 }
 
-// own returns its key, of a set the first one. Create is 0 until the key is known to exist.
+// own returns its key, for a set the first one. Create is 0 until the key is known to exist.
 func (a *Acquisition) own() state.Key { return a.now().Own }
 
 // Key returns the whole key, namespace included; for a set, the first of its keys.

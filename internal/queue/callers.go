@@ -57,10 +57,10 @@ func (a *Acquisition) Context() context.Context {
 	return c.ctx
 }
 
-// Do runs fn and then releases; Err then returns as. fn's context is a child of ctx,
-// carries the token, and is cancelled with the cause at loss. Do does not call fn if it is not held
-// or ctx has ended. It returns nil if fn returned nil and it was held until then. If fn panics, Do
-// releases and the panic continues.
+// Do runs fn and then releases, so that Err returns as. fn's context is a child of ctx, carries the
+// token, and is cancelled with the cause at loss. Do does not call fn if it is not held or ctx has
+// ended. It returns nil if fn returned nil and it was held until then. If fn panics, Do releases and
+// the panic continues.
 func (a *Acquisition) Do(ctx context.Context, as error, fn func(ctx context.Context) error) (err error) {
 	child, cancel := context.WithCancelCause(a.withToken(ctx))
 	defer cancel(nil)

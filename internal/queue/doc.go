@@ -5,7 +5,7 @@
 // acquisition is held once its key is the first one that exists. A shared one is held once no
 // earlier key is exclusive. A permit is held once it has the key of a slot. The create revision of
 // a holder's key is its fencing token. No two keys of a queue are made at one revision (rule G2,
-// see package together), so successive exclusive holders, and successive holders of one slot, have
+// see package batch), so successive exclusive holders, and successive holders of one slot, have
 // strictly increasing tokens (K1). The tokens of two names may be equal.
 //
 // An [Acquisition] tracks one queue key, or the keys of a set or a permit, until they are gone.
@@ -24,7 +24,7 @@
 //     context ends, it returns at once. A release wakes one waiter.
 //  3. A value that may have been written, or may be written later, stays in doubt until the
 //     key's modification revision moves. Until then it is not taken for somebody else's.
-//  4. An acquisition needs no goroutine and no timer.
+//  4. An acquisition has no goroutine and no timer of its own.
 //
 // # What it does not
 //

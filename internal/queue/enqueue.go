@@ -87,10 +87,10 @@ func (a *Acquisition) begins() (err error) {
 	return nil
 }
 
-// enqueueTxn puts the keys if neither they nor their cancel key exist and the session key is
-// unchanged. It also reads the predecessors: the last-created keys of each queue or, with skipOwn,
-// the last-created ones that sort before and after the session's keys. Because it is one
-// transaction, all the keys get one create revision (rule ML1).
+// enqueueTxn puts the acquisition's keys if neither they nor their cancel key exist and the session
+// key is unchanged. It also reads the predecessors: the last-created keys of each queue or, with
+// skipOwn, the last-created ones that sort before and after the session's keys. Because it is one
+// transaction, all the acquisition's keys get one create revision (rule ML1).
 func (a *Acquisition) enqueueTxn(r Request, skipOwn bool) *pb.TxnRequest {
 	own := []byte(a.keys[0])
 	t := txn.New()
@@ -131,7 +131,7 @@ func (a *Acquisition) enqueued(resp *pb.TxnResponse, skipOwn bool) error {
 	}
 	ahead, own, wrong := a.readAhead(resp, &ev)
 	for _, q := range a.queues() {
-		if !skipOwn && !q.Shared { // only then it reads its key
+		if !skipOwn && !q.Shared { // only then does it read its key
 			own--
 		}
 	}
@@ -151,9 +151,9 @@ func (a *Acquisition) enqueued(resp *pb.TxnResponse, skipOwn bool) error {
 	return wrong
 }
 
-// readAhead takes the predecessor from what an enqueue read. ahead is how many other keys it
-// counted, and own how many of its keys it showed. wrong says that another key was created with
-// them.
+// readAhead takes the predecessor from what an enqueue read. ahead is how many other keys that
+// counted, and own how many of the acquisition's keys it showed. wrong says that another key was
+// created with them.
 func (a *Acquisition) readAhead(resp *pb.TxnResponse, ev *state.Enqueued) (ahead, own int, wrong error) {
 	for i := range resp.Responses {
 		for _, kv := range txn.KVs(resp, i) {
@@ -231,7 +231,8 @@ func (a *Acquisition) firstBusy(resp *pb.TxnResponse, i int) error {
 	return nil
 }
 
-// busy returns the error of a try that found the conflicting key in the queue at index i.
+// busy returns the error of a try that found key to be the first conflicting one in the queue at
+// index i.
 func (a *Acquisition) busy(i int, key string) error {
 	which := ""
 	if a.isSet() {

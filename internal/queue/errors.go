@@ -15,9 +15,9 @@ var (
 	ErrLost = errors.New("lost")
 	// ErrBusy means that somebody else holds or waits.
 	ErrBusy = errors.New("busy")
-	// ErrKeyDeleted means that the key was deleted, alone or with its lease.
+	// ErrKeyDeleted means that the acquisition's key was deleted, alone or with its lease.
 	ErrKeyDeleted = errors.New("own key was deleted")
-	// ErrKeyOverwritten means that somebody else wrote to the key.
+	// ErrKeyOverwritten means that somebody else wrote to the acquisition's key.
 	ErrKeyOverwritten = errors.New("own key was overwritten")
 	// ErrOther means that the key to be resumed was acquired as something else, as its value says.
 	ErrOther = errors.New("acquired as something else")

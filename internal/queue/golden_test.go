@@ -104,7 +104,7 @@ var ofOne = regexp.MustCompile(`L\d+(?:-\d+)?|(?:= |at |revision )[1-9]\d*`)
 // bySession are what each session sends at its beginning and its end.
 var bySession = []string{"lease grant", "put session key", "lease revoke"}
 
-// record records q. As a rule it matches nothing.
+// record records q. It is the Match of a rule, and matches nothing.
 func (g *golden) record(q etcdfake.Request) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

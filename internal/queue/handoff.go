@@ -11,10 +11,10 @@ import (
 
 // A handoff passes a queue to the successor without a query. A query also reads which waiters come
 // next. Their order is final, because a key that is created later comes after all of them. The
-// release deletes its key and, if the successor still has the create revision that was read, puts a
-// handoff on the successor's key, all in one transaction. The transaction shows that the
-// predecessor existed until it released, and that the successor existed then. The successor learns
-// from the watch of its key that it holds, without a request (state/owner.go).
+// release deletes the holder's key and, if the successor's still has the create revision that was
+// read, puts a handoff on it, all in one transaction. The transaction shows that the predecessor
+// existed until it released, and that the successor existed then. The successor learns from the
+// watch of its own key that it holds, without a request (state/owner.go).
 //
 // A handoff also carries the list of the waiters that come after, so a queue is queried only once
 // in keys.MaxSuccessors handoffs (see keys.Handoff).
@@ -22,13 +22,13 @@ import (
 // Only keys whose value begins with keys.LockMark receive handoffs: those of locks in pawl's
 // layout. All other keys, and waiters that nothing was read about, query as usual.
 
-// releaseTxn deletes the keys if their create revision is unchanged. The answer contains the keys
-// as they were, which shows whether somebody else wrote to one. With exact it compares the
-// modification revision instead. No two keys share that, so if it is unchanged nobody has written.
-// With handoff it also puts a handoff on the successor's key, and does neither unless that key
-// exists as it was read. Without handoff it only deletes, so it works on a full disk. Doing it
-// twice is harmless. A refusal shows which of the keys exist if the transaction carried a handoff
-// or is a set's bare one.
+// releaseTxn deletes the acquisition's keys if their create revision is unchanged. The answer
+// contains the keys as they were, which shows whether somebody else wrote to one. With exact it
+// compares the modification revision instead. Every write to a key changes that, so if it is
+// unchanged nobody else has written. With handoff it also puts a handoff on the successor's key, and
+// does neither unless that key exists as it was read. Without handoff it only deletes, so it works
+// on a full disk. Doing it twice is harmless. A refusal shows which of the acquisition's keys exist
+// if the transaction carried a handoff or is a set's bare one.
 func (a *Acquisition) releaseTxn(handoff, exact bool) *pb.TxnRequest {
 	now := a.now()
 	t := txn.New()

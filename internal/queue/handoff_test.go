@@ -109,8 +109,8 @@ func TestAHandoffKeepsTheKeysOwnValueAndItsLease(t *testing.T) {
 	})
 }
 
-// The watch of its key begins first. A handoff that arrives before the predecessor is followed
-// finds the acquisition waiting for that predecessor.
+// The watch of a waiter's own key begins first. A handoff that arrives before the predecessor is
+// followed finds the acquisition waiting for that predecessor.
 func TestAHandoffThatComesBeforeThePredecessorIsFollowedCounts(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		s := w.session()
@@ -272,8 +272,8 @@ func TestAHandoffThatWatchesMissIsFoundByARenewal(t *testing.T) {
 	})
 }
 
-// The watch of its key may miss the handoff, or deliver it late, after the predecessor's watch made
-// the waiter query.
+// The watch of a waiter's own key may miss the handoff, or deliver it late, after the watch of the
+// predecessor made the waiter query.
 func TestAHandoffFoundAfterTheAnswerIsNotAnOverwriting(t *testing.T) {
 	for _, looked := range []bool{false, true} { // by a read, or by Confirm
 		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {

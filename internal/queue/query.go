@@ -20,17 +20,17 @@ import (
 type query struct {
 	own   state.Key
 	txn   *pb.TxnRequest
-	ahead txn.Ops // the last-created conflicting keys that come no later than its key
+	ahead txn.Ops // the last-created conflicting keys that come no later than own
 	slots txn.Ops // the held slots of a semaphore
-	next  txn.Ops // the keys after its key
-	value txn.Ops // its key with its value, of a query that resumes
+	next  txn.Ops // the keys after own
+	value txn.Ops // own with its value, of a query that resumes
 
 	// If one of the comparisons failed:
 	session txn.Ops // the session key
-	keys    txn.Ops // its keys
+	keys    txn.Ops // all keys of the acquisition
 	tried   txn.Ops // the slots of a semaphore that it may have taken
 
-	handoffs bool // also read the keys after its key
+	handoffs bool // also read the keys after own
 }
 
 // query reads who owns the name, and repeats that while the cluster cannot be reached, the session
@@ -115,10 +115,10 @@ func (a *Acquisition) prepare(q *query) {
 	q.session, q.keys = txn.Else(t, txn.Stat(session)), txn.Else(t, a.ownKeys(txn.Stat)...)
 }
 
-// before returns the last-created conflicting key before its key, in any of the queues, according to
-// the answer to q. It returns the zero Key if there is none. tied is not nil if another key has the
-// create revision of its key. Then neither is before the other, and this program or another broke
-// rule G2.
+// before returns the last-created conflicting key before the acquisition's own, in any of the
+// queues, according to the answer to q. It returns the zero Key if there is none. tied is not nil if
+// another key has the create revision of the own one. Then neither is before the other, and this
+// program or another broke rule G2.
 func (a *Acquisition) before(q query, resp *pb.TxnResponse) (predecessor state.Key, tied error) {
 	for kv := range q.ahead.In(resp).All() {
 		switch key := string(kv.Key); {

@@ -183,9 +183,9 @@ func (a *Acquisition) shown(i int, kv *mvccpb.KeyValue) state.OwnChanged {
 
 // explainRelease decides, by a separate read, a release whose keys had changed or were gone, or
 // that was refused as a whole. The delete does not carry this read because it is seldom needed. If
-// the server refuses to read all keys of a set, it reads the session key and one key, which tells
-// as much as many if all are gone, and then the session key alone. bare reports that the keys are
-// there, so that a bare delete has to follow.
+// the server refuses a read of all keys of a set, explainRelease reads the session key and one key,
+// which tells as much as many if all are gone, and if that is refused too, the session key alone.
+// bare reports that the keys are there, so that a bare delete has to follow.
 func (a *Acquisition) explainRelease(ctx context.Context) (bare bool, err error) {
 	var session, own txn.Answers
 	var rev int64

@@ -13,11 +13,12 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// Rewrite puts a new value on its key, which keeps its create revision and its position. Calls must
-// be made one at a time. The put compares the create and the modification revision. Therefore a
-// delayed copy of an older value can never overwrite a newer one, and a value is put once however
-// often it is sent. Rewrite returns nil if the value was put while the lock was held. A read
-// settles a lost answer, in this call or the next; until then the error matches kv.ErrUnknown.
+// Rewrite puts a new value on the acquisition's key, which keeps its create revision and its
+// position. Calls must be made one at a time. The put compares the create and the modification
+// revision. Therefore a delayed copy of an older value can never overwrite a newer one, and a value
+// is put once however often it is sent. Rewrite returns nil if the value was put while the lock was
+// held. A read settles a lost answer, in this call or the next; until then the error matches
+// kv.ErrUnknown.
 func (a *Acquisition) Rewrite(ctx context.Context, value []byte) error {
 	defer a.apply(state.RewriteEnded{}, nil)
 	err := a.rewrite(ctx, bytes.Clone(value))
@@ -124,8 +125,8 @@ func (a *Acquisition) readOwn(ctx context.Context, op string) error {
 	return err
 }
 
-// readInBackground reads whether a change of its key is a handoff, or a write of ours whose answer
-// was lost and whose caller has returned.
+// readInBackground reads whether a change of the acquisition's key is a handoff, or a write of ours
+// whose answer was lost and whose caller has returned.
 func (a *Acquisition) readInBackground() {
 	read := func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
@@ -150,8 +151,8 @@ func (a *Acquisition) inBackground(what string, f func(ctx context.Context)) boo
 	})
 }
 
-// takeIn applies what an answer shows of the session key and of its keys with their values:
-// unchanged, rewritten with a value in doubt, changed by a handoff, or lost.
+// takeIn applies what an answer shows of the session key and, with their values, of the
+// acquisition's keys: unchanged, rewritten with a value in doubt, changed by a handoff, or lost.
 func (a *Acquisition) takeIn(resp *pb.TxnResponse) {
 	if a.s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision) != nil {
 		return

@@ -18,7 +18,7 @@ func (w *fixture) loseAnswer() {
 	w.f.Inject(isEnqueue.rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
 }
 
-// A2, A5: settling an enqueue shows that its key exists, and a query that nobody conflicts.
+// A2, A5: settling an enqueue shows that its key exists, and a query that no key conflicts.
 func TestAnEnqueueThatIsSettledIsHeldAfterAQuery(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		s := w.session()

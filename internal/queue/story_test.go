@@ -83,24 +83,35 @@ func (st *story) follows(step string) string {
 	switch {
 	case does == "opens a session":
 		s := st.session()
-		st.names, st.cast[who] = append(st.names, who), &actor{s: s}
+		st.enters(who, s)
 		st.golden.mu.Lock()
 		st.golden.leases[s.ID()] = who
 		st.golden.mu.Unlock()
 		return ""
-	case step == "the answer to the next request is lost":
-		st.f.Inject(etcdfake.Rule{Method: "Txn", Times: 1, Err: rpctypes.ErrGRPCTimeout, Match: func(q etcdfake.Request) bool {
+	case step == "the answer to the next request is lost", step == "the next request is lost":
+		st.f.Inject(etcdfake.Rule{Method: "Txn", Times: 1, Lose: !strings.Contains(step, "answer"), Err: rpctypes.ErrGRPCTimeout, Match: func(q etcdfake.Request) bool {
 			return !st.golden.record(q)
 		}})
 		return ""
+	case strings.HasPrefix(does, "takes over the session of "):
+		st.enters(who, st.successor(st.cast[lastWord(step)].s))
+	case strings.HasPrefix(does, "resumes the lock of "):
+		var err error
+		from := st.cast[lastWord(step)].a
+		st.cast[who].a, err = Resume(st.Context(), st.cast[who].s, st.queue(), from.Key(), from.Token(), Limits{})
+		require.NoError(st, err)
 	case does == "acquires":
+		st.limit = 0
+		st.cast[who].acquires(st)
+	case does == "acquires a slot of two":
+		st.limit = 2
 		st.cast[who].acquires(st)
 	case does == "releases":
 		require.NoError(st, st.cast[who].a.Release(st.Context(), errGivenBack))
 	case does == "gives up":
 		st.cast[who].cancel()
 	case strings.HasPrefix(step, "an operator deletes the key of "):
-		time.Sleep(2 * session.ArmDelay) // it is watched since
+		time.Sleep(2 * session.ArmDelay) // by then the key is watched
 		st.f.Delete(st.cast[lastWord(step)].a.Key())
 	case strings.HasPrefix(step, "an operator revokes the lease of "):
 		st.f.Revoke(st.cast[lastWord(step)].s.ID())
@@ -108,7 +119,16 @@ func (st *story) follows(step string) string {
 		require.Fail(st, "nobody knows how to play this", step)
 	}
 	synctest.Wait()
+	if a := st.cast[who]; does == "acquires" && a.a.now().Phase == state.Enqueuing {
+		time.Sleep(time.Second / 10) // it pauses before it enqueues again
+		synctest.Wait()
+	}
 	return st.requests() + st.states()
+}
+
+// enters adds an actor to the cast.
+func (st *story) enters(who string, s *session.Session) {
+	st.names, st.cast[who] = append(st.names, who), &actor{s: s}
 }
 
 func lastWord(s string) string { return s[strings.LastIndexByte(s, ' ')+1:] }
@@ -119,7 +139,7 @@ func (who *actor) acquires(st *story) {
 	st.Cleanup(cancel)
 	r := Request{Value: keys.NewLabel(keys.Identity{}).Lock(time.Time{}), Handoffs: true}
 	a := newAcquisition(ctx, who.s, st.queue(), nil)
-	a.state = state.Begin(state.Options{Handoffs: r.Handoffs})
+	a.state = state.Begin(state.Options{Handoffs: r.Handoffs && st.limit == 0, Limit: st.limit})
 	who.a, who.cancel = a, cancel
 	go func() {
 		if err := a.acquire(ctx, r); err != nil {
@@ -169,7 +189,7 @@ var (
 		state.Enqueuing: "Enqueuing", state.Settling: "Settling", state.Waiting: "Waiting", state.Querying: "Querying", state.Owner: "Owner",
 		state.Held: "Held", state.Releasing: "Releasing", state.Undoing: "Undoing", state.Done: "Done",
 	}
-	evidence = map[state.Evidence]string{state.ByEnqueue: "by its enqueue", state.ByAnswer: "by a query", state.ByHandoff: "by a handoff"}
+	evidence = map[state.Evidence]string{state.ByEnqueue: "by its enqueue", state.ByAnswer: "by a query", state.ByHandoff: "by a handoff", state.ByTake: "by its take", state.ByResuming: "by resuming"}
 	ends     = map[state.End]string{
 		state.SessionEnded: "its session has ended", state.KeyDeleted: "its key was deleted", state.GivenUp: "given up", state.GivenBack: "released",
 	}

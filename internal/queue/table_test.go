@@ -34,7 +34,7 @@ var modes = map[string]func(w *fixture){
 
 const exclusive = "exclusive"
 
-// sharesRequests are those that package together may send with others. Every other one is sent
+// sharesRequests are those that package batch may send with others. Every other one is sent
 // alone.
 var sharesRequests = []request{isEnqueue, isTake, isSettle, isRelease, isHandoff, isUndo}
 
@@ -58,7 +58,7 @@ func (c cell) whole() bool {
 //     not distinguish.
 //   - The second and the third try go to other members, or wait for them, in any mode. A final fault
 //     has no second try.
-//   - A request of several writes fails for all its parts. Package together decides by whether it was
+//   - A request of several writes fails for all its parts. Package batch decides by whether it was
 //     applied and whether the fault is final, not by modes. After a final fault it sends each part
 //     again, alone, so each may be refused again.
 //   - In a request of 32, the one that is to blame is among many.

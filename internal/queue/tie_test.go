@@ -32,8 +32,8 @@ func tying(ctx context.Context, method string, req, answer any, conn *grpc.Clien
 	return invoke(ctx, method, req, answer, conn, opts...)
 }
 
-// Rule G3: another key of the queue with the key's create revision fails the acquisition, wherever
-// it is read.
+// Rule G3: another key of the queue with the create revision of the acquisition's key fails the
+// acquisition, wherever it is read.
 func TestATieFailsTheAcquisitionLoudly(t *testing.T) {
 	const loud = "two of one queue in one request"
 	t.Run("seen by the enqueue", func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestATieFailsTheAcquisitionLoudly(t *testing.T) {
 			w.clear()
 		})
 	})
-	// show adds to an answer a key with the acquisition's create revision.
+	// show adds to an answer a key with the create revision of the acquisition's key.
 	show := func(w *fixture, r request, create func() int64) {
 		rule := r.rule(etcdfake.Rule{Edit: func(_ etcdfake.Request, m proto.Message) {
 			read := m.(*pb.TxnResponse).Responses[0].GetResponseRange()

@@ -218,7 +218,7 @@ func TestWhatOneIsRefusedForConcernsNobodyElse(t *testing.T) {
 	}
 }
 
-// Rule G8: a session that has ended sends nothing more.
+// Rule G8: a write that a session has not sent before its end is not sent.
 func TestASessionThatEndsSendsNothingMore(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s, sizes := w.gathering()

@@ -121,8 +121,8 @@ func (a *Acquisition) observeBehind(_ int64, shown []*mvccpb.KeyValue) {
 	}
 }
 
-// seeBehind closes Wanted's channel if a key created at create is behind its keys. The key is in a
-// range that conflicts with its keys.
+// seeBehind closes Wanted's channel if a key created at create is behind the acquisition's keys. It
+// is in a range that conflicts with them.
 func (a *Acquisition) seeBehind(create int64) {
 	a.mu.Lock()
 	if !a.wantedOpen() || create <= a.state.Own.Create {

@@ -236,8 +236,8 @@ func (w *fixture) acquireExclusiveOf(s *session.Session, name string) *Acquisiti
 // watchCount returns how many watches the holder's client has.
 func watchCount(a *Acquisition) int { return a.s.Host().Watches.Stats().Watches }
 
-// What happens to its key is noticed at each stage, and a watch that is no longer needed is
-// cancelled.
+// What happens to the holder's own key is noticed at each stage, and a watch that is no longer
+// needed is cancelled.
 func TestALossIsNoticedWhileWantedIsAskedForAndAfterwards(t *testing.T) {
 	for stage, until := range map[string]func(w *fixture, a *Acquisition, wait func()){
 		"asked in this instant": func(w *fixture, a *Acquisition, _ func()) { a.Wanted() },

@@ -88,8 +88,8 @@ func (a *Acquisition) created(bit int, from, rev int64) {
 	a.catchUp(gap)
 }
 
-// missed returns, once all watches are created, up to which revision they may have missed
-// something. It returns 0 if they have missed nothing, or before that.
+// missed returns up to which revision the watches may have missed something. It returns 0 if they
+// have missed nothing, or are not all created yet.
 func (w *watches) missed() (gap int64) {
 	if w.pending == 0 {
 		gap, w.gap = w.gap, 0

@@ -8,7 +8,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/batch"
 )
 
-// write sends one of the queue's writes, alone or together with others (package together). In
+// write sends one of the queue's writes, alone or together with others (package batch). In
 // etcd's layout, where names nest, it is sent alone (rule G1).
 func (a *Acquisition) write(ctx context.Context, w batch.Write) (*pb.TxnResponse, error) {
 	w.Queue = a.queue.Prefix

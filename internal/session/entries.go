@@ -40,7 +40,8 @@ func (s *Session) CancelKey(n int64) []byte { return keys.CancelKey(s.own.key, n
 // OwnerKey is the owner key of entry n.
 func (s *Session) OwnerKey(n int64) []byte { return []byte(keys.OwnerKey(s.own.key, n)) }
 
-// PutsOwnerKey records that the owner key of entry n is about to be put. That key is removed with the entry.
+// PutsOwnerKey records that the owner key of entry n is about to be put. That key is removed with the
+// entry.
 func (s *Session) PutsOwnerKey(n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,7 +56,7 @@ func (s *Session) Learn(n int64, ev Evidence) {
 	s.ledger.move(n, ev, nil)
 }
 
-// GoneElsewhere is Absent for keys that somebody else removed. A cancel key and an owner key that were put
+// GoneElsewhere is Absent for keys that we did not remove. A cancel key and an owner key that were put
 // with one of them are removed in the background.
 func (s *Session) GoneElsewhere(n int64) {
 	s.mu.Lock()

@@ -112,7 +112,7 @@ func (s *Session) remove(ns ...int64) {
 }
 
 // RemoveInBackground calls try until it reports that nothing is left of what it deletes, or until the
-// session has ended, because the keys end with the lease. try returns when its context ends.
+// session has ended, because then its keys end with the lease. try returns when its context ends.
 func (s *Session) RemoveInBackground(try func(ctx context.Context) (done bool)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

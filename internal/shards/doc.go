@@ -6,5 +6,5 @@
 // up. None of them decides who holds a shard. Only the queue of the shard's lock does, so that no
 // mistake made here, and no wish, however stale or absurd, can give a shard to two workers.
 //
-// All functions take the time as an argument.
+// Nothing here reads a clock: where the time matters, it is an argument.
 package shards

@@ -8,10 +8,10 @@ import "github.com/pawl-locks/pawl/internal/keys"
 //  1. The enqueue's transaction read the queue after its put, and found no key that conflicts
 //     with the acquisition's (Enqueued, with Whole set). Package queue reads the answer in
 //     enqueued (enqueue.go).
-//  2. A query, answered at a revision not below the key's, found the key's create revision
-//     and the session key's modification revision as we know them, and no conflicting key that
-//     was created earlier (Answered, without a predecessor). Package queue reads the answer
-//     in before (query.go).
+//  2. A query, answered at a revision not below that of the acquisition's key, found this key's
+//     create revision and the session key's modification revision as we know them, and no
+//     conflicting key that was created earlier (Answered, without a predecessor). Package queue
+//     reads the answer in before (query.go).
 //  3. The predecessor's release put a handoff on the acquisition's key, in the transaction that
 //     deleted the predecessor's key, and found the acquisition's key there. The predecessor
 //     was the holder until then, so nothing created earlier is left (handedOff). The watch's
@@ -116,9 +116,9 @@ func (ev Answered) apply(a *Machine) Effects {
 	return Effects{}
 }
 
-// handedOff takes in a put on its key that is newer than what was known and is on its lease. It
-// reports whether the put is a handoff. A handoff by another key than the predecessor only leads to
-// a query, because the predecessor is gone then.
+// handedOff takes in a put on its key that is newer than what was known and is on its lease, if the
+// put is a handoff, and reports whether it is. A handoff by another key than the predecessor only
+// leads to a query, because the predecessor is gone then.
 func (a *Machine) handedOff(value []byte) bool {
 	if !a.Handoffs || a.Mod != a.Own.Create {
 		return false // a key receives at most one handoff

@@ -12,7 +12,7 @@ type Observed struct {
 	Index            int // the index of Own among its keys; unless it is 0, nothing was read of the predecessor
 
 	// Key is the name of Own as it was read; "" means the name of its key at Index. If it is
-	// another name, the event is ignored, because a slot's key has replaced the key meanwhile.
+	// another name, the event is ignored, because a slot's key has replaced that key meanwhile.
 	Key string
 }
 

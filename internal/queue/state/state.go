@@ -137,7 +137,7 @@ type Effects struct {
 
 	WatchOwn bool  // watch its key at index Own, starting at revision From
 	Own      int   // the index, or All, of the key to watch, or of the one that was deleted or overwritten
-	Rest     bool  // it ended by such a key, and its other keys stay until it is released, or for one TTL (rule ML6)
+	Rest     bool  // such a key ended it, and its other keys stay until it is released, or for one TTL (rule ML6)
 	Follow   Key   // watch this predecessor's deletion, starting at revision From
 	Unfollow bool  // first cancel the watch of the predecessor, or of the slots, if there is one
 	From     int64 // of WatchOwn, Follow and FollowSlots
