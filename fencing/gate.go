@@ -68,7 +68,7 @@ type Gate struct {
 func (g *Gate) Admit(resource string, t Token) error { return g.admit(resource, t, false) }
 
 // AdmitShared is Admit for the token of a shared lock. It returns nil if no exclusive token as great as
-// t was admitted for resource. From then on, Admit refuses every exclusive token below t.
+// t was admitted for resource. Once it has returned nil, Admit refuses every exclusive token below t.
 func (g *Gate) AdmitShared(resource string, t Token) error { return g.admit(resource, t, true) }
 
 // AdmitContext admits the token that ctx carries, in its mode. Its error matches ErrNoToken if ctx

@@ -33,7 +33,7 @@
 //     result of Err, which only depends on the clock.
 //  4. LockEnqueued is followed by LockAcquired or LockGaveUp. LockAcquired is followed by exactly
 //     one LockReleased or LockLost. Likewise in elections. SessionGranted is followed by
-//     SessionLost or SessionClosed, the last event of that session.
+//     SessionLost or SessionClosed, after which no Session event of that session comes.
 //  5. An Observer that panics breaks nothing. The panic is logged, with Config.Logger, and the
 //     event counts as delivered.
 //  6. Client.Close returns once every event of the client was delivered. Afterwards only calls that

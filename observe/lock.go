@@ -40,8 +40,8 @@ const (
 // LockEnqueued reports that the key is in the queue.
 type LockEnqueued struct {
 	Acquisition
-	// Ahead is how many were ahead then. A shared one does not count other shared ones. It is 0 if the
-	// lock is held or is a semaphore's only waiter, and -1 if not known.
+	// Ahead is how many were ahead then. Other shared ones are not ahead of a shared one. It is 0 if the
+	// lock is held, or if this is a semaphore's only waiter, and -1 if not known.
 	Ahead int
 }
 

@@ -1,5 +1,5 @@
 // Package pawlgoose lets one of several processes at a time migrate a database with goose v3, by a
-// lock on etcd. It is for databases that have no locks, such as SQLite and ClickHouse, and for
+// lock on etcd. It is for databases that have no advisory locks, such as SQLite and ClickHouse, and for
 // migrations of several databases under one lock. It is a separate module, so that only its users
 // depend on goose.
 //
@@ -16,7 +16,7 @@
 // # What it does not
 //
 // goose does not stop a migration when the lock is lost. Give Provider.Up a context that ends then,
-// with Locker.Do. A database that has locks, such as PostgreSQL, refuses a second migration: use
+// with Locker.Do. A database that has such locks, as PostgreSQL does, refuses a second migration: use
 // goose's locker there.
 package pawlgoose
 

@@ -35,7 +35,7 @@ const MARGIN = 500;
 /** PATIENCE is how long a call without a timeout may take. */
 const PATIENCE = 10000;
 
-/** AGAIN are the codes of refusals that pass, because pawld, or etcd, is away, or a limit is reached. */
+/** AGAIN are the codes of temporary refusals: pawld, or etcd, is away, or a limit is reached. */
 const AGAIN = ['unavailable', 'resource_exhausted'];
 
 /** asyncDispose is what await using calls, if Node has it. */
@@ -269,7 +269,7 @@ class Lock {
     if (this.#wanted && answer.wanted === true) this.#wanted.abort();
   }
 
-  /** _left is how many milliseconds it is believed in for, if nothing extends it. */
+  /** _left is for how many more milliseconds the lock is believed in, if nothing extends that. */
   _left() {
     return this.held() ? this.#valid - since(now(), this.#sent) : 0;
   }
@@ -279,7 +279,7 @@ class Lock {
     return this.#ended === 'released';
   }
 
-  /** _lose takes the reason that release reports. If pawld no longer knows it, it is what ended the belief. */
+  /** _lose takes the reason that release reports. If pawld no longer knows one, that is what ended the belief. */
   _lose(why) {
     if (this.held()) this._end(why || 'NOT_HELD');
     this.#lost = why || this.#lost || this.#ended;
@@ -566,7 +566,7 @@ class Session extends EventEmitter {
     for (const id of ids) this._unwanted.delete(id);
   }
 
-  /** _giveUp releases what nobody believes in. If pawld answers, it does so before it resolves. */
+  /** _giveUp releases what nobody believes in: before it resolves, if pawld answers. */
   async _giveUp(id) {
     if (this._closed) return; // close does it
     this._unwanted.set(id, now().steady + this._ttl);
@@ -616,7 +616,7 @@ class Session extends EventEmitter {
     }
   }
 
-  /** _hear emits the first of the failures that pass, and their end, which is an answer. What a listener throws is not handled here, and ends no renewal. */
+  /** _hear emits the first of some temporary failures, and their end, which is an answer. What a listener throws is not handled here, and ends no renewal. */
   _hear(e) {
     const code = e ? e.code : '';
     const before = this._away;

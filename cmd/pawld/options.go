@@ -46,8 +46,8 @@ With --state-dir, SIGTERM and SIGHUP leave all locks to the next pawld. SIGINT r
 
 `
 
-// parse reads the flags, then the file of --config and the environment for flags that were not
-// given.
+// parse reads the flags, and, for flags that were not given, the file of --config and then the
+// environment.
 func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
 	fs := pflag.NewFlagSet("pawld", pflag.ContinueOnError)

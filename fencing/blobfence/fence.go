@@ -55,8 +55,8 @@ func (f Fence) Write(ctx context.Context, name string, t fencing.Token, body []b
 	return wrap("write", name, w.settle(f.repeat(ctx, name, t, w.try)))
 }
 
-// Delete removes the object's body under t, and leaves a placeholder that keeps the token. It returns
-// nil if there is no object. Errors are those of Write.
+// Delete removes the object's body under t, and leaves a placeholder that keeps the token. It also
+// returns nil if there is no object. Errors are those of Write.
 func (f Fence) Delete(ctx context.Context, name string, t fencing.Token) error {
 	w := writing{store: f.Store, name: name, meta: Meta{Token: t, Nonce: newNonce(), Absent: true}}
 	return wrap("delete", name, w.settle(f.repeat(ctx, name, t, w.try)))

@@ -36,7 +36,7 @@ type Store interface {
 
 	// Put writes body and m in one step if the object's version is at. After it returns nil, the write
 	// is durable. An error matches ErrChanged if nothing was written and never will be, because the
-	// version is another. It matches ErrNotApplied if nothing was written for another reason and trying
+	// version is another. It matches ErrNotApplied if the same is so for another reason and trying
 	// again cannot help. After any other error the object may be written, at most once, and still only
 	// over the version at. Put sends its request once, because the error of a first copy must not be
 	// covered up by a second.

@@ -18,9 +18,9 @@
 // # What the service does
 //
 // An interceptor admits a call before its handler runs, and cannot keep a newer holder from being
-// admitted while it runs. So a handler that writes has the token admitted once more, in one step with
-// the write: by the same Gate, under the mutex that guards what it writes, or by the store's guard
-// (sqlfence …). It returns Status of the refusal.
+// admitted while it runs. So a handler that writes has the token of the call's context admitted once
+// more, in one step with the write: by the same Gate, under the mutex that guards what it writes, or by
+// the store's guard (sqlfence …). It returns Status of the refusal.
 //
 // A client states its own token, so authenticate clients first: one that sends a high token shuts
 // the others out.

@@ -108,7 +108,7 @@ func staleProblem(e *fencing.StaleError) *problem {
 }
 
 // WriteStale answers a request with 412 and the body that Handler writes. It is for handlers that learn
-// of a stale token from their storage.
+// of a stale token only from their storage.
 func WriteStale(w http.ResponseWriter, e *fencing.StaleError) { staleProblem(e).write(w) }
 
 const problemType = "application/problem+json"

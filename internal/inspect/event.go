@@ -12,7 +12,7 @@ const (
 	Enqueued   Kind = iota // others are ahead of it
 	Acquired               // it is first now
 	Proclaimed             // a candidate that leads has put a new value
-	Released               // by its process: released, held for too long or, in pawld, silent
+	Released               // by its process: released, or taken from a holder that held for too long or, in pawld, was silent
 	Lost                   // taken from its holder
 	GaveUp                 // it waited, and its key is gone
 	Ended                  // released or lost: etcd does not record which

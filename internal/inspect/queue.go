@@ -16,12 +16,14 @@ type Queue []Queued
 // A Queued is one position in a Queue. Unknown fields are empty, because a key that etcd's own
 // clients made does not name its owner.
 type Queued struct {
-	Key   string        // whole, namespace included
-	Token fencing.Token // the create revision of Key; a slot's holder has another one
-	Holds bool          // it holds, or is about to; otherwise it waits
-	Owner string        // of the Options with which it was acquired, or of its session's lease.Options
-	Host  string        // of its process, as the process reports it
-	PID   int           // of its process
+	Key string // whole, namespace included
+	// Token is the create revision of Key, with which it holds, or will hold. One that waits for a slot
+	// gets another Key, and so another Token.
+	Token fencing.Token
+	Holds bool   // it holds, or is about to; otherwise it waits
+	Owner string // of the Options with which it was acquired, or of its session's lease.Options
+	Host  string // of its process, as the process reports it
+	PID   int    // of its process
 	// Since is when Key was put, by that process's clock. For a candidate whose Options name no
 	// Owner it is when the candidate's session began, which was earlier.
 	Since time.Time

@@ -15,7 +15,7 @@
 // semaphore, "semaphore". Several names at once count as one lock, which is shared if all of them are.
 // name is there only with Options.Name, because there can be as many names as jobs; of several names it
 // is the first. cause is one of a few words: expired, revoked, closed, cluster_changed, key_deleted,
-// key_overwritten, max_hold, overrun, busy, token_floor, timeout, canceled, kind, other.
+// key_overwritten, max_hold, overrun, busy, token_floor, timeout, canceled, other.
 //
 //	pawl_sessions                                     gauge      sessions that are valid
 //	pawl_session_validity_seconds{lease}              gauge      validity left, at the scrape

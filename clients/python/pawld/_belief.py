@@ -103,7 +103,7 @@ class Belief:
         return self._ended.get("why", "")
 
     def _left(self) -> int:
-        """How many ns it is believed in for, if nothing extends it."""
+        """For how many more ns the lock is believed in, if nothing extends that."""
         now = Instant()
         sent, valid = self._belief
         return 0 if self._ended else max(valid - now.since(sent), 0)
@@ -143,6 +143,6 @@ class Belief:
         return self._ended.get("why") == "released"
 
     def _lose(self, why: str) -> None:
-        """The reason that release reports. If pawld no longer knows it, it is what ended the belief."""
+        """Takes the reason that release reports. If pawld no longer knows one, that is what ended the belief."""
         self._end(self._why() or why or "NOT_HELD")
         self._lost = why or self._lost or self._ended["why"]

@@ -302,7 +302,7 @@ class Steps(Generic[L, W]):
                 pass  # no thread can be started: the next one that begins, or a Renew that lists it, does it
 
     async def _give_up(self, request_id: str) -> None:
-        """Releases what nobody believes in. If pawld answers, it does so before this returns."""
+        """Releases what nobody believes in: before this returns, if pawld answers."""
         if self._closed:
             return  # close does it
         self._unwanted.setdefault(request_id, time.monotonic() + self._ttl)
@@ -387,7 +387,7 @@ class Steps(Generic[L, W]):
         return answer
 
     def _hear(self, e: Optional[Error]) -> None:
-        """Logs the first of the failures that pass, and their end."""
+        """Logs the first of some temporary failures, and their end."""
         code = e.code if e is not None else ""
         before, self._away = self._away, code
         if code and code != before:

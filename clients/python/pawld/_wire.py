@@ -13,7 +13,7 @@ import stat
 from typing import Any, Dict, Optional, Tuple, Union
 
 AGAIN = ("unavailable", "resource_exhausted")
-"""The codes of refusals that pass, because pawld, or etcd, is away, or a limit is reached."""
+"""The codes of temporary refusals: pawld, or etcd, is away, or a limit is reached."""
 
 Answer = Dict[str, Any]
 Text = Tuple[int, str, bytes]

@@ -39,7 +39,7 @@ type Store struct {
 
 	// VerifyRead is for servers that read an object's metadata and its ETag one after the other while a
 	// write may come between (versitygw 1.8 does). S3 itself returns both as of one instant. With
-	// VerifyRead, each read is repeated until two in a row agree.
+	// VerifyRead, each read is made twice, and again until both find the same.
 	VerifyRead bool
 }
 

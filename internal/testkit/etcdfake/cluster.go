@@ -25,7 +25,7 @@ type Options struct {
 	MinTTL       int64         // seconds; 2 if 0, the default of a real server
 	MaxTxnOps    int           // 128 if 0
 	Election     time.Duration // election timeout; 1 s if 0
-	ExpiryTick   time.Duration // leases are deleted at its first multiple since New after expiry; 500 ms if 0, at expiry if < 0
+	ExpiryTick   time.Duration // leases are deleted at its first multiple since New at or after their expiry; 500 ms if 0, at expiry if < 0
 	TokenTTL     time.Duration // of auth tokens; 300 s if 0
 	JWT          bool          // every member knows every auth token, also one that was issued before it joined
 	MaxFragment  int           // bytes from which a watch answer is split, if asked for; 2 MiB if 0

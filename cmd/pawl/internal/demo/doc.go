@@ -1,4 +1,4 @@
-// Package demo has the command that shows what pawl does. It runs contenders in separate processes,
-// an etcd server in this process, and a SQLite file that checks fencing tokens. It checks
-// everything that it says, and leaves nothing behind.
+// Package demo has the command that shows what pawl does. It runs contenders in separate processes
+// and an etcd server in this process, and uses a SQLite file as storage that checks fencing tokens. It
+// checks everything that it says, and leaves nothing behind.
 package demo

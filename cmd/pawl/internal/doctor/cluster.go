@@ -65,7 +65,7 @@ func (d *doctor) endpoints(ctx context.Context, cfg pawl.Config, within time.Dur
 }
 
 // haveQuorum reports whether most members run, as one of the endpoints has shown. That an endpoint knows
-// a leader shows nothing, because it still knows a leader that has gone for a while.
+// a leader shows nothing, because for a while it still knows one that is gone.
 func haveQuorum(ends []endpoint) bool {
 	return slices.ContainsFunc(ends, func(e endpoint) bool { return e.agreed })
 }

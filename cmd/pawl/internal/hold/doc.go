@@ -3,8 +3,8 @@
 //
 // # What it guarantees
 //
-//  1. COMMAND is started only after the lock or the term was acquired. A signal that arrives before that
-//     ends the wait, and COMMAND is not started.
+//  1. COMMAND is started only after the lock or the term was acquired. A signal that arrives before COMMAND
+//     is started ends the wait, and COMMAND is not started.
 //  2. The lock is released, and its lease revoked, however pawl ends except by KILL, and only after
 //     COMMAND has ended.
 //  3. COMMAND finds the innermost lock in its environment, the fencing token included.

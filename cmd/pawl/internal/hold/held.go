@@ -172,8 +172,8 @@ func (o *lockOptions) untilSignal(sigs *supervise.Signals, held grip, say report
 const leastLeave = time.Second
 
 // leaveWithin returns how long the release and the revocation of a session with this deadline may
-// take: until then, when what is left expires, but at most --dial-timeout. A lock can end long before
-// its session.
+// take: until the deadline, when what is left expires, but at least leastLeave, and in any case at most
+// --dial-timeout. A lock can end long before its session.
 func leaveWithin(dialTimeout time.Duration, deadline time.Time) time.Duration {
 	return min(dialTimeout, max(leastLeave, time.Until(deadline)))
 }

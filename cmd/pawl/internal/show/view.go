@@ -35,7 +35,7 @@ type position struct {
 	Value    string        `json:"value,omitempty"` // a candidate's, its first KiB
 	Revision int64         `json:"revision"`
 
-	// These are in base64 what JSON cannot represent as it is.
+	// These have, in base64, what JSON cannot represent as it is.
 	NameBase64  string `json:"nameBase64,omitempty"`
 	KeyBase64   string `json:"keyBase64,omitempty"`
 	ValueBase64 string `json:"valueBase64,omitempty"`

@@ -122,7 +122,7 @@ type changed struct {
 	Time     time.Time     `json:"time"`
 	Unsure   bool          `json:"unsure,omitempty"`
 
-	// These are in base64 what JSON cannot represent as it is.
+	// These have, in base64, what JSON cannot represent as it is.
 	NameBase64  string `json:"nameBase64,omitempty"`
 	KeyBase64   string `json:"keyBase64,omitempty"`
 	ValueBase64 string `json:"valueBase64,omitempty"`

@@ -40,7 +40,7 @@ type Interrupted struct{ Signal syscall.Signal }
 
 func (i *Interrupted) Error() string { return fmt.Sprintf("ended by signal: %v", i.Signal) }
 
-// Signals are those that a process receives since a call of Catch or Inherited.
+// Signals are those that a process has received since a call of Catch or Inherited.
 type Signals struct {
 	C <-chan Signal
 }
@@ -55,7 +55,7 @@ func Catch() *Signals {
 	return &Signals{to}
 }
 
-// pass passes signals on, without an end.
+// pass passes signals on, and does not return.
 func pass(from <-chan os.Signal, to chan<- Signal) {
 	for sig := range from {
 		to <- Signal{Number: sig.(syscall.Signal)}

@@ -27,8 +27,8 @@ type hold struct {
 	PID   int           `json:"pid,omitempty"`
 	From  int64         `json:"from"`
 	Early bool          `json:"early,omitempty"` // it began before From
-	// AtMost is set if it began at From or later. From is then when its key was put, or its session's
-	// lease granted, by its holder's clock.
+	// AtMost is set if it began at From or later. In that case From is when its key was put, or its
+	// session's lease granted, by its holder's clock.
 	AtMost bool   `json:"atMost,omitempty"`
 	To     int64  `json:"to,omitempty"`  // 0 if it has not ended
 	End    string `json:"end,omitempty"` // released, lost, ended

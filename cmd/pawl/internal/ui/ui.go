@@ -39,7 +39,7 @@ type Page struct {
 	tasks  sync.WaitGroup
 }
 
-// Open reads the scope, follows it from there, and serves it. The caller closes it.
+// Open reads the scope, follows it from there, and serves it, until the caller closes the Page.
 func Open(ctx context.Context, client *pawl.Client, o Options) (*Page, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

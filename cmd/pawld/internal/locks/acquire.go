@@ -34,7 +34,7 @@ type Lock struct {
 	Keys  []string
 	Slot  int // of a semaphore
 
-	Wanted bool // somebody has come to wait behind it, if its client asked for that
+	Wanted bool // somebody has come to wait behind it; known only if its client asked
 }
 
 // An Answer is the result of Acquire.
@@ -114,9 +114,9 @@ func (s *Service) Acquire(ctx context.Context, r Request, id string, ttl time.Du
 	}
 }
 
-// mostParked is how long an Acquire may be parked, half of the belief that its answer would have if the
-// lock were held at its end. That is five sixths of the TTL, or of the time parked and max hold
-// together. If max hold is so short that this would be no time at all, the risk is the client's.
+// mostParked is how long an Acquire may be parked. It is half of the belief that its answer would have
+// if the lock were acquired at the end of that time. That belief is five sixths of the TTL, or of the
+// time parked and max hold together. If max hold is so short that this would be no time at all, the risk is the client's.
 func mostParked(ttl, maxHold time.Duration) time.Duration {
 	most := table.Belief(ttl) / 2
 	if maxHold > 0 {

@@ -5,8 +5,8 @@
 // holds a lock, the lock is promised to the engine, so that the key stays for as long as the client
 // may believe that it holds the lock, whatever ends that session (rule V4).
 //
-// A successor takes over what is held, and what was lost since pawld began to stop, because no
-// client has learned of that loss. It keeps the keys of what it cannot take over for as long as a
+// A successor is left what is held, and what was lost since pawld began to stop, because no client has
+// learned of that loss. It takes over what it can, and keeps the keys of the rest for as long as a
 // client may believe.
 //
 // One mutex guards the table. It is not held during a request to etcd.

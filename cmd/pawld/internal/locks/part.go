@@ -151,8 +151,8 @@ func (s *Service) won(ref table.Ref, p *part, h *held) bool {
 }
 
 // asks makes the service note for a session's locks whether somebody waits behind them, once its
-// client asks for it. It reports whether the client does not have an answer yet that says so. s.mu
-// is held.
+// client asks for it. It reports whether somebody waits of whom no answer has told the client yet.
+// s.mu is held.
 func (s *Service) asks(all []table.Listed) (news bool) {
 	for _, l := range all {
 		p := s.parts[l.Ref]

@@ -58,8 +58,8 @@ func (s *Service) renew(ctx context.Context, r Request, settled []string) ([]Loc
 	if err != nil {
 		return nil, err
 	}
-	// A belief that has expired when its answer arrives says nothing. What ends the lock does so,
-	// soon.
+	// A belief that has expired when its answer arrives is of no use. The lock ends soon, so wait for
+	// that.
 	if shortest = table.Shortest(all, ttl); r.Arrival.Add(shortest).Before(clock.Now().Add(leastPark / 4)) {
 		if all, err = s.parked(ctx, r, endOf(shortest), all); err != nil {
 			return nil, err
