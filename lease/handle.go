@@ -7,8 +7,8 @@ import (
 )
 
 // A Handle is what another process needs to take over a detached session. It has the lease, its
-// cluster, its session key as it was last written, how many entries in queues it has had, those whose
-// outcome was not settled, and how long locks with Options.AtLeast have to stay taken. It is
+// cluster, its session key as it was last written, how many entries in queues it has had, those that
+// the next process has to remove, and how long locks with Options.AtLeast have to stay taken. It is
 // comparable, contains no secret, and works once. The zero Handle means no session.
 type Handle struct {
 	text string // as package detached writes it

@@ -9,8 +9,9 @@ import (
 )
 
 // A Deferral keeps other processes from acquiring what a session held while work that may rely on the
-// lock is still running. It holds back the revocation of the session's lease, and the removal of a key
-// that somebody overwrote. The zero Deferral is ready. It is safe for concurrent use.
+// lock is still running. It holds back the revocation of the session's lease, and the removal of keys
+// whose hold has ended: by MaxHold, because one of several keys was lost, or because somebody overwrote
+// the key. The zero Deferral is ready. It is safe for concurrent use.
 type Deferral struct {
 	mu   sync.Mutex
 	work int

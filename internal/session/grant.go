@@ -153,7 +153,7 @@ func identity(owner string) keys.Identity {
 }
 
 // start begins the watch of the session key and the renewal loop. If the session has already ended, its
-// lease is revoked.
+// lease is revoked, unless it was being taken over.
 func (s *Session) start() error {
 	if err := s.Err(); err != nil {
 		close(s.stopped)

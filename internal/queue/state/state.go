@@ -51,7 +51,7 @@ type Options struct {
 // Invariants: Own.Create is 0 until the enqueue is known to be applied. It does not change
 // afterwards, except that a slot's key replaces the key in the turnstile, together with the
 // evidence that the slot was taken. Evidence is set at most once, while End is Alive, and with it
-// Phase becomes Owner, the only way to Held. Predecessor is zero before the enqueue is answered,
+// Phase becomes Owner, or Held at once if it was resumed. There is no other way to Held. Predecessor is zero before the enqueue is answered,
 // and once Phase is Held. doubt holds values that were sent with a comparison to Mod and are not
 // known to be applied or not. At most one of them is ever applied, and none once Mod moves.
 type Machine struct {
@@ -163,7 +163,7 @@ const (
 	Query               // read who owns
 	Take                // take the slot of Slot
 	Win                 // read the clock, and hold
-	Return              // it has ended, or is held
+	Return              // stop: it has ended, or is held
 )
 
 // Next returns what the goroutine that acquires does next. It follows from the state and is not
