@@ -186,7 +186,9 @@ func TestTheMapHasEachPackage(t *testing.T) {
 	text, err := os.ReadFile("ARCHITECTURE.md")
 	require.NoError(t, err)
 	var patterns []string
-	for _, row := range regexp.MustCompile(`(?m)^\|[^|]*\|([^|]*)\|[^|]*\|$`).FindAllStringSubmatch(string(text), -1) {
+	packages, _, found := strings.Cut(string(text), "\n## How a lock is taken")
+	require.True(t, found)
+	for _, row := range regexp.MustCompile(`(?m)^\|[^|]*\|([^|]*)\|[^|]*\|$`).FindAllStringSubmatch(packages, -1) {
 		for _, m := range mapped.FindAllStringSubmatch(row[1], -1) {
 			name := strings.Replace(m[1], "*", "...", 1)
 			if name == "pawl" {
