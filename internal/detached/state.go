@@ -53,7 +53,7 @@ type form struct {
 	Create   int64    `json:"create"`
 	Mod      int64    `json:"mod"`
 	Next     int64    `json:"next"`
-	ToRemove [][]byte `json:"remove,omitempty"`
+	ToRemove [][]byte `json:"unsettled,omitempty"`
 	Lost     []int64  `json:"forfeit,omitempty"`
 	Kept     []kept   `json:"kept,omitempty"`
 	At       int64    `json:"at,omitempty"` // Unix milliseconds

@@ -39,7 +39,7 @@ func TestAMalformedTextIsRefused(t *testing.T) {
 		"", "x", "pawl1", "pawl2.e30", prefix, prefix + "!", wrap("{}"), wrap("null"), wrap("[]"),
 		but(`"lease":1`, `"lease":-1`), but(`"cluster":2`, `"cluster":0`), but(`"ttl":3`, `"ttl":9000000001`), but(`"ttl":3`, `"ttl":3,"delay":-1`), but(`"ttl":3`, `"ttl":3,"delay":9000000000001`),
 		but(`"mod":3`, `"mod":2`), but(`"next":1`, `"next":0`), but(`"key":"aw=="`, `"key":""`),
-		wrap("{" + good + `,"remove":[""]}`), wrap("{" + good + `,"remove":"AA=="}`),
+		wrap("{" + good + `,"unsettled":[""]}`), wrap("{" + good + `,"unsettled":"AA=="}`),
 		wrap("{" + good + `,"forfeit":[1]}`), but(`"next":1`, `"next":9,"forfeit":[0]`), but(`"next":1`, `"next":9,"forfeit":[3,3]`),
 		wrap("{" + good + `,"kept":[{"n":1,"ms":1}],"at":5}`), but(`"next":1`, `"next":9,"at":5`), but(`"next":1`, `"next":9,"kept":[{"n":1,"ms":1}]`),
 		but(`"next":1`, `"next":9,"at":5,"kept":[{"n":1,"ms":0}]`), but(`"next":1`, `"next":9,"at":5,"kept":[{"n":1,"ms":9000000000001}]`),
