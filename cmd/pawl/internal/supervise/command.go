@@ -60,7 +60,7 @@ func (c *Command) Run(h Holding) (unix.WaitStatus, error) {
 	page.extend(deadline)
 	c.Link.runs++
 	page.running.Store(c.Link.runs)
-	defer page.running.Store(0)
+	defer c.Link.finish()
 	j, err := c.start()
 	if err != nil {
 		return 0, err

@@ -114,7 +114,7 @@ func questions(conn io.Reader) <-chan struct{} {
 func (g *guardian) guard(signals, children <-chan os.Signal, asked <-chan struct{}) {
 	timer := time.NewTimer(glance)
 	defer timer.Stop()
-	for !g.ended || g.page.running.Load() != 0 && anyLeft() {
+	for !g.ended || g.page.run() != 0 && anyLeft() {
 		select {
 		case sig := <-signals:
 			g.forward(sig)
@@ -124,7 +124,7 @@ func (g *guardian) guard(signals, children <-chan os.Signal, asked <-chan struct
 		case <-timer.C:
 		}
 		g.reap()
-		if run := g.page.running.Load(); run != 0 {
+		if run := g.page.run(); run != 0 {
 			if run != g.run {
 				g.begin(run)
 			}
@@ -204,16 +204,20 @@ func (g *guardian) signal(sig unix.Signal) {
 	signalAll(slices.DeleteFunc(below(os.Getpid(), processes()), isHolder), sig)
 }
 
-// kill kills all that the holder started, but first the holder, whose key then stays until its lease
-// expires.
-func (g *guardian) kill() { signalAll(below(os.Getpid(), processes()), unix.SIGKILL) }
+// kill kills all that the holder started, and first the holder, whose key then stays until its lease
+// expires. It does nothing if the run has ended meanwhile.
+func (g *guardian) kill() {
+	if g.page.strike(g.run) {
+		signalAll(below(os.Getpid(), processes()), unix.SIGKILL)
+	}
+}
 
 // afterwards is how long a signal that ended the command may take to arrive here too.
 const afterwards = 100 * time.Millisecond
 
 // end returns how the holder ended.
 func (g *guardian) end(signals <-chan os.Signal) End {
-	running := g.page.running.Load() != 0
+	running := g.page.run() != 0
 	switch {
 	case g.watch.cause == ErrRunningOut && (running || g.status.Signaled()):
 		return End{Err: errNotExtended}

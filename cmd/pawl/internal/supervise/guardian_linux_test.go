@@ -25,6 +25,7 @@ func TestAGuardianDoesNotWakeAStoppedHolder(t *testing.T) {
 	_, err := unix.Wait4(holder.Process.Pid, &status, unix.WUNTRACED, nil)
 	require.NoError(t, err)
 	g := &guardian{holder: holder.Process.Pid, page: new(page)}
+	g.page.running.Store(1)
 	g.begin(1)
 	g.watch.cause = errNotExtended
 	g.watch.begin(time.Now(), g)

@@ -96,6 +96,25 @@ func TestAGuardianWatchesEachRunAgain(t *testing.T) {
 	assert.Equal(t, int64(2), g.run)
 }
 
+// A holder that was killed in the middle of its release would leave its session's keys for a TTL.
+func TestAGuardianKillsNoHolderWhoseRunHasEnded(t *testing.T) {
+	for range lane.Of(20_000, 1_000_000) {
+		var p page
+		p.running.Store(1)
+		finished, struck := make(chan bool), make(chan bool)
+		go func() { finished <- p.finish(1) }()
+		go func() { struck <- p.strike(1) }()
+		if <-finished {
+			require.False(t, <-struck)
+			require.Zero(t, p.run())
+		} else {
+			require.True(t, <-struck)
+			require.True(t, p.strike(1), "it kills until nothing is left")
+			require.Equal(t, int64(1), p.run())
+		}
+	}
+}
+
 // dieVariable has a test's copy of itself die.
 const dieVariable = "PAWL_TEST_DIE"
 

@@ -109,6 +109,14 @@ func (l *Link) read(signals chan<- Signal) {
 	}
 }
 
+// finish records that the last run has ended. If the guardian kills this process meanwhile, it does not
+// return, unless the guardian is killed before.
+func (l *Link) finish() {
+	if !l.page.finish(l.runs) {
+		<-l.gone
+	}
+}
+
 // ready returns when a command may start: h is held, and the job is not stopped.
 func (l *Link) ready(h Holding) error {
 	select {

@@ -14,9 +14,25 @@ import (
 // reads it. Unlike a message, it is never out of date when a process that was stopped
 // continues.
 type page struct {
-	running  atomic.Int64 // if not 0, a command runs, or what it started, as the holder's run of that number
+	running  atomic.Int64 // the number of the holder's run while a command runs, or what it started; negative once the guardian kills them; otherwise 0
 	deadline atomic.Int64 // of the lock, by awake's clock; 0 if there is none
 	grace    atomic.Int64 // from TERM to KILL
+}
+
+// run returns the number of the run under way, or 0.
+func (p *page) run() int64 {
+	n := p.running.Load()
+	return max(n, -n)
+}
+
+// finish records that the holder's run n has ended. It returns false if the guardian kills it, and the
+// holder with it.
+func (p *page) finish(n int64) bool { return p.running.CompareAndSwap(n, 0) }
+
+// strike records that the guardian kills run n, and the holder with it. It returns false if the run has
+// ended. A holder that releases is not killed in the middle of that.
+func (p *page) strike(n int64) bool {
+	return p.running.CompareAndSwap(n, -n) || p.running.Load() == -n
 }
 
 // newPage makes a page, and the file by which another process maps it.
