@@ -39,6 +39,7 @@ const (
 	inNode     = "./clients/node"
 
 	inSupervise = "./cmd/pawl/internal/supervise"
+	inHold      = "./cmd/pawl/internal/hold"
 	inDoctor    = "./cmd/pawl/internal/doctor"
 	inShard     = "./shard"
 	inShards    = "./internal/shards"
@@ -709,6 +710,10 @@ var mutants = []mutant{
 		"	signal.Ignore(syscall.SIGPIPE)\n", ""}}, []string{inPawld}},
 	{"a signal to both of pawl's processes is passed on twice", "contract", []edit{{"cmd/pawl/internal/supervise/signals.go",
 		"	second := a.n > 0 && a.by != by\n", "	second := a.n > 0 && a.by == receiver(-1)\n"}}, []string{inSupervise}},
+	{"pawl is killed while it releases", "contract", []edit{{"cmd/pawl/internal/supervise/page.go",
+		"	return p.running.CompareAndSwap(n, -n) || p.running.Load() == -n\n", "	return true\n"}}, []string{inSupervise}},
+	{"a wait's end is taken for an unreachable cluster", "contract", []edit{{"cmd/pawl/internal/hold/held.go",
+		"		<-ctx.Done() // a request", "		_ = end // a request"}}, []string{inHold}},
 	{"a leader that a member knows counts as a quorum", "contract", []edit{{"cmd/pawl/internal/doctor/cluster.go",
 		"func(e endpoint) bool { return e.agreed }", "func(e endpoint) bool { return e.status != nil && e.status.Leader != 0 }"}}, []string{inDoctor}},
 	{"a hangup ends pawld at once", "contract", []edit{{"cmd/pawld/main.go",

@@ -126,6 +126,9 @@ func (o *lockOptions) acquire(ctx context.Context, client *pawl.Client, names []
 // withExitCode adds an exit code to an error of acquire. ctx has the signals and --wait.
 // readBlocker reads who holds the name.
 func (o *lockOptions) withExitCode(ctx context.Context, err error, say reporter, readBlocker func(context.Context) blocker) error {
+	if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
+		<-ctx.Done() // a request can fail because of the deadline before the timer of ctx has run
+	}
 	cause, sig := context.Cause(ctx), signalIn(ctx)
 	switch {
 	case err == nil:

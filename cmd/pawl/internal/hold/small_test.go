@@ -53,6 +53,20 @@ func TestWhatIsLeftIsRemovedForAsLongAsItWouldStay(t *testing.T) {
 	})
 }
 
+// A request that --wait ends can return before the timer of its context has run.
+func TestTheEndOfAWaitIsNoUnreachableCluster(t *testing.T) {
+	for range 200 {
+		synctest.Test(t, func(t *testing.T) {
+			o := &lockOptions{waiting: waiting{wait: seconds(time.Second), conflict: cli.ExitNotAcquired}}
+			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errWaited)
+			defer cancel()
+			time.Sleep(time.Second) // until the instant of its timer, which may run after this
+			err := o.withExitCode(ctx, context.DeadlineExceeded, reporter{}, func(context.Context) blocker { return blocker{name: "a"} })
+			assert.Equal(t, cli.ExitNotAcquired, cli.CodeOf(err))
+		})
+	}
+}
+
 func TestExitCodes(t *testing.T) {
 	assert.Equal(t, 0, cli.CodeOf(nil))
 	assert.Equal(t, 125, cli.CodeOf(errors.New("x")))
