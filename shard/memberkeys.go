@@ -55,8 +55,8 @@ func (m *member) shown(key string, value []byte, mod int64, deleted bool) {
 
 // heed reads, in a member key that somebody else wrote, whether the member has to be drained.
 func (m *member) heed(value []byte) {
-	if told, err := shards.DecodeMember(m.n, value); err == nil {
-		m.w.Drain(told.Drained)
+	if found, err := shards.DecodeMember(m.n, value); err == nil {
+		m.w.Drain(found.Drained)
 	}
 }
 

@@ -15,7 +15,7 @@ type Source struct {
 	notifier *Notifier
 	mu       sync.Mutex
 	queue    []notification
-	busy     bool // a goroutine delivers, or the worker has been told to
+	busy     bool // a goroutine delivers, or the worker has been asked to
 	full     bool // an event was dropped, which was logged
 	ended    bool // Last was called
 }

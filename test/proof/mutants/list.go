@@ -683,7 +683,7 @@ var mutants = []mutant{
 	{"an answer that nobody heard counts as a belief", "V10", []edit{{"cmd/pawld/internal/locks/renew.go",
 		"	if ctx.Err() == nil { // otherwise nobody hears it\n", "	if true {\n"}}, []string{inDaemon}},
 	{"a predecessor's answers count as whole beliefs", "V10", []edit{{"cmd/pawld/internal/table/belief.go",
-		"r.sent && r.told.end.Before(s.end(r))", "!r.told.end.IsZero() && r.told.end.Before(s.end(r))"}}, []string{inDaemon}},
+		"r.sent && r.answered.end.Before(s.end(r))", "!r.answered.end.IsZero() && r.answered.end.Before(s.end(r))"}}, []string{inDaemon}},
 	{"pawld stops before its clients have renewed once more", "V10", []edit{{"cmd/pawld/end.go",
 		"		d.service.AwaitRenewals(hurry)\n", ""}}, []string{inPawld}},
 	{"a Renew for which a stop waits is parked", "V10", []edit{{"cmd/pawld/internal/locks/renew.go",

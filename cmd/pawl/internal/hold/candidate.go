@@ -156,7 +156,7 @@ func (c *candidate) lead(ctx context.Context, t *elect.Term) error {
 	}
 	err := commandEnd(c.command.Run(t))
 	if got != 0 && cli.WasEnded(err) {
-		c.cancel(&supervise.Interrupted{Signal: got}) // it was told to end, so there is no further term
+		c.cancel(&supervise.Interrupted{Signal: got}) // the signal ends the candidacy too
 	}
 	return err
 }

@@ -29,7 +29,7 @@ type part struct {
 	released chan struct{} // closed when the release is decided; nil if no release has begun
 	asked    bool          // its client has asked whether it is wanted
 	wanted   bool          // somebody waits behind it
-	told     bool          // an answer said so
+	notified bool          // an answer said so
 	again    bool          // the predecessor began its release, so a key that is gone was released
 }
 
@@ -151,7 +151,7 @@ func (s *Service) won(ref table.Ref, p *part, h *held) bool {
 }
 
 // asks makes the service note for a session's locks whether somebody waits behind them, once its
-// client asks for it. It reports whether somebody waits of whom no answer has told the client yet.
+// client asks for it. It reports whether somebody waits and no answer has said so yet.
 // s.mu is held.
 func (s *Service) asks(all []table.Listed) (news bool) {
 	for _, l := range all {
@@ -163,7 +163,7 @@ func (s *Service) asks(all []table.Listed) (news bool) {
 			p.asked = true
 			close(p.held.ask)
 		}
-		news = news || p.wanted && !p.told
+		news = news || p.wanted && !p.notified
 	}
 	return news
 }

@@ -73,7 +73,7 @@ func (s *Service) renew(ctx context.Context, r Request, settled []string) ([]Loc
 	for _, l := range all {
 		locks = append(locks, s.nameless(l))
 		if p := s.parts[l.Ref]; p != nil && p.wanted && ctx.Err() == nil {
-			p.told = true
+			p.notified = true
 		}
 	}
 	slices.SortFunc(locks, func(a, b Lock) int { return strings.Compare(a.Ref.Request, b.Ref.Request) })

@@ -31,8 +31,8 @@ func Belief(d time.Duration) time.Duration {
 	return max(d-(d+5)/6, 0).Truncate(time.Millisecond)
 }
 
-// told is what answers said of a row. It is zero if there was none, or if a predecessor gave it.
-type told struct {
+// answered is what answers said of a row. It is zero if there was none, or if a predecessor gave it.
+type answered struct {
 	end      clock.Instant // the end from which the belief was computed
 	believed clock.Instant // when the client's belief ends
 }
@@ -42,8 +42,8 @@ type told struct {
 func (t *Table) Answered(arrival clock.Instant, all ...Listed) {
 	for _, l := range all {
 		_, r := t.row(l.Ref)
-		if believed := arrival.Add(l.Valid); r != nil && l.State == Held && r.told.believed.Before(believed) {
-			r.told = told{l.end, believed}
+		if believed := arrival.Add(l.Valid); r != nil && l.State == Held && r.answered.believed.Before(believed) {
+			r.answered = answered{l.end, believed}
 		}
 	}
 }
@@ -58,8 +58,8 @@ func (t *Table) Patience(id string, arrival clock.Instant, most time.Duration) t
 		return most
 	}
 	for _, r := range s.rows {
-		if r.state == Held && r.sent && r.told.end.Before(s.end(r)) {
-			most = min(most, max(r.told.believed.Sub(arrival)/2, 0))
+		if r.state == Held && r.sent && r.answered.end.Before(s.end(r)) {
+			most = min(most, max(r.answered.believed.Sub(arrival)/2, 0))
 		}
 	}
 	return most

@@ -48,7 +48,7 @@ type row struct {
 	polled   clock.Instant // when the last Acquire arrived, or when it was won
 	acquired clock.Instant
 	sent     bool // an answer has listed it as held
-	told     told
+	answered answered
 	holding  Holding
 	why      error         // if Lost
 	ended    clock.Instant // when it ended
