@@ -712,6 +712,8 @@ var mutants = []mutant{
 		"	second := a.n > 0 && a.by != by\n", "	second := a.n > 0 && a.by == receiver(-1)\n"}}, []string{inSupervise}},
 	{"pawl is killed while it releases", "contract", []edit{{"cmd/pawl/internal/supervise/page.go",
 		"	return p.running.CompareAndSwap(n, -n) || p.running.Load() == -n\n", "	return true\n"}}, []string{inSupervise}},
+	{"pawl deletes its key while the command lives", "contract", []edit{{"cmd/pawl/internal/hold/guarded.go",
+		"	defer inside.SessionOf(h.Session()).DeferRevocation()()\n", "	_ = inside.SessionOf\n"}}, []string{inHold}},
 	{"a wait's end is taken for an unreachable cluster", "contract", []edit{{"cmd/pawl/internal/hold/held.go",
 		"		<-ctx.Done() // a request", "		_ = end // a request"}}, []string{inHold}},
 	{"a leader that a member knows counts as a quorum", "contract", []edit{{"cmd/pawl/internal/doctor/cluster.go",

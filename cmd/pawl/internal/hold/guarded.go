@@ -10,8 +10,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
+	"github.com/pawl-locks/pawl/internal/inside"
 )
 
 // lookPath finds the program of argv before anything else is done.
@@ -74,6 +76,20 @@ func signalIn(ctx context.Context) *supervise.Interrupted {
 
 // cut is the error of a wait that sig ended.
 func cut(sig *supervise.Interrupted) error { return cli.EndedBy(sig.Signal, sig) }
+
+// A holding is a lock or a term.
+type holding interface {
+	supervise.Holding
+	Session() *pawl.Session
+}
+
+// run runs the command while h is held. Whatever ends h or its session meanwhile, its keys stay until
+// the command has ended, or until the lease expires. A process that was stopped, or is late, finds that
+// h has ended, and must not delete the keys while the command still lives.
+func run(command func(supervise.Holding) (unix.WaitStatus, error), h holding) error {
+	defer inside.SessionOf(h.Session()).DeferRevocation()()
+	return commandEnd(command(h))
+}
 
 // commandEnd is pawl's error for a command's end.
 func commandEnd(ws unix.WaitStatus, err error) error {

@@ -80,7 +80,7 @@ func (o *lockOptions) hold(cmd *cobra.Command, names []string, opts lease.Option
 	}
 	ended := false // by a signal
 	c.Heard = func(sig supervise.Signal) { ended = ended || sig.Deadly() }
-	err = o.overheld(commandEnd(c.Run(held)), session, began)
+	err = o.overheld(run(c.Run, held), session, began)
 	if err == nil && record != nil {
 		err = o.write(record, held)
 	}

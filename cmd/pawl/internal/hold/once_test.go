@@ -11,6 +11,7 @@ import (
 
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
+	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/inmemory"
 	"github.com/pawl-locks/pawl/lock"
@@ -103,4 +104,34 @@ func TestACommandThatEndsForMaxHoldIsToldSo(t *testing.T) {
 		o.maxHold = seconds(time.Hour)
 		assert.Equal(t, supervise.ErrRunningOut, o.overheld(supervise.ErrRunningOut, s, began), "renewals were missing")
 	})
+}
+
+// While the command lives nobody else acquires the name, even if this process notices late that
+// --max-hold, or the session, has ended.
+func TestKeysStayWhileTheCommandLives(t *testing.T) {
+	for name, end := range map[string]func(h *lock.Held){
+		"--max-hold":            func(*lock.Held) {},
+		"the session is closed": func(h *lock.Held) { inside.SessionOf(h.Session()).CloseInBackground() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := inmemory.New(t, etcdfake.Options{})
+				s, other := w.Session("ann"), w.Session("bob")
+				h, err := lock.New(s, "a", lock.Options{MaxHold: time.Second}).Acquire(t.Context())
+				require.NoError(t, err)
+				err = run(func(supervise.Holding) (unix.WaitStatus, error) {
+					end(h)
+					time.Sleep(5 * time.Second) // too long, and less than the TTL
+					require.ErrorIs(t, h.Err(), lock.ErrLost)
+					_, err := lock.New(other, "a", lock.Options{}).TryAcquire(t.Context())
+					require.ErrorIs(t, err, lock.ErrBusy)
+					return 7 << 8, nil
+				}, h)
+				assert.Equal(t, 7, cli.CodeOf(err))
+				next, err := lock.New(other, "a", lock.Options{}).Acquire(t.Context())
+				require.NoError(t, err)
+				assert.NoError(t, next.Release(t.Context()))
+			})
+		})
+	}
 }
