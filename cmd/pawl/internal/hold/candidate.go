@@ -154,7 +154,7 @@ func (c *candidate) lead(ctx context.Context, t *elect.Term) error {
 			got = sig.Number
 		}
 	}
-	err := run(c.command.Run, t)
+	err := commandEnd(c.command.Run(holding{t}))
 	if got != 0 && cli.WasEnded(err) {
 		c.cancel(&supervise.Interrupted{Signal: got}) // the signal ends the candidacy too
 	}

@@ -13,8 +13,9 @@
 //  5. With -n, and after --wait, pawl prints the holder's name and returns -E's code. With -E 0 it
 //     prints nothing. -n puts no key after another's.
 //  6. With --pid the lock is released, or the wait ends, when that process has ended. The process
-//     gets TERM when the lock is lost, but never after it has ended, even if another process has
-//     its number by then (Linux).
+//     gets TERM when the lock is lost, and pawl deletes no key before it has ended or --grace has
+//     passed. It never gets TERM after it has ended, even if another process has its number by then
+//     (Linux).
 //
 // # Failures
 //

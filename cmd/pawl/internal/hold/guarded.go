@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -77,19 +78,19 @@ func signalIn(ctx context.Context) *supervise.Interrupted {
 // cut is the error of a wait that sig ended.
 func cut(sig *supervise.Interrupted) error { return cli.EndedBy(sig.Signal, sig) }
 
-// A holding is a lock or a term.
-type holding interface {
-	supervise.Holding
+// A keeper is a lock or a term, as package supervise holds it.
+type keeper interface {
+	Err() error
+	Done() <-chan struct{}
+	Deadline() time.Time
 	Session() *pawl.Session
 }
 
-// run runs the command while h is held. Whatever ends h or its session meanwhile, its keys stay until
-// the command has ended, or until the lease expires. A process that was stopped, or is late, finds that
-// h has ended, and must not delete the keys while the command still lives.
-func run(command func(supervise.Holding) (unix.WaitStatus, error), h holding) error {
-	defer inside.SessionOf(h.Session()).DeferRevocation()()
-	return commandEnd(command(h))
-}
+type holding struct{ keeper }
+
+// Keep defers the revocation of the lease, and the deletion of the keys. The session goes on being
+// renewed if it has not ended.
+func (h holding) Keep() (done func()) { return inside.SessionOf(h.Session()).DeferRevocation() }
 
 // commandEnd is pawl's error for a command's end.
 func commandEnd(ws unix.WaitStatus, err error) error {

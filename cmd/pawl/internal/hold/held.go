@@ -80,7 +80,7 @@ func (o *lockOptions) hold(cmd *cobra.Command, names []string, opts lease.Option
 	}
 	ended := false // by a signal
 	c.Heard = func(sig supervise.Signal) { ended = ended || sig.Deadly() }
-	err = o.overheld(run(c.Run, held), session, began)
+	err = o.overheld(commandEnd(c.Run(holding{held})), session, began)
 	if err == nil && record != nil {
 		err = o.write(record, held)
 	}
@@ -144,12 +144,19 @@ func (o *lockOptions) withExitCode(ctx context.Context, err error, say reporter,
 // errPidEnded is the cause of a wait that the end of --pid's process ended.
 var errPidEnded = errors.New("the process of --pid has ended")
 
-// untilSignal waits for a deadly signal or the end of --pid's process, which end the hold, or
-// for the loss.
+// process is a process for which a lock is held.
+type process struct {
+	ended     <-chan struct{} // closed when it has ended
+	terminate func()          // sends it TERM
+}
+
+// untilSignal waits for a deadly signal or the end of --pid's process, which end the hold, or for the
+// loss. After that, it keeps the lock from others until that process has ended, but at most for --grace.
 func (o *lockOptions) untilSignal(sigs *supervise.Signals, held grip, say reporter) error {
 	var ended <-chan struct{}
 	if o.user != nil {
 		ended = o.user.ended
+		defer holding{held}.Keep()()
 	}
 	for {
 		select {
@@ -166,6 +173,12 @@ func (o *lockOptions) untilSignal(sigs *supervise.Signals, held grip, say report
 			n := held.notice("lost")
 			n.Cause = held.Err().Error()
 			say.say(n)
+			if o.user != nil {
+				select {
+				case <-ended:
+				case <-time.After(o.graceOf(o.longest(held.Session().TTL()))):
+				}
+			}
 			return cli.Exit(cli.ExitLost, held.Err())
 		}
 	}

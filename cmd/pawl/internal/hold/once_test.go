@@ -119,17 +119,41 @@ func TestKeysStayWhileTheCommandLives(t *testing.T) {
 				s, other := w.Session("ann"), w.Session("bob")
 				h, err := lock.New(s, "a", lock.Options{MaxHold: time.Second}).Acquire(t.Context())
 				require.NoError(t, err)
-				err = run(func(supervise.Holding) (unix.WaitStatus, error) {
-					end(h)
-					time.Sleep(5 * time.Second) // too long, and less than the TTL
-					require.ErrorIs(t, h.Err(), lock.ErrLost)
-					_, err := lock.New(other, "a", lock.Options{}).TryAcquire(t.Context())
-					require.ErrorIs(t, err, lock.ErrBusy)
-					return 7 << 8, nil
-				}, h)
-				assert.Equal(t, 7, cli.CodeOf(err))
+				done := holding{h}.Keep()
+				end(h)
+				time.Sleep(5 * time.Second) // too long, and less than the TTL
+				require.ErrorIs(t, h.Err(), lock.ErrLost)
+				_, err = lock.New(other, "a", lock.Options{}).TryAcquire(t.Context())
+				require.ErrorIs(t, err, lock.ErrBusy)
+				done()
 				next, err := lock.New(other, "a", lock.Options{}).Acquire(t.Context())
 				require.NoError(t, err)
+				assert.NoError(t, next.Release(t.Context()))
+			})
+		})
+	}
+}
+
+func TestTheProcessOfPidHasTheGraceBeforeOthersGetTheLock(t *testing.T) {
+	for name, tt := range map[string]struct{ ends, want time.Duration }{
+		"it ends":     {100 * time.Millisecond, 1100 * time.Millisecond},
+		"it does not": {time.Hour, 1200 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := inmemory.New(t, etcdfake.Options{})
+				began := time.Now()
+				h, err := lock.New(w.Session("ann"), "a", lock.Options{MaxHold: time.Second}).Acquire(t.Context())
+				require.NoError(t, err)
+				ended := make(chan struct{})
+				o := lockOptions{maxHold: seconds(time.Second), tenure: tenure{grace: seconds(200 * time.Millisecond)}}
+				o.user = &process{ended, func() { time.AfterFunc(tt.ends, func() { close(ended) }) }}
+				go func() { // ends with the loss
+					assert.Equal(t, cli.ExitLost, cli.CodeOf(o.untilSignal(&supervise.Signals{}, grip{h}, reporter{})))
+				}()
+				next, err := lock.New(w.Session("bob"), "a", lock.Options{}).Acquire(t.Context())
+				require.NoError(t, err)
+				assert.WithinDuration(t, began.Add(tt.want), time.Now(), 50*time.Millisecond)
 				assert.NoError(t, next.Release(t.Context()))
 			})
 		})

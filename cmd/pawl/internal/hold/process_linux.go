@@ -2,13 +2,7 @@ package hold
 
 import "golang.org/x/sys/unix"
 
-// process is a process for which a lock is held.
-type process struct {
-	ended <-chan struct{} // closed when it has ended
-	fd    int
-}
-
-// processOf is the process with number pid.
+// processOf is the process with number pid. It never terminates a later process with that number.
 func processOf(pid int) (*process, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -24,8 +18,5 @@ func processOf(pid int) (*process, error) {
 			}
 		}
 	}()
-	return &process{ended, fd}, nil
+	return &process{ended, func() { _ = unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0) }}, nil
 }
-
-// terminate sends it TERM, but never a later process with the same number.
-func (p *process) terminate() { _ = unix.PidfdSendSignal(p.fd, unix.SIGTERM, nil, 0) }

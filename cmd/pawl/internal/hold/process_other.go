@@ -8,13 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is a process for which a lock is held.
-type process struct {
-	ended <-chan struct{} // closed when it has ended
-	pid   int
-}
-
-// processOf is the process with number pid.
+// processOf is the process with number pid. It is not terminated once it is known to have ended.
 func processOf(pid int) (*process, error) {
 	if err := unix.Kill(pid, 0); err != nil && err != unix.EPERM {
 		return nil, err
@@ -26,14 +20,11 @@ func processOf(pid int) (*process, error) {
 			time.Sleep(100 * time.Millisecond)
 		}
 	}()
-	return &process{ended, pid}, nil
-}
-
-// terminate sends it TERM, unless it is known to have ended.
-func (p *process) terminate() {
-	select {
-	case <-p.ended:
-	default:
-		_ = unix.Kill(p.pid, unix.SIGTERM)
-	}
+	return &process{ended, func() {
+		select {
+		case <-ended:
+		default:
+			_ = unix.Kill(pid, unix.SIGTERM)
+		}
+	}}, nil
 }

@@ -41,13 +41,15 @@ type EndedError struct {
 func (e *EndedError) Error() string { return fmt.Sprintf("%s was ended: %v", e.Name, e.Cause) }
 func (e *EndedError) Unwrap() error { return e.Cause }
 
-// Run runs the command while h is held. It returns when the command has ended, and, unless the
+// Run runs the command while h is held, and keeps h until it returns. A process that was stopped, or is
+// late, finds that h has ended, and nobody else may get it while the command still lives. It returns when the command has ended, and, unless the
 // command exited by itself, everything that it started has ended too. The status is the command's.
 // The error is a *StartError, an *EndedError, an *Interrupted, or why h had ended before the start.
 func (c *Command) Run(h Holding) (unix.WaitStatus, error) {
 	// Linux kills the command when the thread that started it ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	defer h.Keep()()
 	if err := c.Link.ready(h); err != nil {
 		return 0, err
 	}

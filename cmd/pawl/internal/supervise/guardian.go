@@ -196,20 +196,25 @@ func (g *guardian) Deadline() time.Time {
 	return g.page.until(awake)
 }
 
-// signal sends sig to all that the holder started, but not to the holder. A holder that was stopped
-// for too long and continues finds its session expired, and removes its key. Another could then get
-// the lock while the command still lives.
+// signal sends sig to all that the holder started, but not to the holder. If that was stopped, it stays
+// stopped until it is killed.
 func (g *guardian) signal(sig unix.Signal) {
 	isHolder := func(p relative) bool { return p.pid == g.holder }
 	signalAll(slices.DeleteFunc(below(os.Getpid(), processes()), isHolder), sig)
 }
 
-// kill kills all that the holder started, and first the holder, whose key then stays until its lease
-// expires. It does nothing if the run has ended meanwhile.
+// kill kills the holder, whose key then stays until its lease expires, and all that it started. It does
+// nothing if the run has ended meanwhile. It lists the processes before, because after that they may
+// have no parent. The holder, which waits for its KILL, is killed even if the list lacks it.
 func (g *guardian) kill() {
-	if g.page.strike(g.run) {
-		signalAll(below(os.Getpid(), processes()), unix.SIGKILL)
+	all := below(os.Getpid(), processes())
+	if !g.page.strike(g.run) {
+		return
 	}
+	if !g.ended {
+		_ = unix.Kill(g.holder, unix.SIGKILL)
+	}
+	signalAll(all, unix.SIGKILL)
 }
 
 // afterwards is how long a signal that ended the command may take to arrive here too.

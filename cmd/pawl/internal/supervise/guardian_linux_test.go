@@ -1,7 +1,10 @@
 package supervise
 
 import (
+	"os"
 	"os/exec"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,4 +38,22 @@ func TestAGuardianDoesNotWakeAStoppedHolder(t *testing.T) {
 	assert.Zero(t, changed, "the holder was woken")
 	g.kill()
 	assert.EqualError(t, holder.Wait(), "signal: killed")
+}
+
+// It waits for its KILL, and would keep the lock for ever.
+func TestAHolderIsKilledEvenIfItIsNotListed(t *testing.T) {
+	require.NoError(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0))
+	out, err := exec.Command("sh", "-c", "sleep 1000 > /dev/null 2>&1 & echo $!").Output()
+	require.NoError(t, err)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(out)))
+	require.NoError(t, err)
+	_, listed := find(pid, below(os.Getpid(), processes()))
+	require.False(t, listed)
+	g := &guardian{holder: pid, page: new(page)}
+	g.page.running.Store(1)
+	g.begin(1)
+	g.kill()
+	for p, ok := find(pid, processes()); ok && !p.dead; p, ok = find(pid, processes()) {
+		time.Sleep(time.Millisecond)
+	}
 }

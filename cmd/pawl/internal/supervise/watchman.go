@@ -12,6 +12,10 @@ type Holding interface {
 	Err() error
 	Done() <-chan struct{}
 	Deadline() time.Time
+
+	// Keep keeps it from everybody else, whatever ends it, until done is called, or until the lease
+	// expires.
+	Keep() (done func())
 }
 
 // leastReserve is the least time for a KILL to take effect.

@@ -25,6 +25,7 @@ func (h *stubHolding) Err() error {
 	return h.err
 }
 func (h *stubHolding) Done() <-chan struct{} { return nil }
+func (h *stubHolding) Keep() (done func())   { return func() {} }
 func (h *stubHolding) Deadline() time.Time {
 	if h.Err() != nil {
 		return time.Time{}
