@@ -342,7 +342,11 @@ func testPager() {
 			os.Exit(0)
 		case key[0] == 'z':
 			set(usual, "pager stops")
+			continued := make(chan os.Signal, 1)
+			signal.Notify(continued, unix.SIGCONT)
 			_ = unix.Kill(os.Getpid(), unix.SIGTSTP)
+			<-continued // another thread may take the TSTP, and this one run on until that stops it
+			signal.Stop(continued)
 			set(&raw, "pager shows again")
 		}
 	}
