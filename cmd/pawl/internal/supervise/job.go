@@ -139,16 +139,19 @@ func (j *job) goOn() {
 // wakeOrphan does for a stopped job that nobody can continue what the kernel does for an orphaned
 // process group.
 func (j *job) wakeOrphan() {
+	j.reap() // a stop that the system has not reported yet
 	if j.ended || j.stopped == unix.SIGSTOP {
 		return
 	}
 	// The command itself does not show it while it waits for a child of vfork(2).
 	guardian, _ := process(j.Link.parent)
-	if (guardian.stopped || j.stopped != 0) && j.isOrphan(processes()) {
-		for _, sig := range []unix.Signal{unix.SIGHUP, unix.SIGCONT} {
-			_ = unix.Kill(-j.Link.group, sig)
-		}
+	if !guardian.stopped && j.stopped == 0 || !j.isOrphan(processes()) {
+		return
 	}
+	if !j.alone || j.stopped != 0 { // Ctrl-Z may stop the guardian before the command, which may also handle it
+		_ = unix.Kill(-j.Link.group, unix.SIGHUP)
+	}
+	_ = unix.Kill(-j.Link.group, unix.SIGCONT)
 }
 
 // isOrphan reports whether nobody could continue the job.
