@@ -40,6 +40,7 @@ const (
 
 	inSupervise = "./cmd/pawl/internal/supervise"
 	inHold      = "./cmd/pawl/internal/hold"
+	inCLI       = "./cmd/pawl/internal/cli"
 	inDoctor    = "./cmd/pawl/internal/doctor"
 	inShard     = "./shard"
 	inShards    = "./internal/shards"
@@ -724,6 +725,8 @@ var mutants = []mutant{
 		"	if !j.alone || j.stopped != 0 { //", "	if j.Link != nil { //"}}, []string{inSupervise}},
 	{"a lone job that is stopped with STOP is hung up", "contract", []edit{{"cmd/pawl/internal/supervise/job.go",
 		"	j.reap() // a stop that the system has not reported yet\n", ""}}, []string{inSupervise}},
+	{"cron mails that pawl waits", "contract", []edit{{"cmd/pawl/internal/cli/connection.go",
+		"bool { return c.Verbose || IsTerminal(stderr) }", "bool { return stderr != nil }"}}, []string{inCLI}},
 	{"a wait's end is taken for an unreachable cluster", "contract", []edit{{"cmd/pawl/internal/hold/held.go",
 		"		<-ctx.Done() // a request", "		_ = end // a request"}}, []string{inHold}},
 	{"a leader that a member knows counts as a quorum", "contract", []edit{{"cmd/pawl/internal/doctor/cluster.go",

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"strings"
@@ -28,7 +27,6 @@ type Connection struct {
 	syncEvery         time.Duration
 	Embed             bool
 	Verbose           bool
-	silent            bool // does not report on stderr that connecting takes long
 }
 
 const defaultEndpoint = "127.0.0.1:2379"
@@ -151,13 +149,16 @@ func (c *Connection) Open(ctx context.Context, fs *pflag.FlagSet) (client *pawl.
 // connectingAfter is how long connecting may take before a person is shown what pawl waits for.
 const connectingAfter = time.Second
 
-// sayConnecting writes one line unless done is called in time.
-func (c *Connection) sayConnecting(w io.Writer) (done func()) {
+// Watched reports whether somebody reads on stderr what pawl does meanwhile. cron would mail it.
+func (c *Connection) Watched(stderr *os.File) bool { return c.Verbose || IsTerminal(stderr) }
+
+// sayConnecting writes one line, if somebody reads it, unless done is called in time.
+func (c *Connection) sayConnecting(stderr *os.File) (done func()) {
 	said := make(chan struct{})
 	timer := time.AfterFunc(connectingAfter, func() {
 		defer close(said)
-		if !c.silent {
-			fmt.Fprintf(w, "pawl: connecting to %s\n", strings.Join(c.Endpoints, ", "))
+		if c.Watched(stderr) {
+			fmt.Fprintf(stderr, "pawl: connecting to %s\n", strings.Join(c.Endpoints, ", "))
 		}
 	})
 	return func() {

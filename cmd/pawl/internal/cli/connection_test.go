@@ -1,11 +1,13 @@
 package cli
 
 import (
-	"strings"
+	"os"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/creack/pty"
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -83,23 +85,44 @@ func TestCertificateWithoutKeyIsWrongUsage(t *testing.T) {
 	assert.Equal(t, ExitUsage, CodeOf(err))
 }
 
-// A person who waits for a silent member is shown so, once. A person who is answered at once sees nothing.
+// A person who waits for a silent member is shown so, once. A person who is answered at once sees nothing, and
+// cron has nothing to mail.
 func TestAConnectionThatTakesLongSaysWhatItWaitsFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for _, c := range []struct {
-			takes  time.Duration
-			silent bool
-			want   string
-		}{
-			{connectingAfter - 1, false, ""},
-			{5 * time.Second, false, "pawl: connecting to a:1, b:2\n"},
-			{5 * time.Second, true, ""},
-		} {
-			var out strings.Builder
-			done := (&Connection{Endpoints: []string{"a:1", "b:2"}, silent: c.silent}).sayConnecting(&out)
+	for _, c := range []struct {
+		takes   time.Duration
+		watched bool
+		want    string
+	}{
+		{connectingAfter - 1, true, ""},
+		{5 * time.Second, true, "pawl: connecting to a:1, b:2\n"},
+		{5 * time.Second, false, ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			log := logFile(t)
+			done := (&Connection{Endpoints: []string{"a:1", "b:2"}, Verbose: c.watched}).sayConnecting(log)
 			time.Sleep(c.takes)
 			done()
-			assert.Equal(t, c.want, out.String())
-		}
-	})
+			said, err := os.ReadFile(log.Name())
+			require.NoError(t, err)
+			assert.Equal(t, c.want, string(said))
+		})
+	}
+}
+
+func TestOnlyATerminalIsWatchedUnlessAsked(t *testing.T) {
+	keys, terminal, err := pty.Open()
+	require.NoError(t, err)
+	defer keys.Close()
+	defer terminal.Close()
+	assert.True(t, new(Connection).Watched(terminal))
+	log := logFile(t)
+	assert.False(t, new(Connection).Watched(log))
+	assert.True(t, (&Connection{Verbose: true}).Watched(log))
+}
+
+func logFile(t *testing.T) *os.File {
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = log.Close() })
+	return log
 }

@@ -39,7 +39,6 @@ func completes(cmd *cobra.Command, o *Connection, words int) {
 func (o *Connection) names(cmd *cobra.Command, begun string) (names []cobra.Completion) {
 	ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
 	defer cancel()
-	o.silent = true // the shell shows it in the middle of the line that is typed
 	client, closed, err := o.Open(ctx, cmd.Flags())
 	if err != nil {
 		return nil

@@ -3,6 +3,7 @@ package hold
 import (
 	"cmp"
 	"context"
+	"os"
 	"sync"
 	"time"
 
@@ -102,7 +103,7 @@ func (o *electOptions) campaign(cmd *cobra.Command, name, value string, opts lea
 		c.limit = time.AfterFunc(time.Duration(o.wait), func() { cancel(errWaited) })
 		defer c.limit.Stop()
 	}
-	c.waited = sync.OnceFunc(o.reportWait(ctx, c.say, o.Verbose, c.blocker))
+	c.waited = sync.OnceFunc(o.reportWait(ctx, c.say, o.Watched(os.Stderr), c.blocker))
 	defer c.waited()
 	err = c.run(ctx)
 	if context.Cause(ctx) == errWaited {

@@ -3,6 +3,7 @@ package hold
 import (
 	"context"
 	"errors"
+	"os"
 	"syscall"
 	"time"
 
@@ -113,7 +114,7 @@ func (o *lockOptions) acquire(ctx context.Context, client *pawl.Client, names []
 		held, err := o.take(trying, session, names, true)
 		return held, session, o.withExitCode(ctx, err, say, readBlocker)
 	}
-	defer o.reportWait(ctx, say, o.Verbose, readBlocker)()
+	defer o.reportWait(ctx, say, o.Watched(os.Stderr), readBlocker)()
 	if o.wait > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, time.Duration(o.wait), errWaited)

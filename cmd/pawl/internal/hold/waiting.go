@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -74,9 +73,9 @@ func (e *notAcquired) Unwrap() error { return e.failed }
 // patience is how long pawl waits before it prints what it waits for.
 const patience = time.Second
 
-// reportWait reports a wait that lasts, until stop, which waits for reportWait to return. A terminal
-// gets the text for people; anything else needs --verbose.
-func (o *waiting) reportWait(ctx context.Context, r reporter, verbose bool, readBlocker func(context.Context) blocker) (stop func()) {
+// reportWait reports a wait that lasts, until stop, which waits for reportWait to return. The text for
+// people is written if somebody watches.
+func (o *waiting) reportWait(ctx context.Context, r reporter, watched bool, readBlocker func(context.Context) blocker) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	gone := make(chan struct{})
 	go func() { // returns after stop, which waits for it
@@ -91,7 +90,7 @@ func (o *waiting) reportWait(ctx context.Context, r reporter, verbose bool, read
 		case ctx.Err() != nil:
 		case r.json:
 			r.say(q.notice("waiting"))
-		case verbose || cli.IsTerminal(os.Stderr):
+		case watched:
 			warn("waiting: " + q.text())
 		}
 	}()
