@@ -138,6 +138,19 @@ func TestASignalToTheProcessThatTheKeyNamesReachesTheCommand(t *testing.T) {
 	requireNothingLeft(t, s)
 }
 
+// Its shell then sees what it would see without pawl, whoever sent the INT.
+func TestPawlDiesOfTheInterruptThatEndedItsCommand(t *testing.T) {
+	t.Parallel()
+	s := etcdtest.Start(t)
+	for _, args := range [][]string{{"lock", "int"}, {"elect", "int", "me"}} {
+		args = append(args, "--", "sh", "-c", "kill -INT $$")
+		p := beginWith(t, s.Addr(), "env", append([]string{"--default-signal=INT", "pawl"}, args...)...)
+		p.code(t)
+		assert.Equal(t, "signal: interrupt", p.cmd.ProcessState.String(), args)
+	}
+	requireNothingLeft(t, s)
+}
+
 func TestIgnoredSignalsStayIgnored(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t)

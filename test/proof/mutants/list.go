@@ -725,6 +725,8 @@ var mutants = []mutant{
 		"	if !j.alone || j.stopped != 0 { //", "	if j.Link != nil { //"}}, []string{inSupervise}},
 	{"a lone job that is stopped with STOP is hung up", "contract", []edit{{"cmd/pawl/internal/supervise/job.go",
 		"	j.reap() // a stop that the system has not reported yet\n", ""}}, []string{inSupervise}},
+	{"a shell's loop goes on after Ctrl-C", "contract", []edit{{"cmd/pawl/internal/supervise/guardian.go",
+		"		return End{Signal: g.status.Signal()}\n", "		return End{Code: 128 + int(g.status.Signal())}\n"}}, []string{inSupervise}},
 	{"cron mails that pawl waits", "contract", []edit{{"cmd/pawl/internal/cli/connection.go",
 		"bool { return c.Verbose || IsTerminal(stderr) }", "bool { return stderr != nil }"}}, []string{inCLI}},
 	{"a wait's end is taken for an unreachable cluster", "contract", []edit{{"cmd/pawl/internal/hold/held.go",

@@ -16,7 +16,7 @@ import (
 // An End is how a holder ended.
 type End struct {
 	Code   int
-	Signal syscall.Signal // if not 0, the guardian has to die of it
+	Signal syscall.Signal // if not 0, what ended it
 	Err    error          // if not nil, the holder failed its command, which was ended
 }
 
@@ -28,14 +28,13 @@ var errNotExtended = errors.New("the pawl process that held the lock did not ext
 
 // guardian is the process that the user started.
 type guardian struct {
-	holder  int             // its process
-	conn    syscall.RawConn // does not block
-	page    *page
-	run     int64 // the page's run for which watch was made
-	watch   *watchman
-	arrived map[os.Signal]bool
-	ended   bool
-	status  unix.WaitStatus // how the holder ended
+	holder int             // its process
+	conn   syscall.RawConn // does not block
+	page   *page
+	run    int64 // the page's run for which watch was made
+	watch  *watchman
+	ended  bool
+	status unix.WaitStatus // how the holder ended
 }
 
 // Guard starts this program again, with the same arguments, as the holder. It returns when the
@@ -54,7 +53,7 @@ func Guard() (End, error) {
 	if err != nil {
 		return End{}, errors.Join(err, theirs.Close(), file.Close())
 	}
-	g := &guardian{conn: raw, page: shared, arrived: make(map[os.Signal]bool)}
+	g := &guardian{conn: raw, page: shared}
 	g.begin(0)
 	signals, children := make(chan os.Signal, 16), make(chan os.Signal, 1)
 	notify(signals, append([]os.Signal{unix.SIGCONT}, forwarded...)...)
@@ -68,7 +67,7 @@ func Guard() (End, error) {
 		return End{}, fmt.Errorf("start the process that holds the lock: %w", err)
 	}
 	g.guard(signals, children, questions(conn))
-	return g.end(signals), nil
+	return g.end(), nil
 }
 
 // start starts the holder, in a separate process group. It inherits conn and page under their
@@ -145,7 +144,6 @@ func (g *guardian) begin(run int64) {
 // forward sends a signal to the holder. If the job is in the foreground of its terminal, the
 // terminal has sent its signals to the command too.
 func (g *guardian) forward(sig os.Signal) {
-	g.arrived[sig] = true
 	number := sig.(syscall.Signal)
 	message := byte(number)
 	if typed[number] && inForeground() {
@@ -217,42 +215,18 @@ func (g *guardian) kill() {
 	signalAll(all, unix.SIGKILL)
 }
 
-// afterwards is how long a signal that ended the command may take to arrive here too.
-const afterwards = 100 * time.Millisecond
-
 // end returns how the holder ended.
-func (g *guardian) end(signals <-chan os.Signal) End {
+func (g *guardian) end() End {
 	running := g.page.run() != 0
 	switch {
 	case g.watch.cause == ErrRunningOut && (running || g.status.Signaled()):
 		return End{Err: errNotExtended}
 	case running:
 		return End{Err: errHolderGone}
-	case !g.status.Signaled():
-		return End{Code: g.status.ExitStatus()}
+	case g.status.Signaled():
+		return End{Signal: g.status.Signal()}
 	}
-	sig := g.status.Signal()
-	if sig == unix.SIGINT && g.received(sig, signals) {
-		return End{Code: 128 + int(sig), Signal: sig}
-	}
-	return End{Code: 128 + int(sig)}
-}
-
-// received reports whether sig also arrived here, because the terminal sends it to all processes of
-// the job, one after the other.
-func (g *guardian) received(sig os.Signal, signals <-chan os.Signal) bool {
-	for timeout, last := time.After(afterwards), false; !g.arrived[sig]; {
-		select {
-		case s := <-signals:
-			g.arrived[s] = true
-		case <-timeout:
-			if last {
-				return false
-			}
-			timeout, last = time.After(afterwards), true // this process may have been paused, with the signal pending
-		}
-	}
-	return true
+	return End{Code: g.status.ExitStatus()}
 }
 
 // inForeground reports whether this process has a controlling terminal, and is in its

@@ -27,7 +27,7 @@ func linked(t *testing.T) (g *guardian, theirs *os.File) {
 	t.Cleanup(func() { _ = ours.Close(); _ = theirs.Close() })
 	raw, err := ours.SyscallConn()
 	require.NoError(t, err)
-	return &guardian{conn: raw, arrived: map[os.Signal]bool{}}, theirs
+	return &guardian{conn: raw}, theirs
 }
 
 func TestAHolderThatReadsNoSignalsDoesNotHoldUpItsGuardian(t *testing.T) {
@@ -176,17 +176,18 @@ func TestWhatForksAndEndsIsLeftThoughNoScanShowsIt(t *testing.T) {
 	assert.False(t, anyLeft())
 }
 
-// A signal of the terminal may arrive after the command has died of it. Where this process was
-// paused meanwhile, the first wait for it is over when it goes on.
-func TestASignalThatArrivesAfterTheCommandsEndIsWaitedFor(t *testing.T) {
-	for after, want := range map[time.Duration]bool{afterwards / 2: true, afterwards + afterwards/2: true, 3 * afterwards: false} {
-		synctest.Test(t, func(t *testing.T) {
-			g, signals, began := &guardian{arrived: map[os.Signal]bool{}}, make(chan os.Signal, 16), time.Now()
-			signals <- unix.SIGWINCH // another one says nothing
-			timer := time.AfterFunc(after, func() { signals <- unix.SIGINT })
-			defer timer.Stop()
-			assert.Equal(t, want, g.received(unix.SIGINT, signals), after)
-			assert.Equal(t, min(after, 2*afterwards), time.Since(began))
-		})
+// It may have received a signal that ended the command and, by INT, the holder; or receive it later, or never.
+func TestHowAHolderEndedIsKnownFromItsStatus(t *testing.T) {
+	lost := End{Err: errHolderGone}
+	for status, want := range map[unix.WaitStatus]struct{ released, running End }{
+		7 << 8:                        {End{Code: 7}, lost},
+		unix.WaitStatus(unix.SIGINT):  {End{Signal: unix.SIGINT}, lost},
+		unix.WaitStatus(unix.SIGKILL): {End{Signal: unix.SIGKILL}, lost},
+	} {
+		g := &guardian{page: new(page), status: status}
+		g.begin(0)
+		assert.Equal(t, want.released, g.end())
+		g.page.running.Store(1)
+		assert.Equal(t, want.running, g.end())
 	}
 }
