@@ -151,6 +151,19 @@ func TestPawlDiesOfTheInterruptThatEndedItsCommand(t *testing.T) {
 	requireNothingLeft(t, s)
 }
 
+func TestASignalDuringTheResignationDoesNotReplaceTheCommandsCode(t *testing.T) {
+	t.Parallel()
+	proxy := faultproxy.Start(t, etcdtest.Start(t).Addr())
+	end := filepath.Join(t.TempDir(), "end")
+	p := begin(t, proxy.Addr(), "elect", "late", "me", "--", "sh", "-c", `echo $$; until test -e "$0"; do sleep 0.05; done; exit 7`, end)
+	command := pid(t, p.lines())
+	proxy.BlackHole() // nobody answers the resignation
+	require.NoError(t, os.WriteFile(end, nil, 0o600))
+	gone(t, command)
+	require.NoError(t, p.cmd.Process.Signal(unix.SIGTERM))
+	assert.Equal(t, 7, p.code(t))
+}
+
 func TestIgnoredSignalsStayIgnored(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t)

@@ -36,6 +36,8 @@ type candidate struct {
 	waited      func()      // called at the first term; nil if nobody waits for it
 	failed      error       // of the last campaign
 	led         bool        // a signal ended a term, which is how pawl elect without a command ends
+	over        bool        // the command ended by itself, in a term that was not lost
+	result      error       // of the command, if over
 }
 
 // run campaigns and leads until a signal, or until the command ends.
@@ -52,6 +54,8 @@ func (c *candidate) run(ctx context.Context) error {
 func (c *candidate) end(ctx context.Context, err error) (_ error, again bool) {
 	sig := signalIn(ctx)
 	switch {
+	case c.over: // a signal that came later is not why pawl ends
+		return c.result, false
 	case sig != nil && c.led:
 		return nil, false
 	case sig != nil:
@@ -155,10 +159,16 @@ func (c *candidate) lead(ctx context.Context, t *elect.Term) error {
 		}
 	}
 	err := commandEnd(c.command.Run(holding{t}))
-	if got != 0 && cli.WasEnded(err) {
+	c.ended(err, got)
+	return err
+}
+
+// ended records how the command ended. got is the deadly signal that it was sent, or 0.
+func (c *candidate) ended(err error, got syscall.Signal) {
+	c.over, c.result = !cli.WasEnded(err), err
+	if !c.over && got != 0 {
 		c.cancel(&supervise.Interrupted{Signal: got}) // the signal ends the candidacy too
 	}
-	return err
 }
 
 func (c *candidate) notify(ev elect.Event) {
@@ -166,8 +176,11 @@ func (c *candidate) notify(ev elect.Event) {
 	if ev.Err != nil {
 		n.Cause = ev.Err.Error()
 	}
-	if ev.Kind == elect.Retrying {
+	switch ev.Kind {
+	case elect.Retrying:
 		c.failed = ev.Err
+	case elect.Lost:
+		c.over = false
 	}
 	switch {
 	case ev.Kind == elect.Elected: // lead says it, with more

@@ -18,6 +18,7 @@ import (
 
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
+	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/lease"
 )
 
@@ -132,6 +133,30 @@ func TestASignalInTheInstantOfAnElectionStartsNoCommand(t *testing.T) {
 	err, again := c.end(ctx, nil)
 	assert.False(t, again)
 	assert.Equal(t, 143, cli.CodeOf(err))
+}
+
+// pawl may forward it late, or a service manager sends it to all processes.
+func TestASignalAfterTheCommandsEndDoesNotReplaceItsCode(t *testing.T) {
+	for name, tt := range map[string]struct {
+		err  error // of the command
+		kind elect.Kind
+		want int
+	}{
+		"it succeeds":       {nil, elect.Resigned, 0},
+		"it fails":          {cli.Exit(7, nil), elect.Resigned, 7},
+		"pawl ends it":      {cli.Exit(cli.ExitLost, supervise.ErrRunningOut), elect.Resigned, 143},
+		"its term was lost": {nil, elect.Lost, 143},
+	} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		c := &candidate{o: new(electOptions), cancel: cancel}
+		c.ended(tt.err, 0)
+		require.NoError(t, ctx.Err())
+		c.notify(elect.Event{Kind: tt.kind})
+		cancel(&supervise.Interrupted{Signal: unix.SIGTERM})
+		err, again := c.end(ctx, context.Cause(ctx))
+		assert.False(t, again, name)
+		assert.Equal(t, tt.want, cli.CodeOf(err), name)
+	}
 }
 
 func TestALockDelayIsTheSessions(t *testing.T) {
