@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -32,10 +33,24 @@ func TestMain(m *testing.M) {
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt, unix.SIGQUIT)
 	}
 	testscript.Main(allTests{m}, map[string]func(){
-		"pawl":   func() { os.Exit(cli.Run(newRoot(), os.Args[1:])) },
+		"pawl":   func() { os.Exit(cli.Run(patient(newRoot()), os.Args[1:])) },
 		"pager":  testPager,
 		"worker": testWorker,
 	})
+}
+
+// dialVariable holds how long a pawl waits for the first answer if no --dial-timeout is given.
+const dialVariable = "TEST_DIAL_TIMEOUT"
+
+// patient is root with the --dial-timeout that a test wants: on a busy machine a server that is there
+// may take longer to answer than a user waits for one.
+func patient(root *cobra.Command) *cobra.Command {
+	for _, c := range root.Commands() {
+		if f := c.Flags().Lookup("dial-timeout"); f != nil && os.Getenv(dialVariable) != "" {
+			_ = f.Value.Set(os.Getenv(dialVariable)) // it is a duration
+		}
+	}
+	return root
 }
 
 // TestScripts runs each script of testdata/script against a separate real etcd server, because they
@@ -52,6 +67,7 @@ func TestScripts(t *testing.T) {
 			env.Values[serverKey{}] = s
 			env.Setenv("ETCDCTL_ENDPOINTS", s.Addr())
 			env.Setenv("TMPDIR", env.WorkDir)
+			env.Setenv(dialVariable, lane.Hang.String())
 			env.Defer(func() { requireNothingLeft(t, s) })
 			return nil
 		},
