@@ -189,7 +189,7 @@ func testTheTutorialsProgram(t *testing.T, text string, build func(source string
 		assert.True(t, strings.Contains(text, "\n"+line+"\n"), line)
 	}
 	assert.Equal(t, 0, program.code(t))
-	third := begin(t, serving[1], "lock", "--wait", "2", "report", "--", "echo", "my turn")
+	third := begin(t, serving[1], "lock", "report", "--", "echo", "my turn")
 	assert.Equal(t, "my turn", next(t, third.lines()))
 	assert.Equal(t, 0, third.code(t))
 }
