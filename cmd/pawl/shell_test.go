@@ -190,13 +190,28 @@ func (s *shell) marked(start string) (pids []int) {
 }
 
 // processState is a process's state as ps shows it, or 0 if there is no process.
-func processState(pid int) byte {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+func processState(pid int) byte { return stateIn(fmt.Sprintf("/proc/%d", pid)) }
+
+// stateIn is the state of the process, or of the thread, that has a directory in /proc.
+func stateIn(dir string) byte {
+	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
 	_, rest, ok := strings.Cut(string(stat), ") ")
 	if err != nil || !ok {
 		return 0
 	}
 	return rest[0]
+}
+
+// stands reports whether a process is stopped, with all of its threads. When its parent learns that it has
+// stopped, it is; a shell learns that of pawl, whose command may still have a thread that waits for a CPU.
+func stands(pid int) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+	for _, thread := range threads {
+		if stateIn(thread) != 'T' {
+			return false
+		}
+	}
+	return len(threads) > 0
 }
 
 // parentOf is a process's parent.

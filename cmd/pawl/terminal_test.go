@@ -128,8 +128,11 @@ func TestAStoppedJobKeepsItsLockUntilItGoesOn(t *testing.T) {
 	s := startShell(t)
 	s.types(`pawl lock --ttl 9 stop -- worker a.beat`)
 	s.sees("works ")
+	workers := s.marked("worker")
+	require.Len(t, workers, 1)
 	s.press(ctrlZ)
 	s.sees("Stopped")
+	eventually(t, func() bool { return stands(workers[0]) }, "a thread of the command works on")
 	last := lastBeat(t, filepath.Join(s.dir, "a.beat"))
 	staysBusy(t, s.etcd, "stop")
 	assert.Equal(t, last, lastBeat(t, filepath.Join(s.dir, "a.beat")), "a stopped command works")
@@ -140,8 +143,6 @@ func TestAStoppedJobKeepsItsLockUntilItGoesOn(t *testing.T) {
 	// pawl forwards the shell's CONT to the command. That is over when a later signal, of a higher number,
 	// has come the same way. A CONT that comes after Ctrl-Z continues the job again, perhaps before the
 	// shell has seen that it stopped.
-	workers := s.marked("worker")
-	require.Len(t, workers, 1)
 	guardian, _ := pair(t, workers[0])
 	require.NoError(t, unix.Kill(guardian, unix.SIGWINCH))
 	s.sees("is resized\r\n")
@@ -183,7 +184,7 @@ func TestACommandThatStopsItselfStopsTheJob(t *testing.T) {
 func TestAShellUnderALockHasItsOwnJobs(t *testing.T) {
 	t.Parallel()
 	s := startShell(t)
-	s.types(`pawl lock inner -- env PS1='inner$ ' bash --norc --noprofile -i`)
+	s.types(`pawl lock inner -- env PS1='inner\044 ' bash --norc --noprofile -i`) // the prompt is not what is typed, and what jobs and fg show
 	s.sees("\ninner$ ")
 	s.types("sleep 1000")
 	eventually(t, func() bool { return len(s.marked("sleep")) > 0 }, "sleep does not begin")
@@ -191,7 +192,7 @@ func TestAShellUnderALockHasItsOwnJobs(t *testing.T) {
 	s.sees("Stopped")
 	s.types("kill %1; suspend")
 	s.sees("ready$ ")
-	s.types("jobs; echo outer")
+	s.types(`jobs; echo "out"er`)
 	s.sees("outer\r\n")
 	s.types("fg")
 	s.sees("inner$ ")
