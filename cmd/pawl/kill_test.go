@@ -28,11 +28,19 @@ func startFamily(t *testing.T, s *shell, under string) int {
 
 func TestNobodyWorksWithoutTheLockWhicheverProcessIsKilled(t *testing.T) {
 	t.Parallel()
-	for _, under := range []string{"pawl lock --ttl 6 kill", "pawl elect --ttl 6 kill me"} {
+	for _, kind := range []string{"lock", "elect"} {
 		for _, who := range []string{"guardian", "holder", "command", "job"} {
-			t.Run(under[5:9]+" "+who, func(t *testing.T) {
+			t.Run(kind+" "+who, func(t *testing.T) {
 				t.Parallel()
 				s := startShell(t)
+				under := "pawl " + kind + " --grace 1"
+				if who == "holder" { // without it, the lease expires
+					under += " --ttl 6"
+				}
+				under += " kill"
+				if kind == "elect" {
+					under += " me"
+				}
 				command := startFamily(t, s, under)
 				guardian, holder := pair(t, command)
 				victim := map[string]int{"guardian": guardian, "holder": holder, "command": command, "job": -guardian}[who]
