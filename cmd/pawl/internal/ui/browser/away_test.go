@@ -51,7 +51,7 @@ func TestAfterARestartOfTheServerItShowsTheNewOnes(t *testing.T) {
 	s.start()
 	b.says("#link", "live")
 	b.shows("b", "ann", 0)
-	b.says("#news", "timeline begins again")
+	b.news("timeline begins again")
 	b.sees(`document.querySelectorAll("#rows .row").length === 1`)
 }
 
@@ -85,7 +85,7 @@ func TestARestartKeepsSinceWhenAHoldHasLasted(t *testing.T) {
 	b.says("#rows .c-for", "≤ 2h00m")
 	s.stop()
 	s.start()
-	b.says("#news", "timeline begins again")
+	b.news("timeline begins again")
 	b.says("#rows .c-for", "≤ 2h00m")
 }
 

@@ -48,7 +48,7 @@ func TestAHolderIsBrokenAfterAQuestion(t *testing.T) {
 	s.stop() // its key goes with it
 	s.opts.Token = "ANOTHER"
 	s.start()
-	b.says("#news", "timeline begins again")
+	b.news("timeline begins again")
 	b.says("#mode", "read-only")
 }
 
@@ -83,7 +83,7 @@ func TestWithoutTheFlagOrTheKeyThePageIsReadOnly(t *testing.T) {
 		b.shows("backup", "ann", 0)
 		b.says("#mode", "read-only")
 		b.presses("b")
-		b.says("#news", c.says)
+		b.news(c.says)
 		b.sees(`!document.getElementById("break").open`)
 		b.presses(kb.Enter)
 		b.says("#details", "ann")

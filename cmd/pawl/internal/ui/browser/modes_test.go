@@ -69,7 +69,7 @@ func TestReadersAreShownTogetherAndBreakingOneFreesOnlyIt(t *testing.T) {
 	b.shows("docs", "ann and 2 other readers", 1)
 	b.says("#mode", "break allowed")
 	b.presses("b")
-	b.says("#news", "It has several holders: choose one in the details.")
+	b.news("It has several holders: choose one in the details.")
 	b.sees(`!document.getElementById("break").open`)
 
 	b.details("docs")

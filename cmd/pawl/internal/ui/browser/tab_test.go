@@ -13,6 +13,7 @@ import (
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -78,11 +79,21 @@ func openIn(t *testing.T, ctx context.Context, cancel func(), base, path string,
 	media := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}
 	opening, done := context.WithTimeout(ctx, lane.Hang)
 	defer done()
-	require.NoError(t, chromedp.Do(opening, calls(network.Enable, network.EnableParams{}), calls(log.Enable, cdp.Empty{}), calls(runtime.Enable, cdp.Empty{}),
+	noting := func(ctx context.Context, t *chromedp.Target) (done chromedp.Void, err error) {
+		_, err = cdp.Call(ctx, t, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: notes})
+		return done, err
+	}
+	require.NoError(t, chromedp.Do(opening, calls(network.Enable, network.EnableParams{}), calls(log.Enable, cdp.Empty{}), calls(runtime.Enable, cdp.Empty{}), calls(page.Enable, page.EnableParams{}), noting,
 		chromedp.EmulateViewport(l.width, l.height, chromedp.EmulateScale(max(1, l.scale))),
 		calls(emulation.SetEmulatedMedia, media), chromedp.Navigate(base+path)))
 	return b
 }
+
+// notes keeps all that #news has said, which passes.
+const notes = `window.noted = [];
+new MutationObserver((all) => {
+	for (const m of all) if (m.target.id === "news") for (const n of m.addedNodes) noted.push(n.textContent);
+}).observe(document, { subtree: true, childList: true });`
 
 // calls is a command of the browser's as a step.
 func calls[P any](c cdp.Command[P, cdp.Empty], params P) chromedp.Action[chromedp.Void] {
@@ -142,6 +153,12 @@ func (b *tab) text(selector string) string {
 func (b *tab) says(selector, what string) {
 	b.Helper()
 	b.sees("document.querySelector(%q)?.innerText.includes(%q)", selector, what)
+}
+
+// news waits until #news has said what, since the page was loaded. It may have passed.
+func (b *tab) news(what string) {
+	b.Helper()
+	b.sees("noted.some((n) => n.includes(%q))", what)
 }
 
 // presses keys, one after the other.
