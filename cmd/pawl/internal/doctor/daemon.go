@@ -110,15 +110,20 @@ func (d *doctor) version(p *daemon) {
 	d.ok("version", "", "%s; this is pawl %s", cli.Plain(p.serves), version.String())
 }
 
-// probeTTL is the TTL of the probe's session, the shortest that pawld accepts. believed is how much
-// of it a client may believe.
+// probeTTLs are the TTLs of the probe's session: the usual one, so that a machine that is slow does not
+// lose the lock between two calls, and, if that is more than pawld's --max-ttl, the shortest that pawld
+// accepts.
+var probeTTLs = [...]time.Duration{15 * time.Second, 3 * time.Second}
+
 const (
-	probeTTL  = 3 * time.Second
-	believed  = probeTTL * 5 / 6
 	probeWait = 500 * time.Millisecond // how long its Renew is parked
+	lateWait  = 500 * time.Millisecond // how much longer that may take
 
 	probeOwner = "pawl doctor"
 )
+
+// believed is how much of a TTL a client may believe.
+func believed(ttl time.Duration) time.Duration { return ttl * 5 / 6 }
 
 // A heldLock is what is read of a lock in an answer.
 type heldLock struct {
@@ -148,20 +153,25 @@ func (d *doctor) probe(ctx context.Context, p *daemon, prefix string) {
 		State string
 		Lock  heldLock
 	}
-	began := time.Now()
+	var began time.Time
 	held := true
 	defer func() { // always, even after an interrupt or a lost answer; otherwise it expires
-		if !held {
-			return
+		if held {
+			_ = p.call(context.WithoutCancel(ctx), locksPath+"Release", map[string]any{"session": session}, &struct{}{})
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTTL)
-		defer cancel()
-		_ = p.call(ctx, locksPath+"Release", map[string]any{"session": session}, &struct{}{})
 	}()
-	err := p.call(ctx, locksPath+"Acquire", map[string]any{
-		"session": session, "requestId": randomID(), "names": []string{name}, "mode": "EXCLUSIVE",
-		"ttlMs": probeTTL.Milliseconds(), "waitMs": probeTTL.Milliseconds() / 3, "owner": probeOwner,
-	}, &acquired)
+	var ttl time.Duration
+	var err error
+	for _, ttl = range probeTTLs {
+		began = time.Now()
+		err = p.call(ctx, locksPath+"Acquire", map[string]any{
+			"session": session, "requestId": randomID(), "names": []string{name}, "mode": "EXCLUSIVE",
+			"ttlMs": ttl.Milliseconds(), "waitMs": min(p.http.Timeout*4/5, ttl).Milliseconds(), "owner": probeOwner,
+		}, &acquired)
+		if r := (*refusal)(nil); !errors.As(err, &r) || r.Code != "invalid_argument" {
+			break
+		}
+	}
 	if err != nil {
 		held = d.refused(name, err)
 		return
@@ -195,7 +205,7 @@ func (d *doctor) probe(ctx context.Context, p *daemon, prefix string) {
 	}
 	held = false
 	d.ok("calls", "", "Acquire, Renew and Release work%s; a free lock takes %s, token %s", who, cli.Span(took), cli.Plain(acquired.Lock.Token))
-	d.promise(promise{acquired.Lock.valid(), took}, promise{renewed.Locks[0].valid(), waited})
+	d.promise(ttl, promise{acquired.Lock.valid(), took}, promise{renewed.Locks[0].valid(), waited})
 	d.waited(waited)
 }
 
@@ -245,24 +255,25 @@ type promise struct{ valid, took time.Duration }
 
 // promise checks how long the probe's lock was said to be valid. A pawld that did not run for a while
 // restarts the TTLs of its clients, so an answer that took long may be valid for that much longer.
-func (d *doctor) promise(all ...promise) {
-	least, most, wrong := believed, time.Duration(0), false
+func (d *doctor) promise(ttl time.Duration, all ...promise) {
+	usual := believed(ttl)
+	least, most, wrong := usual, time.Duration(0), false
 	for _, p := range all {
 		least, most = min(least, p.valid), max(most, p.valid)
-		wrong = wrong || p.valid > believed && p.valid > (probeTTL+p.took)*5/6
+		wrong = wrong || p.valid > usual && p.valid > believed(ttl+p.took)
 	}
 	switch {
-	case most > believed && !wrong:
-		d.odd("promise", "", fmt.Sprintf("pawld did not run for a while, and a lock is valid for %v of a TTL of %v, which began again", most, probeTTL),
+	case most > usual && !wrong:
+		d.odd("promise", "", fmt.Sprintf("pawld did not run for a while, and a lock is valid for %v of a TTL of %v, which began again", most, ttl),
 			"give it more CPU, and keep its machine from suspending or swapping: a client whose renewals are late loses its locks")
 	case wrong:
-		d.wrong("promise", "", fmt.Sprintf("a lock is said to be valid for %v of a TTL of %v: that is more than five sixths, and clocks may differ", most, probeTTL),
+		d.wrong("promise", "", fmt.Sprintf("a lock is said to be valid for %v of a TTL of %v: that is more than five sixths, and clocks may differ", most, ttl),
 			"this is no pawld that keeps its rules: replace it")
-	case least < believed*2/3:
-		d.odd("promise", "", fmt.Sprintf("a lock is said to be valid for %v of a TTL of %v: pawld's own session at etcd is renewed late", least, probeTTL),
+	case least < usual*2/3:
+		d.odd("promise", "", fmt.Sprintf("a lock is said to be valid for %v of a TTL of %v: pawld's own session at etcd is renewed late", least, ttl),
 			"check pawld's CPU and its network to etcd; pawl doctor checks the cluster")
 	default:
-		d.ok("promise", "", "a lock is valid for %v of a TTL of %v, from before its request", least, probeTTL)
+		d.ok("promise", "", "a lock is valid for %v of a TTL of %v, from before its request", least, ttl)
 	}
 }
 
@@ -272,7 +283,7 @@ func (d *doctor) waited(took time.Duration) {
 	case took < probeWait*9/10:
 		d.wrong("pace", "", fmt.Sprintf("a wait of %v ended after %s: pawld's clock is faster than this machine's", probeWait, cli.Span(took)),
 			"find out what sets the clock of pawld's machine or container")
-	case took > probeWait+probeTTL/6:
+	case took > probeWait+lateWait:
 		d.odd("pace", "", fmt.Sprintf("a wait of %v ended after %s: pawld gets too little CPU", probeWait, cli.Span(took)),
 			"give it more: a client whose renewals are late loses its locks")
 	default:

@@ -162,7 +162,7 @@ func promiseOf(ms int, took time.Duration) promise {
 }
 
 func TestTheDoctorComparesWhatADaemonPromises(t *testing.T) {
-	said := func(all ...promise) string { return notes(func(d *doctor) { d.promise(all...) }) }
+	said := func(all ...promise) string { return notes(func(d *doctor) { d.promise(3*time.Second, all...) }) }
 	promise := func(least, most time.Duration) string {
 		return said(promise{least, 0}, promise{most, 0})
 	}

@@ -60,8 +60,8 @@ func says(status int, v any) func(w http.ResponseWriter) {
 type object = map[string]any
 
 var (
-	heldNow = object{"state": "HELD", "lock": object{"state": "HELD", "token": "5", "validForMs": "2500"}}
-	listed  = object{"locks": []object{{"state": "HELD", "validForMs": "2500"}}}
+	heldNow = object{"state": "HELD", "lock": object{"state": "HELD", "token": "5", "validForMs": "12500"}}
+	listed  = object{"locks": []object{{"state": "HELD", "validForMs": "12500"}}}
 	atLimit = says(http.StatusTooManyRequests, object{"code": "resource_exhausted", "message": "there are 4 calls under way, and may be no more"})
 )
 
@@ -86,6 +86,26 @@ func TestTheDoctorsLockIsReleasedWhateverHappens(t *testing.T) {
 		notes(func(d *doctor) { d.probe(t.Context(), f.daemon, "") })
 		assert.Equal(t, c.want, f.count("Release"), name)
 	}
+}
+
+// A pawld with a --max-ttl below the usual TTL is asked for the shortest, and judged by that.
+func TestTheDoctorTakesTheTTLThatADaemonGives(t *testing.T) {
+	var f *fakeDaemon
+	f = fakeOf(t, map[string]func(w http.ResponseWriter){
+		"Acquire": func(w http.ResponseWriter) {
+			if f.count("Acquire") == 1 {
+				says(http.StatusBadRequest, object{"code": "invalid_argument", "message": "ttl_ms is 15000, want 0 or 3000 to 9000"})(w)
+				return
+			}
+			says(http.StatusOK, object{"state": "HELD", "lock": object{"state": "HELD", "token": "5", "validForMs": "2500"}})(w)
+		},
+		"Renew":   says(http.StatusOK, object{"locks": []object{{"state": "HELD", "validForMs": "2501"}}}),
+		"Release": says(http.StatusOK, object{"results": []object{{"released": true}}}),
+	})
+	said := notes(func(d *doctor) { d.probe(t.Context(), f.daemon, "") })
+	assert.Equal(t, 2, f.count("Acquire"))
+	assert.NotContains(t, said, "calls")
+	assert.Contains(t, said, "wrong promise    a lock is said to be valid for 2.501s of a TTL of 3s")
 }
 
 // An interrupt ends the probe, and not the release of its lock.
