@@ -6,11 +6,11 @@ import os
 import sqlite3
 import sys
 import threading
-import time
 
 import pawld
 
-WHO, SOCKET, STORE, NAME, TTL, WORK = sys.argv[1:]
+WHO, SOCKET, STORE, NAME, TTL = sys.argv[1:]
+ASKED = threading.Event()
 
 
 class Stale(Exception):
@@ -55,10 +55,8 @@ def work(db, lock, kept):
     token = lock.token
     say("holds", Token=token)
     was = under(db, token, lambda: db.execute("SELECT value FROM counter").fetchone()[0])
-    begin = time.monotonic()
     say("read", Token=token, Was=was, Deadline=kept.isoformat())
-    while time.monotonic() - begin < float(WORK):
-        time.sleep(0.005)
+    ASKED.wait()
     try:
         lock.check()  # the first check after the work
         say("woke", Token=token)
@@ -71,12 +69,21 @@ def work(db, lock, kept):
         say("refused", Token=token, Err=str(e), Stale=True, Highest=e.highest)
 
 
+def acquire(session):
+    """Takes the lock, again if it was lost before this heard of it: a stall suffices for that."""
+    while True:
+        # pawld keeps a lock for the TTL after a request of its client has arrived, and this one has yet to be sent.
+        kept = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=float(TTL))
+        try:
+            return session.acquire(NAME), kept
+        except pawld.LockLost:
+            pass
+
+
 def main():
     db = sqlite3.connect(STORE, timeout=10, isolation_level=None)
     with pawld.Session(SOCKET, ttl=float(TTL), owner=WHO) as session:
-        # pawld keeps a lock for the TTL after a request of its client has arrived, and this one has yet to be sent.
-        kept = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=float(TTL))
-        lock = session.acquire(NAME, timeout=10)
+        lock, kept = acquire(session)
         work(db, lock, kept)
         try:
             lock.release()
@@ -84,10 +91,14 @@ def main():
             pass  # it knows
 
 
-def end_with_the_demo():
-    sys.stdin.read()
+def obey():
+    """The demo asks for the write, and is gone when it has closed this."""
+    if os.read(0, 1):
+        ASKED.set()
+    while os.read(0, 4096):
+        pass
     os._exit(1)
 
 
-threading.Thread(target=end_with_the_demo, daemon=True).start()
+threading.Thread(target=obey, daemon=True).start()
 main()

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl/clients/python"
+	"github.com/pawl-locks/pawl/internal/backoff"
 )
 
 // The third part runs pawld as a process, and does not link it. pawld is a separate module, whose
@@ -32,6 +33,9 @@ type tools struct {
 	missing       error // why there is no third part
 }
 
+// searchLimit bounds the search. On a slow machine, a build with nothing cached takes minutes.
+const searchLimit = 15 * time.Minute
+
 // A search looks for the tools while the other parts run.
 type search struct {
 	cancel context.CancelFunc
@@ -41,13 +45,29 @@ type search struct {
 
 // findDaemon looks for what the third part needs, and builds what is missing in dir.
 func findDaemon(ctx context.Context, dir string) *search {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithTimeout(ctx, searchLimit)
 	s := &search{cancel: cancel, done: make(chan struct{})}
 	go func() { // ends with ctx
 		defer close(s.done)
 		s.found = findTools(ctx, dir)
 	}()
 	return s
+}
+
+// limit bounds what comes when the search has ended. Until then, a build takes the CPUs.
+func (s *search) limit(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() { // ends with ctx
+		select {
+		case <-s.done:
+		case <-ctx.Done():
+			return
+		}
+		if backoff.Sleep(ctx, demoLimit) {
+			cancel(fmt.Errorf("not done within %v", demoLimit))
+		}
+	}()
+	return ctx, func() { cancel(nil) }
 }
 
 // dismiss ends the search, and waits for its end.
@@ -105,6 +125,9 @@ func findPawld(ctx context.Context, dir string) (string, error) {
 	build.Cancel = func() error { return build.Process.Signal(os.Interrupt) } // so that it ends its compilers
 	build.WaitDelay = 5 * time.Second
 	if out, err := build.CombinedOutput(); err != nil {
+		if ctx.Err() != nil {
+			return "", fmt.Errorf("go build %s: not done within %v", source, searchLimit)
+		}
 		return "", fmt.Errorf("go build %s: %s", source, lastLine(out, err))
 	}
 	return path, nil
@@ -137,9 +160,12 @@ func (d *demo) daemon(ctx context.Context, dir string, s *search) (shown string,
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	}
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx)
+	}
 	if s.found.missing != nil {
 		d.print("\n3. Left out, a Python process that holds a lock through the daemon pawld: %v.", s.found.missing)
-		return "", ctx.Err()
+		return "", nil
 	}
 	d.print("\n3. A Python process holds a lock through the daemon pawld, and is stopped. A Go process waits behind it.")
 	socket, err := d.startPawld(ctx, dir, s.found.pawld)
@@ -163,7 +189,7 @@ func (d *demo) daemon(ctx context.Context, dir string, s *search) (shown string,
 // startPawld starts the daemon, and returns the socket that it serves.
 func (d *demo) startPawld(ctx context.Context, dir, program string) (socket string, err error) {
 	socket = filepath.Join(dir, "pawld.sock")
-	cmd := exec.Command(program, "--endpoints", d.server.Endpoint, "--socket", socket, "--max-ttl", demoTTL.String())
+	cmd := exec.Command(program, "--endpoints", d.server.Endpoint, "--socket", socket)
 	for _, v := range os.Environ() { // its flags contain all that it needs
 		if !strings.HasPrefix(v, "ETCDCTL_") && !strings.HasPrefix(v, "PAWL_NAMESPACE=") {
 			cmd.Env = append(cmd.Env, v)
@@ -202,8 +228,7 @@ func (d *demo) hirePython(dir, program, who, socket, name string) (*worker, erro
 	if err := os.WriteFile(script, []byte(contenderPy), 0o600); err != nil {
 		return nil, err
 	}
-	seconds := func(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) }
-	w, err := startProcess(who, exec.Command(program, "-B", script, who, socket, d.file, name, seconds(demoTTL), seconds(pauseWork)))
+	w, err := startProcess(who, exec.Command(program, "-B", script, who, socket, d.file, name, strconv.FormatFloat(demoTTL.Seconds(), 'f', -1, 64)))
 	if err == nil {
 		d.crew = append(d.crew, w)
 	}

@@ -22,8 +22,8 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// demoLimit bounds the whole demo. It is long because the daemon may have to be built first.
-const demoLimit = 2 * time.Minute
+// demoLimit bounds the demo, once it has what it needs: it hangs.
+const demoLimit = 5 * time.Minute
 
 func New() *cobra.Command {
 	return &cobra.Command{
@@ -52,9 +52,7 @@ them hold, and with 1 if not. It leaves nothing behind.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := supervise.Catch().Ends(context.Background())
 			defer stop()
-			limited, cancel := context.WithTimeoutCause(ctx, demoLimit, fmt.Errorf("not done within %v", demoLimit))
-			defer cancel()
-			return demoEnd(ctx, runDemo(limited, cmd.OutOrStdout()))
+			return demoEnd(ctx, runDemo(ctx, cmd.OutOrStdout()))
 		},
 	}
 }
@@ -91,12 +89,14 @@ func runDemo(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	other := findDaemon(ctx, dir) // meanwhile, because it may have to be built
+	defer other.dismiss()
+	ctx, done := other.limit(ctx)
+	defer done()
 	defer func() { err = errors.Join(err, d.close()) }()
 	if err := d.open(ctx, dir); err != nil {
 		return err
 	}
-	other := findDaemon(ctx, dir) // meanwhile, because it may have to be built
-	defer other.dismiss()
 	shown := ""
 	for _, part := range []func(ctx context.Context) (string, error){
 		d.queue, d.stopped, func(ctx context.Context) (string, error) { return d.daemon(ctx, dir, other) }, d.shards,
@@ -124,7 +124,7 @@ func (d *demo) open(ctx context.Context, dir string) (err error) {
 		return err
 	}
 	d.client, err = pawl.Dial(ctx, pawl.Config{
-		Endpoints: []string{d.server.Endpoint}, Session: lease.Options{TTL: demoTTL, Owner: "demo"},
+		Endpoints: []string{d.server.Endpoint}, Session: lease.Options{Owner: "demo"},
 	})
 	return err
 }
@@ -152,8 +152,9 @@ func (d *demo) hire(who, name string, more ...string) (*worker, error) {
 	return w, err
 }
 
-// queued waits until n keys queue for the lock name.
-func (d *demo) queued(ctx context.Context, name string, n int64) error {
+// queued waits until n keys queue for the lock name, w's among them. It returns false if w has the lock
+// already: those before it may have lost it.
+func (d *demo) queued(ctx context.Context, name string, n int64, w *worker) (bool, error) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -162,11 +163,13 @@ func (d *demo) queued(ctx context.Context, name string, n int64) error {
 		})
 		switch {
 		case ctx.Err() != nil:
-			return fmt.Errorf("waiting for %d in the queue for %q: %w", n, name, context.Cause(ctx))
+			return false, fmt.Errorf("waiting for %d in the queue for %q: %w", n, name, context.Cause(ctx))
 		case err != nil:
-			return err
+			return false, err
 		case got.Count == n:
-			return nil
+			return true, nil
+		case len(w.facts) > 0:
+			return false, nil
 		}
 		select {
 		case <-tick.C:

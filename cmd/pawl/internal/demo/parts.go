@@ -42,7 +42,7 @@ func (d *demo) queue(ctx context.Context) (shown string, err error) {
 			return "", err
 		}
 		workers = append(workers, w)
-		if err := d.queued(ctx, name, int64(i+2)); err != nil {
+		if _, err := d.queued(ctx, name, int64(i+2), w); err != nil {
 			return "", err
 		}
 		d.line(time.Now(), who, 0, "queues at place %d, process %d", i+1, w.cmd.Process.Pid)
@@ -100,16 +100,13 @@ type pausing struct {
 	freed         string                                  // what to print about how the second one acquired it
 }
 
-// pauseWork is how long the first holder would work; the time in which it is stopped counts.
-const pauseWork = 2 * time.Second
-
 // stopped runs the second part, with a holder in Go.
 func (d *demo) stopped(ctx context.Context) (shown string, err error) {
 	d.print("\n2. A holder is stopped (SIGSTOP) in the middle of its work, for longer than its TTL of %v.", demoTTL)
 	p, err := d.pause(ctx, pausing{
 		name: "report", first: "fay", second: "gus", holds: "holds %q until %s unless renewed",
 		hire: func(who, name string) (*worker, error) {
-			return d.hire(who, name, "--work", pauseWork.String(), "--careless")
+			return d.hire(who, name, "--ttl", demoTTL.String(), "--careless")
 		},
 		freed: "the lease of fay has expired",
 	})
@@ -173,10 +170,13 @@ func (d *demo) takeOver(ctx context.Context, of pausing, p *paused) (*worker, er
 	if err != nil {
 		return nil, err
 	}
-	if err := d.queued(ctx, of.name, 2); err != nil {
+	queues, err := d.queued(ctx, of.name, 2, second)
+	if err != nil {
 		return nil, err
 	}
-	d.line(time.Now(), of.second, 0, "queues behind")
+	if queues {
+		d.line(time.Now(), of.second, 0, "queues behind")
+	}
 	if p.second, err = second.next(ctx, "holds"); err != nil {
 		return nil, err
 	}
@@ -198,6 +198,9 @@ func (d *demo) wake(ctx context.Context, who string, first *worker, p *paused) (
 		return err
 	}
 	d.line(p.continued, who, 0, "goes on (SIGCONT), after %.1f s", p.continued.Sub(p.stopped).Seconds())
+	if err := first.ask(); err != nil {
+		return err
+	}
 	if p.woke, err = first.next(ctx, "woke"); err != nil {
 		return err
 	}

@@ -23,7 +23,11 @@ func (d *demo) shards(ctx context.Context) (shown string, err error) {
 	workers := map[string]*worker{}
 	names := []string{"kim", "lee", "max", "nia"}
 	for _, who := range names {
-		if workers[who], err = d.hire(who, shardsName, "--shards", strconv.Itoa(demoShards)); err != nil {
+		args := []string{"--shards", strconv.Itoa(demoShards)}
+		if who == "lee" {
+			args = append(args, "--ttl", demoTTL.String())
+		}
+		if workers[who], err = d.hire(who, shardsName, args...); err != nil {
 			return "", err
 		}
 	}
@@ -120,7 +124,7 @@ func (c contender) runShards(ctx context.Context) error {
 		return err
 	}
 	defer client.Close()
-	opts := shard.Options{Value: []byte(c.worker), Session: lease.Options{TTL: demoTTL, Owner: c.worker}}
+	opts := shard.Options{Value: []byte(c.worker), Session: lease.Options{TTL: c.ttl, Owner: c.worker}}
 	return shard.Run(ctx, client, c.name, c.shards, opts, func(ctx context.Context, _ *shard.Held) error {
 		<-ctx.Done()
 		return nil

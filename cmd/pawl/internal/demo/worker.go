@@ -17,7 +17,8 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// demoTTL is the TTL of the demo's sessions, the shortest allowed.
+// demoTTL is the TTL of the sessions that the demo lets expire, the shortest allowed. The others have the
+// usual one, so that a machine that is slow does not lose them.
 const demoTTL = lease.MinTTL
 
 // fact is one line from a contender to the demo.
@@ -38,14 +39,15 @@ type fact struct {
 type contender struct {
 	worker, endpoint, file, name string
 	rounds                       int
-	work                         time.Duration
-	careless                     bool // writes although it has found that the lock is lost
-	shards                       int  // if not 0, it is a worker, of so many shards
+	work, ttl                    time.Duration
+	careless                     bool // writes although it has found that the lock is lost, and works until it is asked to
+	asked                        chan struct{}
+	shards                       int // if not 0, it is a worker, of so many shards
 	out                          *json.Encoder
 }
 
 func NewWorker() *cobra.Command {
-	c := contender{out: json.NewEncoder(os.Stdout)}
+	c := contender{out: json.NewEncoder(os.Stdout), asked: make(chan struct{})}
 	cmd := &cobra.Command{
 		Use:    "demo-worker",
 		Short:  "One contender of pawl demo",
@@ -53,6 +55,9 @@ func NewWorker() *cobra.Command {
 		Args:   cli.Words(0, "no argument"),
 		RunE: func(*cobra.Command, []string) error {
 			go func() { // ends with the process
+				if n, _ := os.Stdin.Read(make([]byte, 1)); n > 0 {
+					close(c.asked)
+				}
 				_, _ = io.Copy(io.Discard, os.Stdin)
 				os.Exit(cli.ExitFailed) // the demo is gone
 			}()
@@ -69,8 +74,9 @@ func NewWorker() *cobra.Command {
 	fs.StringVar(&c.name, "name", "", "the lock")
 	fs.IntVar(&c.rounds, "rounds", 1, "how often to take it")
 	fs.DurationVar(&c.work, "work", 0, "how long it thinks between reading and writing")
+	fs.DurationVar(&c.ttl, "ttl", lease.DefaultTTL, "of its session")
 	fs.IntVar(&c.shards, "shards", 0, "how many shards the name has; it shares them out with others")
-	fs.BoolVar(&c.careless, "careless", false, "write even when the lock is lost")
+	fs.BoolVar(&c.careless, "careless", false, "think until a byte comes on stdin, and write even when the lock is lost")
 	return cmd
 }
 
@@ -86,28 +92,38 @@ func (c contender) run(ctx context.Context) error {
 	}
 	defer s.db.Close()
 	client, err := pawl.Dial(ctx, pawl.Config{
-		Endpoints: []string{c.endpoint}, Session: lease.Options{TTL: demoTTL, Owner: c.worker},
+		Endpoints: []string{c.endpoint}, Session: lease.Options{TTL: c.ttl, Owner: c.worker},
 	})
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	session, err := client.Session(ctx)
-	if err != nil {
-		return err
-	}
 	for range c.rounds {
-		if err := c.round(ctx, s, lock.New(session, c.name, lock.Options{})); err != nil {
+		if err := c.round(ctx, s, client); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// acquire takes the lock, again if its session has ended before: a stall ends one of demoTTL.
+func (c contender) acquire(ctx context.Context, client *pawl.Client) (*lock.Held, error) {
+	for {
+		session, err := client.Session(ctx)
+		if err != nil {
+			return nil, err
+		}
+		h, err := lock.New(session, c.name, lock.Options{}).Acquire(ctx)
+		if err == nil || session.Err() == nil {
+			return h, err
+		}
+	}
+}
+
 // round is one read-modify-write under the lock. Reading and writing are two transactions, which
 // the lock makes one step.
-func (c contender) round(ctx context.Context, s *store, m *lock.Mutex) error {
-	h, err := m.Acquire(ctx)
+func (c contender) round(ctx context.Context, s *store, client *pawl.Client) error {
+	h, err := c.acquire(ctx, client)
 	if err != nil {
 		return err
 	}
@@ -117,10 +133,10 @@ func (c contender) round(ctx context.Context, s *store, m *lock.Mutex) error {
 	if err != nil {
 		return err
 	}
-	start := time.Now()
 	c.say(fact{What: "read", Token: h.Token(), Was: value, Deadline: h.Deadline()})
-	for time.Since(start) < c.work {
-		time.Sleep(5 * time.Millisecond)
+	time.Sleep(c.work)
+	if c.careless {
+		<-c.asked
 	}
 	if err := h.Err(); err != nil { // the first check after the work
 		c.say(fact{What: "woke", Token: h.Token(), Err: err.Error(), Lost: errors.Is(err, lock.ErrLost)})
