@@ -109,11 +109,12 @@ func TestABindingIsNoHeartbeatAndEndsWithARestart(t *testing.T) {
 	args := []string{"--state-dir", filepath.Join(t.TempDir(), "state")}
 	p := start(t, etcd, "", args...)
 	bindable(t, p)
-	body := object{"session": hex32(1), "requestId": hex32(1), "names": []string{"n"}, "mode": "EXCLUSIVE", "ttlMs": 3000, "bind": true}
+	body := object{"session": hex32(1), "requestId": hex32(1), "names": []string{"kept"}, "mode": "EXCLUSIVE", "ttlMs": longest.Milliseconds(), "bind": true}
 	p.acquire(body)
 	p.stop(syscall.SIGTERM)
 	p = start(t, etcd, p.socket, args...)
 	p.acquire(body) // with the same parameters
+	p.acquire(object{"session": hex32(2), "requestId": hex32(2), "names": []string{"n"}, "mode": "EXCLUSIVE", "ttlMs": ttl.Milliseconds(), "bind": true})
 	n := await(t, etcd, "n")
 	n.wins(0.0)
 }
@@ -121,7 +122,7 @@ func TestABindingIsNoHeartbeatAndEndsWithARestart(t *testing.T) {
 func TestBindIsRefusedWhereNoProcessIsSeen(t *testing.T) {
 	t.Parallel()
 	_, _, call := overTCP(t, ofShared(t))
-	_, err := call("Acquire", object{"session": hex32(1), "requestId": hex32(1), "names": []string{"n"}, "mode": "EXCLUSIVE", "bind": true})
+	_, err := persistent(call)("Acquire", object{"session": hex32(1), "requestId": hex32(1), "names": []string{"n"}, "mode": "EXCLUSIVE", "bind": true})
 	require.Error(t, err)
 	assert.Contains(t, fmt.Sprint(err), "bind is for the Unix socket")
 }

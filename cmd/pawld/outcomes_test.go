@@ -143,7 +143,8 @@ func TestAHungWorkersLockEndsWithItsMaxHold(t *testing.T) {
 	assert.Equal(t, object{"released": false, "why": "MAX_HOLD"}, got)
 }
 
-// overTCP starts pawld with a token on loopback, and a proxy before that.
+// overTCP starts pawld with a token on loopback, and a proxy before that. It has its session at etcd, so that no call
+// waits for it.
 func overTCP(t *testing.T, etcd *space) (p *pawld, proxy *faultproxy.Proxy, call caller) {
 	t.Helper()
 	const secret = "0123456789abcdef0123"
@@ -152,14 +153,19 @@ func overTCP(t *testing.T, etcd *space) (p *pawld, proxy *faultproxy.Proxy, call
 	require.NoError(t, os.WriteFile(token, []byte(secret), 0o600))
 	require.NoError(t, os.WriteFile(policy, []byte(fmt.Sprintf("token:local n\nuid:%d n\n", os.Getuid())), 0o600))
 	p = start(t, etcd, "", "--listen", "127.0.0.1:0", "--token-file", token, "--policy", policy)
+	p.hold(999, 999, "n")
+	p.call("Release", object{"session": hex32(999)})
 	proxy = faultproxy.Start(t, p.address())
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 2 * time.Second}
 	return p, proxy, func(method string, body object) (object, error) {
 		status, out, err := post(client, "http://"+proxy.Addr()+"/pawl.v1.Locks/"+method, marshal(body), "Authorization", "Bearer "+secret)
-		if err == nil && status != 200 {
-			err = fmt.Errorf("%d: %v", status, out)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("unavailable: %w", err)
+		case status != 200:
+			return nil, fmt.Errorf("%v: %v", out["code"], out["message"])
 		}
-		return out, err
+		return out, nil
 	}
 }
 
@@ -167,7 +173,7 @@ func TestACutBetweenClientAndPawldEndsTheBeliefFirst(t *testing.T) {
 	t.Parallel()
 	etcd := ofShared(t)
 	_, proxy, call := overTCP(t, etcd)
-	c := newThin(call)
+	c := newThin(persistent(call))
 	defer c.close()
 	token := acquired(t, c, nil)
 	n := await(t, etcd, "n")
@@ -228,7 +234,8 @@ func TestALockThatItsClientGaveUpIsGivenBack(t *testing.T) {
 			etcd := ofShared(t)
 			p := start(t, etcd, "")
 			token := p.hold(1, 1, "n")["token"]
-			out := p.call("Acquire", object{"session": hex32(2), "requestId": hex32(2), "names": []string{"n"}, "mode": "EXCLUSIVE", "ttlMs": ttl.Milliseconds()})
+			out, err := p.patient("Acquire", object{"session": hex32(2), "requestId": hex32(2), "names": []string{"n"}, "mode": "EXCLUSIVE", "ttlMs": ttl.Milliseconds()})
+			require.NoError(t, err)
 			require.Equal(t, "WAITING", out["state"])
 			c := newThin(jsonCall(p.socket)) // another of the same pawld's, behind it
 			defer c.close()
@@ -369,7 +376,7 @@ func TestAnOverwrittenKeyIsLostAtOnce(t *testing.T) {
 	p := start(t, etcd, "")
 	c := newThin(jsonCall(p.socket))
 	defer c.close()
-	token, key := keyOf(t, c, ttl)
+	token, key := keyOf(t, c, longest)
 	n := await(t, etcd, "n")
 	last := newThin(jsonCall(p.socket))
 	defer last.close()

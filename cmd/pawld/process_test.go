@@ -512,7 +512,7 @@ func TestASecondSignalRemovesNothingInWhichAClientBelieves(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "state")
 	p := start(t, etcd, "", "--state-dir", state)
 	held := func(body object) []any { return p.acquire(body)["keys"].([]any) }
-	set := held(object{"session": hex32(2), "requestId": hex32(2), "names": []string{"b", "c"}, "mode": "EXCLUSIVE", "ttlMs": 4000})
+	set := held(object{"session": hex32(2), "requestId": hex32(2), "names": []string{"b", "c"}, "mode": "EXCLUSIVE", "ttlMs": longest.Milliseconds()})
 	key := []byte(held(object{"session": hex32(1), "requestId": hex32(1), "names": []string{"n"}, "mode": "EXCLUSIVE", "ttlMs": 15000})[0].(string))
 	_, err := kv.DeleteRange(t.Context(), &etcdpb.DeleteRangeRequest{Key: []byte(set[0].(string))})
 	require.NoError(t, err)
