@@ -39,9 +39,11 @@ func TestGRPCsHealthAndReflection(t *testing.T) {
 
 	health := healthpb.NewHealthClient(conn)
 	for _, service := range []string{"", pawlv1connect.LocksName} {
-		r, err := health.Check(ctx, &healthpb.HealthCheckRequest{Service: service})
-		require.NoError(t, err)
-		assert.Equal(t, healthpb.HealthCheckResponse_SERVING, r.Status)
+		eventually(t, func() bool { // etcd may be slow
+			r, err := health.Check(ctx, &healthpb.HealthCheckRequest{Service: service})
+			require.NoError(t, err)
+			return r.Status == healthpb.HealthCheckResponse_SERVING
+		}, service)
 	}
 	_, err := health.Check(ctx, &healthpb.HealthCheckRequest{Service: "pawl.v1.Lock"})
 	assert.Equal(t, codes.NotFound, status.Code(err), err)
