@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl/internal/testkit/pki"
@@ -57,8 +56,8 @@ func TestLocksOutliveTheRotationOfEtcdsCertificates(t *testing.T) {
 	files.Break()
 	works("broken files")
 	works("broken files, again")
-	assert.Contains(t, p.said(), "the files for TLS cannot be used")
-	assert.Contains(t, p.said(), "does not match")
+	p.awaitSaid("the files for TLS cannot be used")
+	p.awaitSaid("does not match")
 
 	front.Show(old.Pair(""), old) // which the files do not fit, as before and as they are
 	eventually(t, func() bool {
@@ -131,8 +130,8 @@ func TestListenUsesTheFilesOfTheDay(t *testing.T) {
 	for range 3 {
 		serves(client(young, old, "new.test"), "new.test", "broken files")
 	}
-	assert.Contains(t, p.said(), "the files for TLS cannot be used")
-	assert.Contains(t, p.said(), "does not match")
+	p.awaitSaid("the files for TLS cannot be used")
+	p.awaitSaid("does not match")
 
 	files.Trust(old)
 	files.Show(young, "old.test")
