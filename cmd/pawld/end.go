@@ -51,7 +51,7 @@ func (d *daemon) awaitSpace(ctx context.Context) {
 	wait := spaceWait(d.maxTTL)
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	if d.service.AwaitSpace(ctx, func() {
+	if d.service.AwaitSpace(ctx, rehearsalWait, func() {
 		d.log.Error("etcd is out of space (NOSPACE), and a successor could take nothing over: pawld goes on serving until the alarm is disarmed",
 			"at most", wait, "or until", "another signal")
 	}) {
@@ -60,9 +60,9 @@ func (d *daemon) awaitSpace(ctx context.Context) {
 	d.log.Error("etcd is still out of space: all locks are lost unless the alarm is disarmed while the successor tries to take them over", "for", wait)
 }
 
-// hurriedWait is how long the remaining work may take after a second signal, which ends all
-// waiting.
-const hurriedWait = time.Second
+// rehearsalWait is how long etcd may take to answer whether it has space, and hurriedWait how long the remaining work may
+// take after a second signal, which ends all waiting. Tests of real processes set them.
+var rehearsalWait, hurriedWait = time.Second, time.Second
 
 // end stops the daemon. With SIGTERM or SIGHUP and a state directory it leaves what is held to a
 // successor. Otherwise it releases it when all promises have passed. A second signal ends all waiting,

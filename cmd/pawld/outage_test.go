@@ -124,6 +124,40 @@ func TestALockOutlivesARestartOfTenSeconds(t *testing.T) {
 	}
 }
 
+// Etcd that does not answer for a moment has not said that it has space again.
+func TestPawldThatWaitsForSpaceServesOnWhileEtcdIsSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRestarted(t)
+		r.start()
+		c := newThin(r.caller()).of(longest)
+		t.Cleanup(c.close)
+		acquired(t, c, nil)
+		r.fake.SetNoSpace(true)
+		stopped := make(chan struct{})
+		go func() { // ends when there is space
+			r.stop(true)
+			close(stopped)
+		}()
+		time.Sleep(5 * time.Second)
+		r.fake.BlackHole()
+		time.Sleep(3 * time.Second)
+		r.fake.Heal()
+		time.Sleep(5 * time.Second)
+		select {
+		case <-stopped:
+			t.Fatal("it has left its locks to one that can take nothing over")
+		default:
+		}
+		assert.True(t, believes(t, c))
+		r.fake.SetNoSpace(false)
+		<-stopped
+		r.start()
+		time.Sleep(20 * time.Second)
+		assert.True(t, believes(t, c))
+		r.stop(false)
+	})
+}
+
 // A lock that ends within a millisecond is still held, and its answer gives nothing to believe in.
 func TestAnAnswerJustBeforeTheEndExtendsNoBelief(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
