@@ -2,9 +2,11 @@ package etcdtest
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -24,8 +26,16 @@ func (c *Cluster) AddUser(t testing.TB, name, password string, access ...Access)
 // After DisableAuth, it does so again with the existing users and the existing password.
 func (c *Cluster) EnableAuth(t testing.TB, password string) {
 	t.Helper()
-	auth := pb.NewAuthClient(c.Leader(t).conn)
-	if _, err := auth.UserGet(within(t), &pb.AuthUserGetRequest{Name: "root"}); err != nil {
+	known := false
+	c.operate(t, "look for the user root", func(ctx context.Context, m *Member) error {
+		_, err := pb.NewAuthClient(m.conn).UserGet(ctx, &pb.AuthUserGetRequest{Name: "root"})
+		known = err == nil
+		if errors.Is(rpctypes.Error(err), rpctypes.ErrUserNotFound) {
+			return nil
+		}
+		return err
+	})
+	if !known {
 		c.AddUser(t, "root", password)
 	}
 	c.operate(t, "enable authentication", func(ctx context.Context, m *Member) error {

@@ -80,7 +80,7 @@ func ExampleCluster_MoveLeader() {
 	t := stage.Begin() // in a test, this is the test's own t
 	defer t.End()
 
-	c := etcdtest.StartCluster(t, 3)
+	c := etcdtest.StartClusterWith(t, 3, etcdtest.ClusterOptions{Options: etcdtest.Options{ElectionTicks: 50}}) // nobody else is elected meanwhile
 	next := c.Follower(t)
 	c.MoveLeader(t, next)
 	fmt.Println(c.Leader(t) == next)

@@ -129,7 +129,7 @@ func TestTLSAsksForACertificateIfWanted(t *testing.T) {
 
 func TestAuthRefusesWhatAUserMayNotDo(t *testing.T) {
 	t.Parallel()
-	s := StartWith(t, Options{TokenTTL: 2 * time.Second})
+	s := StartWith(t, Options{TokenTTL: time.Hour})
 	s.AddUser(t, "ann", "secret", Access{Prefix: "a/", Read: true, Write: true})
 	s.EnableAuth(t, "rootsecret")
 	kv := pb.NewKVClient(s.Conn(t))

@@ -18,7 +18,7 @@ import (
 // of its peers, which were stopped, goes on: that one has the shorter log, and elects the leader again.
 func TestAWriteThatTimedOutIsAppliedLater(t *testing.T) {
 	lane.OnlyProof(t, "etcd waits 5 s and two election timeouts before it says so")
-	c := etcdtest.StartCluster(t, 3)
+	c := etcdtest.StartClusterWith(t, 3, etcdtest.ClusterOptions{Options: etcdtest.Options{ElectionTicks: 50}}) // it leads until it has what it is sent
 	leader := c.Leader(t)
 	var peers []*etcdtest.Member
 	for _, m := range c.Members() {
