@@ -697,6 +697,8 @@ var mutants = []mutant{
 		"	left = left.Claimed()\n", ""}}, []string{inPawld}},
 	{"pawld serves although its state stays", "contract", []edit{{"cmd/pawld/takeover.go",
 		"	if err := d.dir.Discard(); err != nil { // who", "	if err := d.dir.Discard(); err != nil && d.dir == nil { // who"}}, []string{inPawld}},
+	{"a silent etcd has space", "contract", []edit{{"cmd/pawld/internal/locks/space.go",
+		"		case err == nil || !waited:\n", "		case !cluster.IsNoSpace(err):\n"}}, []string{inPawld}},
 	{"who has no line in the policy is counted", "contract", []edit{{"cmd/pawld/internal/handlers/server.go",
 		"		if !s.Policy.Knows(c.identity, c.local) && ", "		if c.identity == \"\" && "}}, []string{inPawld}},
 	{"a body has no deadline", "contract", []edit{{"cmd/pawld/serve.go",
