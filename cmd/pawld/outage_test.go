@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,8 +33,8 @@ type restarted struct {
 	fake  *etcdfake.Cluster
 	dir   *state.Dir
 	rules *policy.Policy
-	l     pipes   // of the last one, closed once it does not serve any more
-	d     *daemon // the last one
+	d     *daemon               // the last one
+	l     atomic.Pointer[pipes] // of the last one, closed once it does not serve any more
 }
 
 func newRestarted(t *testing.T) *restarted {
@@ -59,10 +60,11 @@ func (r *restarted) start() {
 		require.NoError(r.t, r.dir.Discard())
 	}
 	r.d.api = &handlers.Server{Locks: service, Client: client, Policy: r.rules, Logger: log, Calls: peer.NewLimit("calls", 10), Upkeep: upkeepOf(r.rules)}
-	r.l = newPipes()
-	server := r.d.server(listener{Listener: r.l, peers: &peer.Listener{Kind: peer.Token, Token: peer.HashOf(bearer), Hosts: func(string) bool { return true }}}, r.d.api.Handler())
+	l := newPipes()
+	r.l.Store(&l)
+	server := r.d.server(listener{Listener: l, peers: &peer.Listener{Kind: peer.Token, Token: peer.HashOf(bearer), Hosts: func(string) bool { return true }}}, r.d.api.Handler())
 	r.d.servers = []*http.Server{server}
-	go func() { _ = server.Serve(r.l) }() // ends with stop
+	go func() { _ = server.Serve(l) }() // ends with stop
 }
 
 // stop leaves all to the next one, or gives it back.
@@ -74,10 +76,11 @@ func (r *restarted) stop(detach bool) {
 func (r *restarted) caller() caller {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
 		ours, theirs := net.Pipe()
+		l := r.l.Load()
 		select {
-		case r.l.conns <- theirs:
+		case l.conns <- theirs:
 			return ours, nil
-		case <-r.l.closed:
+		case <-l.closed:
 			return nil, errors.New("nobody serves")
 		}
 	}}}
