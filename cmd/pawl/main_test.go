@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/ui"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
@@ -33,7 +34,10 @@ func TestMain(m *testing.M) {
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt, unix.SIGQUIT)
 	}
 	testscript.Main(allTests{m}, map[string]func(){
-		"pawl":   func() { os.Exit(cli.Run(patient(newRoot()), os.Args[1:])) },
+		"pawl": func() {
+			ui.CloseWithin = lane.Hang // so that a stream that is broken off was never ended, and the machine is not just slow
+			os.Exit(cli.Run(patient(newRoot()), os.Args[1:]))
+		},
 		"pager":  testPager,
 		"worker": testWorker,
 	})

@@ -102,10 +102,12 @@ func (o *uiOptions) check() error {
 	return nil
 }
 
+// CloseWithin is how long streams may take to end before they are broken off. Tests of real processes set it.
+var CloseWithin = 2 * time.Second
+
 const (
 	headersWithin = 10 * time.Second
 	idleAtMost    = 2 * time.Minute
-	closeWithin   = 2 * time.Second
 )
 
 func (o *uiOptions) serve(ctx context.Context, cmd *cobra.Command, c *pawl.Client, prefix string) error {
@@ -143,7 +145,7 @@ func (o *uiOptions) serve(ctx context.Context, cmd *cobra.Command, c *pawl.Clien
 	case err = <-served:
 	}
 	p.Close() // ends the streams, which Shutdown would wait for
-	within, cancel := context.WithTimeout(context.Background(), closeWithin)
+	within, cancel := context.WithTimeout(context.Background(), CloseWithin)
 	defer cancel()
 	if server.Shutdown(within) != nil {
 		_ = server.Close()
