@@ -1,5 +1,4 @@
-// Command mutants plants faults in pawl's own code, one at a time, and shows
-// which test notices each.
+// Command mutants plants faults in pawl's own code, each alone, and shows which test notices it.
 //
 //	go run ./test/proof/mutants              all of them
 //	go run ./test/proof/mutants term margin  those whose names contain one of the words
@@ -28,8 +27,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -71,14 +72,16 @@ func main() {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
-	lab := lab{root: root, timeout: *timeout, caught: caught, sound: map[string]error{}}
+	lab := &lab{root: root, timeout: *timeout, caught: caught, sound: map[string]error{}}
 	failed := false
 	table := "| fault | rule | caught by |\n|---|---|---|\n"
 	fmt.Print(table)
-	for _, m := range chosen {
-		by, err := lab.run(m)
-		if err != nil {
-			failed, by = true, "**"+err.Error()+"**"
+	findings := lab.start(chosen, runtime.GOMAXPROCS(0))
+	for i, m := range chosen {
+		found := <-findings[i]
+		by := found.by
+		if found.err != nil {
+			failed, by = true, "**"+found.err.Error()+"**"
 		}
 		row := fmt.Sprintf("| %s | %s | %s |\n", m.name, m.rule, by)
 		fmt.Print(row)
@@ -167,7 +170,36 @@ type lab struct {
 	root    string
 	timeout time.Duration      // for the tests of one package
 	caught  map[string]catcher // by the name of a fault, its catcher the last time
-	sound   map[string]error   // by the name of a test, its result without a fault
+
+	mu    sync.Mutex
+	sound map[string]error // by the name of a test, its result without a fault
+}
+
+// A finding is by which test a mutant was caught, or why it was not.
+type finding struct {
+	by  string
+	err error
+}
+
+// start plants the faults one after the other, n at a time: most of the time of each is a linker's,
+// which uses one processor. The findings are in the faults' order.
+func (l *lab) start(faults []mutant, n int) []chan finding {
+	findings := make([]chan finding, len(faults))
+	for i := range findings {
+		findings[i] = make(chan finding, 1)
+	}
+	go func() {
+		running := make(chan struct{}, n)
+		for i, m := range faults {
+			running <- struct{}{}
+			go func() {
+				by, err := l.run(m)
+				findings[i] <- finding{by, err}
+				<-running
+			}()
+		}
+	}()
+	return findings
 }
 
 // A catcher is a test that notices a fault.
@@ -177,7 +209,7 @@ type catcher struct{ pkg, test string }
 const oneTest = time.Minute
 
 // run plants a fault, and reports by which test it was caught.
-func (l lab) run(m mutant) (by string, err error) {
+func (l *lab) run(m mutant) (by string, err error) {
 	dir, err := os.MkdirTemp("", "mutant")
 	if err != nil {
 		return "", err
@@ -324,7 +356,7 @@ func (f files) testsOf(root, dir, folder string, timeout time.Duration) (suite, 
 }
 
 // fail runs the tests, and says which of them fails first, or "" if none does.
-func (l lab) fail(s suite) (by string, err error) {
+func (l *lab) fail(s suite) (by string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
 	defer cancel()
 	text, err := s.run(ctx)
@@ -340,20 +372,31 @@ func (l lab) fail(s suite) (by string, err error) {
 	}
 	// The test must be at fault because of the mutant, and not because of the machine.
 	top, _, _ := strings.Cut(name, "/")
-	if _, ok := l.sound[s.name+top]; !ok {
-		text, err := s.sound(ctx, top)
-		if err != nil {
-			err = fmt.Errorf("%s fails without the fault too: %s", top, text)
-		}
-		l.sound[s.name+top] = err
-	}
-	if err := l.sound[s.name+top]; err != nil {
+	if err := l.isSound(ctx, s, top); err != nil {
 		return "", err
 	}
 	if len(name) > 100 {
 		name = top
 	}
 	return fmt.Sprintf("`%s`: `%s`", s.name, name), nil
+}
+
+// isSound runs a test without the fault, unless that has been done.
+func (l *lab) isSound(ctx context.Context, s suite, test string) error {
+	l.mu.Lock()
+	err, ok := l.sound[s.name+test]
+	l.mu.Unlock()
+	if ok {
+		return err
+	}
+	text, err := s.sound(ctx, test)
+	if err != nil {
+		err = fmt.Errorf("%s fails without the fault too: %s", test, text)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sound[s.name+test] = err
+	return err
 }
 
 // firstFailure finds the test that failed, or in which the tests' process died.
