@@ -112,8 +112,8 @@ type dialed struct {
 	err     error
 }
 
-// connect is the dialer of the member's connections. It returns the first connection that is made.
-func (a *addresses) connect(ctx context.Context, _ string) (net.Conn, error) {
+// connect dials the addresses, and returns the first connection that is made.
+func (a *addresses) connect(ctx context.Context) (net.Conn, error) {
 	all, err := a.resolve(ctx)
 	if err != nil {
 		return nil, err

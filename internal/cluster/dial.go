@@ -20,8 +20,9 @@ const dialTotal = 12 * time.Second
 
 // Dial checks cfg and reaches at least one member. It queries all endpoints at once for their identity,
 // and returns after the first good answer, which pins the cluster, and, if there is a user, a token. It
-// processes the other answers in the background. ctx bounds only Dial. If no endpoint serves, the error
-// contains each endpoint's answer. With Config.Lazy it only checks cfg.
+// processes the other answers in the background. It waits for members that are silent or in an election
+// until ctx ends, or for 12 s if ctx has no deadline. ctx bounds only Dial. If no endpoint serves, the
+// error contains each endpoint's answer. With Config.Lazy it only checks cfg.
 func Dial(ctx context.Context, cfg Config) (*Cluster, error) {
 	if ctx == nil {
 		return nil, errors.New("nil context")
@@ -34,7 +35,11 @@ func Dial(ctx context.Context, cfg Config) (*Cluster, error) {
 		return nil, err
 	}
 	if !cfg.Lazy {
-		if err := c.reach(ctx, time.Now().Add(dialTotal), passing); err != nil {
+		until := time.Now().Add(dialTotal)
+		if end, ok := ctx.Deadline(); ok {
+			until = end.Add(time.Second) // after ctx, so that its end is what is reported
+		}
+		if err := c.reach(ctx, until, mayAnswer); err != nil {
 			c.Close()
 			return nil, err
 		}
@@ -67,7 +72,7 @@ func (c *Cluster) reachUntil(ctx context.Context, until time.Time) error {
 		return nil
 	}
 	defer c.nudge()
-	return c.reach(ctx, until, transient)
+	return c.reach(ctx, until, mayRun)
 }
 
 var errNotReached = errors.New("no endpoint gave a good answer in time")
@@ -75,7 +80,7 @@ var errNotReached = errors.New("no endpoint gave a good answer in time")
 // reach queries all endpoints until one gives a good answer, until all have failed in ways that waiting
 // does not help, or until the time until. It also gets the first token, so that Dial reports wrong
 // credentials.
-func (c *Cluster) reach(ctx context.Context, until time.Time, waitOut func(error) bool) error {
+func (c *Cluster) reach(ctx context.Context, until time.Time, waitOut func(*Member, error) bool) error {
 	late := time.NewTimer(time.Until(until))
 	defer late.Stop()
 	decided := make(chan struct{})
@@ -91,22 +96,31 @@ func (c *Cluster) reach(ctx context.Context, until time.Time, waitOut func(error
 		select {
 		case p := <-probed:
 			if p.err == nil {
-				_, err := c.creds.For(ctx, p.member, until)
-				return err
+				return c.logIn(ctx, p.member, until)
 			}
 			errs[p.i] = p.err
 			if p.final {
 				left--
 			}
 		case <-ctx.Done():
-			return errors.Join(EndOf(ctx), joinOnce(errs))
+			return errors.Join(joinOnce(errs), EndOf(ctx))
 		case <-late.C:
-			return errors.Join(errNotReached, joinOnce(errs))
+			return errors.Join(joinOnce(errs), errNotReached)
 		case <-c.ended:
 			return c.Err()
 		}
 	}
 	return joinOnce(errs)
+}
+
+// logIn gets the first token.
+func (c *Cluster) logIn(ctx context.Context, m *Member, until time.Time) error {
+	for {
+		_, err := c.creds.For(ctx, m, until)
+		if err == nil || !mayAnswer(m, err) || EndOf(ctx) != nil || !time.Now().Before(until) {
+			return err
+		}
+	}
 }
 
 // firstProbe is a probe of an endpoint, the i-th, by reach.
@@ -119,10 +133,10 @@ type firstProbe struct {
 
 // probeUntilGood probes p's member until it gives a good answer, fails in a way that waiting
 // does not help, or is no longer needed.
-func (c *Cluster) probeUntilGood(p firstProbe, probed chan<- firstProbe, decided <-chan struct{}, waitOut func(error) bool) {
+func (c *Cluster) probeUntilGood(p firstProbe, probed chan<- firstProbe, decided <-chan struct{}, waitOut func(*Member, error) bool) {
 	for wait := backoff.Request(); !p.final; {
 		p.err = c.probe(p.member)
-		p.final = p.err == nil || !waitOut(p.err)
+		p.final = p.err == nil || !waitOut(p.member, p.err)
 		select {
 		case probed <- p:
 		case <-decided:
@@ -140,9 +154,17 @@ func passing(err error) bool {
 	return s != nil && s.Code() == codes.Unavailable && strings.HasPrefix(s.Message(), "etcdserver: ")
 }
 
-// transient reports whether m may answer later, because it is in an election, or does not run yet.
-func transient(err error) bool {
-	return passing(err) || IsCode(err, codes.Unavailable) || IsCode(err, codes.DeadlineExceeded)
+// mayAnswer reports whether m, which failed with err, may answer later, because it is in an election, or
+// has said nothing. A connection that it refused or ended is an answer, and so is a wrong certificate.
+func mayAnswer(m *Member, err error) bool {
+	return passing(err) || errors.Is(err, errNoToken) || IsCode(err, codes.DeadlineExceeded) ||
+		IsCode(err, codes.Unavailable) && m.line.Load().mute.Load()
+}
+
+// mayRun reports whether m, which failed with err, may answer later, because mayAnswer, or because it
+// does not run yet.
+func mayRun(m *Member, err error) bool {
+	return mayAnswer(m, err) || IsCode(err, codes.Unavailable)
 }
 
 // joinOnce joins errors in their order. An error that several endpoints share appears once.
@@ -168,7 +190,7 @@ var hints = []struct {
 	{regexp.MustCompile("first record does not look like a TLS handshake"), "", "the server does not speak TLS"},
 	{regexp.MustCompile("authentication handshake failed: EOF"), "", "the server ended the TLS handshake; it may not speak TLS"},
 	// gRPC closes a connection that stays silent, and sometimes one that the other side is closing.
-	{regexp.MustCompile("(?s)error reading server preface.*(use of closed network connection|i/o timeout)"),
+	{regexp.MustCompile("(?s)error reading server preface.*(use of closed network connection|i/o timeout)|authentication handshake failed: context deadline exceeded"),
 		"it takes connections and says nothing: stopped, overloaded, not an etcd server, or one that wants TLS",
 		"it takes connections and says nothing: stopped, overloaded, not an etcd server, or one that wants a client certificate"},
 	{regexp.MustCompile("error reading server preface"),

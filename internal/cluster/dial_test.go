@@ -16,6 +16,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
+
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
 
 func TestDialRefusesABadConfigBeforeAnythingIsDone(t *testing.T) {
@@ -131,6 +133,86 @@ func TestDialEndsWithItsContextWhenNobodyAnswers(t *testing.T) {
 		assert.Equal(t, 2*time.Second, time.Since(began))
 		assert.ErrorContains(t, err, "m0:2379")
 		assert.ErrorContains(t, err, "m1:2379")
+	})
+}
+
+// A member that is silent may be overloaded, or its machine may stand still. One that refuses is not
+// waited for, then and later.
+func TestDialWaitsForASilentMemberAsLongAsItsContext(t *testing.T) {
+	for name, tt := range map[string]struct {
+		fail func(n *Named) (later func()) // which is called after 20 s
+		want string                        // in the error
+	}{
+		"it takes no connection": {func(n *Named) func() { NameFaults["is not there"](n, 1); return n.Fill }, ""},
+		"it takes a connection":  {func(n *Named) func() { n.Member(1).Halt(); return n.Heal }, ""},
+		"it takes requests":      {func(n *Named) func() { return n.Inject(etcdfake.Rule{Method: "Status", Hang: true}).Lift }, ""},
+		"it takes logins":        {func(n *Named) func() { return n.Inject(etcdfake.Rule{Method: "Authenticate", Hang: true}).Lift }, ""},
+		"it stays silent":        {func(n *Named) func() { n.Member(1).Halt(); return func() {} }, "it takes connections and says nothing"},
+		"it stays silent to TLS": {func(n *Named) func() { n.Member(1).Halt(); return func() {} }, "it takes connections and says nothing"},
+		"it goes": {func(n *Named) func() {
+			n.Member(1).Halt()
+			return func() { n.Heal(); n.Member(1).Stop() }
+		}, "nobody listens there"},
+		"it does not run": {func(n *Named) func() { n.Member(1).Stop(); return nil }, "nobody listens there"},
+	} {
+		inName(t, func(t *testing.T, n *Named) {
+			n.EnableAuth(password)
+			cfg := n.Config()
+			cfg.Username, cfg.Password = "root", password
+			cfg.lookup = func(context.Context, string) ([]string, error) { return []string{"10.0.0.2"}, nil }
+			if strings.Contains(name, "TLS") {
+				cfg.Endpoints = []string{"https://etcd.example:2379"}
+			}
+			later := tt.fail(n)
+			if later != nil {
+				time.AfterFunc(20*time.Second, later)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			began := time.Now()
+			c, err := Dial(ctx, cfg)
+			took := time.Since(began)
+			if tt.want == "" {
+				if assert.NoError(t, err, name) {
+					defer c.Close()
+					assert.Zero(t, c.list()[0].swapped, name)
+				}
+			} else {
+				assert.ErrorContains(t, err, tt.want, name)
+			}
+			switch {
+			case later == nil:
+				assert.Zero(t, took, name)
+			case strings.HasPrefix(name, "it stays silent"):
+				assert.Equal(t, 30*time.Second, took, name)
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
+			default:
+				assert.GreaterOrEqual(t, took, 20*time.Second, name)
+				assert.Less(t, took, 28*time.Second, name)
+			}
+		})
+	}
+}
+
+// Older servers tell their status without a token.
+func TestDialWaitsForItsTokenAsLongAsItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ss := newStubs(t, 1)
+		began := time.Now()
+		ss.get(0).do(func(s *stub) {
+			s.onAuth = func(ctx context.Context, _ int64, _ *pb.AuthenticateRequest) (string, error) {
+				if time.Since(began) < 20*time.Second {
+					<-ctx.Done()
+				}
+				return "token", ctx.Err()
+			}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		c, err := Dial(ctx, ss.asRoot())
+		require.NoError(t, err)
+		defer c.Close()
+		assert.GreaterOrEqual(t, time.Since(began), 20*time.Second)
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -35,6 +36,7 @@ type line struct {
 	silent  atomic.Bool   // the line is examined
 	serves  atomic.Bool   // the line is a spare, and has answered
 	open    atomic.Int64  // calls and messages that have no answer yet
+	mute    atomic.Bool   // the last attempt to connect ended without a word from the other side
 
 	mu    sync.Mutex
 	raw   net.Conn
@@ -223,6 +225,15 @@ func (s *asking) settle() {
 	}
 }
 
+// connect is the dialer of the line's connections.
+func (l *line) connect(ctx context.Context, _ string) (net.Conn, error) {
+	conn, err := l.m.addresses.connect(ctx)
+	if err != nil {
+		l.mute.Store(ctx.Err() != nil)
+	}
+	return conn, err
+}
+
 // listening are transport credentials that let a line see when bytes are sent and read, below
 // TLS, so that a silent handshake is noticed too.
 type listening struct {
@@ -254,12 +265,16 @@ type wire struct {
 	net.Conn
 	l     *line
 	heard atomic.Bool // something was read
+	ended atomic.Bool // by the other side, before that
 }
 
 func (w *wire) Read(b []byte) (int, error) {
 	n, err := w.Conn.Read(b)
 	if n > 0 && !w.heard.Load() {
 		w.heard.Store(true)
+	}
+	if err != nil && !w.heard.Load() && !errors.Is(err, net.ErrClosed) && !errors.Is(err, io.ErrClosedPipe) { // gRPC closes what is below
+		w.ended.Store(true)
 	}
 	if n > 0 && w.l.asked.Load() {
 		w.l.reads.Add(1)
@@ -276,6 +291,7 @@ func (w *wire) Write(b []byte) (int, error) {
 func (w *wire) Close() error {
 	w.l.asked.Store(false)
 	if !w.heard.Load() {
+		w.l.mute.Store(!w.ended.Load())
 		w.l.m.addresses.fail(w.Conn)
 	}
 	return w.Conn.Close()

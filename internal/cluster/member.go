@@ -114,7 +114,7 @@ func (m *Member) dialOptions(l *line) []grpc.DialOption {
 		grpc.WithStaticConnWindowSize(4 << 20),
 	}
 	if m.addresses != nil {
-		opts = append(opts, grpc.WithContextDialer(m.addresses.connect))
+		opts = append(opts, grpc.WithContextDialer(l.connect))
 	}
 	// The witness comes last, so that none of the user's interceptors is between it and the
 	// transport.

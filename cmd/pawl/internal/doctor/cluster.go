@@ -127,7 +127,7 @@ func (d *doctor) endpoint(e endpoint, quorum bool) {
 		if quorum {
 			do += ", or take it out of --endpoints; the cluster works without it as long as most members answer"
 		}
-		d.wrong("endpoint", e.name, fmt.Sprintf("does not answer: %v", e.err), do)
+		d.wrong("endpoint", e.name, "does not answer: "+strings.ReplaceAll(e.err.Error(), "\n", "; "), do)
 		return
 	}
 	role := "follower"
