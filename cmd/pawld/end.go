@@ -57,7 +57,7 @@ func (d *daemon) awaitSpace(ctx context.Context) {
 	}) {
 		return
 	}
-	d.log.Error("etcd is still out of space: all locks are lost unless the alarm is disarmed while the successor tries to take them over", "for", wait)
+	d.log.Error("etcd has not said that it has space again: all locks are lost unless the alarm is disarmed while the successor tries to take them over", "for", wait)
 }
 
 // rehearsalWait is how long etcd may take to answer whether it has space, and hurriedWait how long the remaining work may

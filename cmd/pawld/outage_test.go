@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -127,37 +129,72 @@ func TestALockOutlivesARestartOfTenSeconds(t *testing.T) {
 	}
 }
 
-// Etcd that does not answer for a moment has not said that it has space again.
+// Etcd that does not answer for a moment has not said that it has space, be it before it is asked for
+// the first time or later.
 func TestPawldThatWaitsForSpaceServesOnWhileEtcdIsSilent(t *testing.T) {
+	for silent, long := range map[time.Duration]time.Duration{0: 3 * time.Second, 5 * time.Second: 7 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRestarted(t)
+			r.start()
+			c := newThin(r.caller()).of(longest)
+			t.Cleanup(c.close)
+			acquired(t, c, nil)
+			r.fake.SetNoSpace(true)
+			stopped := make(chan error, 1)
+			time.AfterFunc(silent, func() {
+				r.fake.BlackHole()
+				time.AfterFunc(long, r.fake.Heal)
+			})
+			synctest.Wait()
+			go func() { stopped <- r.d.stop(true, context.Background()) }() // ends when there is space
+			time.Sleep(silent + long + 5*time.Second)
+			select {
+			case <-stopped:
+				t.Fatalf("it has left its locks to one that can take nothing over; silent after %v", silent)
+			default:
+			}
+			assert.True(t, believes(t, c))
+			r.fake.SetNoSpace(false)
+			require.NoError(t, <-stopped)
+			r.start()
+			time.Sleep(20 * time.Second)
+			assert.True(t, believes(t, c))
+			r.stop(false)
+		})
+	}
+}
+
+// Etcd that answers nothing at all may be out of space or not; a successor finds that out.
+func TestPawldDoesNotWaitForSpaceInAnEtcdThatNeverAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRestarted(t)
 		r.start()
 		c := newThin(r.caller()).of(longest)
 		t.Cleanup(c.close)
 		acquired(t, c, nil)
-		r.fake.SetNoSpace(true)
-		stopped := make(chan struct{})
-		go func() { // ends when there is space
-			r.stop(true)
-			close(stopped)
-		}()
-		time.Sleep(5 * time.Second)
 		r.fake.BlackHole()
-		time.Sleep(3 * time.Second)
+		began := time.Now()
+		assert.True(t, r.d.service.AwaitSpace(t.Context(), time.Second, func() { t.Error("nobody has said that it is full") }))
+		assert.Equal(t, 4*time.Second, time.Since(began))
 		r.fake.Heal()
-		time.Sleep(5 * time.Second)
-		select {
-		case <-stopped:
-			t.Fatal("it has left its locks to one that can take nothing over")
-		default:
-		}
-		assert.True(t, believes(t, c))
-		r.fake.SetNoSpace(false)
-		<-stopped
-		r.start()
-		time.Sleep(20 * time.Second)
-		assert.True(t, believes(t, c))
 		r.stop(false)
+	})
+}
+
+// A second signal ends the process, whatever of its end hangs.
+func TestASecondSignalWaitsForNothingThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRestarted(t)
+		r.start()
+		c := newThin(r.caller()).of(longest)
+		t.Cleanup(c.close)
+		acquired(t, c, nil)
+		r.fake.BlackHole() // so that nothing can be given back
+		signals := make(chan os.Signal)
+		began := time.Now()
+		time.AfterFunc(time.Second, func() { signals <- syscall.SIGTERM })
+		assert.ErrorContains(t, r.d.end(syscall.SIGINT, signals), "a second signal came, and not everything had ended")
+		assert.Equal(t, time.Second+hurriedWait, time.Since(began))
 	})
 }
 

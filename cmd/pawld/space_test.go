@@ -128,7 +128,7 @@ func TestASuccessorIsAliveAndNotReadyWhileItTakesOver(t *testing.T) {
 	p.awaitSaid("etcd is out of space (NOSPACE)")
 	p.signal(syscall.SIGTERM)
 	require.Equal(t, 0, p.wait())
-	assert.Contains(t, p.said(), "etcd is still out of space")
+	assert.Contains(t, p.said(), "etcd has not said that it has space again")
 	file := filepath.Join(dir, "state.json")
 	unclaimed, err := os.ReadFile(file)
 	require.NoError(t, err)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -38,6 +37,8 @@ type candidate struct {
 	led         bool        // a signal ended a term, which is how pawl elect without a command ends
 	over        bool        // the command ended by itself, in a term that was not lost
 	result      error       // of the command, if over
+
+	asked *supervise.Interrupted // the deadly signal that the command was sent; nil if there was none
 }
 
 // run campaigns and leads until a signal, or until the command ends.
@@ -151,23 +152,31 @@ func (c *candidate) lead(ctx context.Context, t *elect.Term) error {
 	if ctx.Err() != nil { // at the moment of the election
 		return nil
 	}
-	var got syscall.Signal
 	c.command.Env = environ([]string{c.name}, []string{t.Key()}, t, id)
 	c.command.Heard = func(sig supervise.Signal) {
 		if sig.Deadly() && sig.Number != unix.SIGHUP { // which means "read your configuration" to many
-			got = sig.Number
+			c.asked = &supervise.Interrupted{Signal: sig.Number}
 		}
 	}
 	err := commandEnd(c.command.Run(holding{t}))
-	c.ended(err, got)
+	c.ended(err)
 	return err
 }
 
-// ended records how the command ended. got is the deadly signal that it was sent, or 0.
-func (c *candidate) ended(err error, got syscall.Signal) {
-	c.over, c.result = !cli.WasEnded(err), err
-	if !c.over && got != 0 {
-		c.cancel(&supervise.Interrupted{Signal: got}) // the signal ends the candidacy too
+// ended records how the command ended.
+func (c *candidate) ended(err error) {
+	errors.As(err, &c.asked) // a signal that came before the command was started
+	if c.over, c.result = true, err; cli.WasEnded(err) {
+		c.lost()
+	}
+}
+
+// lost records that the term was lost before the command's end could end it: pawl campaigns again,
+// unless the command was sent a deadly signal, which ends the candidacy too.
+func (c *candidate) lost() {
+	c.over = false
+	if c.asked != nil {
+		c.cancel(c.asked)
 	}
 }
 
@@ -180,7 +189,7 @@ func (c *candidate) notify(ev elect.Event) {
 	case elect.Retrying:
 		c.failed = ev.Err
 	case elect.Lost:
-		c.over = false
+		c.lost()
 	}
 	switch {
 	case ev.Kind == elect.Elected: // lead says it, with more

@@ -1,6 +1,7 @@
 package hold
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -149,11 +150,37 @@ func TestASignalAfterTheCommandsEndDoesNotReplaceItsCode(t *testing.T) {
 	} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		c := &candidate{o: new(electOptions), cancel: cancel}
-		c.ended(tt.err, 0)
+		c.ended(tt.err)
 		require.NoError(t, ctx.Err())
 		c.notify(elect.Event{Kind: tt.kind})
 		cancel(&supervise.Interrupted{Signal: unix.SIGTERM})
 		err, again := c.end(ctx, context.Cause(ctx))
+		assert.False(t, again, name)
+		assert.Equal(t, tt.want, cli.CodeOf(err), name)
+	}
+}
+
+// The loss may be found only when the term is resigned, long after the command has ended.
+func TestASignalThatTheCommandObeyedEndsTheCandidacy(t *testing.T) {
+	term := &supervise.Interrupted{Signal: unix.SIGTERM}
+	for name, tt := range map[string]struct {
+		asked *supervise.Interrupted
+		err   error // of the command
+		kind  elect.Kind
+		want  int
+	}{
+		"it dies, and the term is lost":         {term, cli.EndedBy(unix.SIGTERM, nil), elect.Lost, 143},
+		"it succeeds, and the term is lost":     {term, nil, elect.Lost, 143},
+		"it is ended because of the loss":       {term, cli.Exit(cli.ExitLost, supervise.ErrRunningOut), elect.Lost, 143},
+		"it was not started":                    {nil, cut(term), elect.Lost, 143},
+		"it succeeds, and the term is resigned": {term, nil, elect.Resigned, 0},
+		"it fails, and the term is resigned":    {term, cli.Exit(7, nil), elect.Resigned, 7},
+	} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		c := &candidate{o: new(electOptions), cancel: cancel, asked: tt.asked}
+		c.ended(tt.err)
+		c.notify(elect.Event{Kind: tt.kind})
+		err, again := c.end(ctx, cmp.Or(context.Cause(ctx), tt.err))
 		assert.False(t, again, name)
 		assert.Equal(t, tt.want, cli.CodeOf(err), name)
 	}

@@ -20,6 +20,7 @@ type job struct {
 	status   unix.WaitStatus // how it ended
 	stopped  unix.Signal     // what stopped the command; 0 if it runs
 	alone    bool            // without a shell, nobody could ever have continued it
+	ahead    bool            // the guardian had stopped, and the command had not, when wakeOrphan looked last
 	warned   bool            // about processes that cannot be ended
 }
 
@@ -140,12 +141,15 @@ func (j *job) goOn() {
 // process group.
 func (j *job) wakeOrphan() {
 	j.reap() // a stop that the system has not reported yet
+	wasAhead := j.ahead
+	j.ahead = false
 	if j.ended || j.stopped == unix.SIGSTOP {
 		return
 	}
 	// The command itself does not show it while it waits for a child of vfork(2).
 	guardian, _ := process(j.Link.parent)
-	if !guardian.stopped && j.stopped == 0 || !j.isOrphan(processes()) {
+	j.ahead = guardian.stopped && j.stopped == 0
+	if j.stopped == 0 && !(j.ahead && wasAhead) || !j.isOrphan(processes()) { // the command's stop may be on its way
 		return
 	}
 	if !j.alone || j.stopped != 0 { // Ctrl-Z may stop the guardian before the command, which may also handle it

@@ -40,6 +40,9 @@ func TestALoneJobIsContinuedIfOnlyItsGuardianHasStopped(t *testing.T) {
 	j := &job{pid: command, alone: true, Command: &Command{Link: &Link{group: guardian, parent: guardian}}}
 	stops(t, guardian)
 	j.wakeOrphan()
+	p, _ := process(guardian)
+	require.True(t, p.stopped, "the command may be about to stop, too")
+	j.wakeOrphan()
 	said, err := io.ReadAll(out)
 	require.NoError(t, err)
 	assert.Equal(t, "goes on\n", string(said))
@@ -52,6 +55,7 @@ func TestALoneJobThatIsStoppedAsAWholeStaysSo(t *testing.T) {
 	j := &job{pid: command, alone: true, Command: &Command{Link: &Link{group: guardian, parent: guardian}}}
 	stops(t, guardian)
 	stops(t, command)
+	j.wakeOrphan()
 	j.wakeOrphan()
 	p, _ := process(guardian)
 	assert.True(t, p.stopped)

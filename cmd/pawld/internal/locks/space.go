@@ -10,26 +10,31 @@ import (
 )
 
 // AwaitSpace waits while etcd is out of space (NOSPACE), because a successor could then take nothing
-// over. full is called once if it has to wait. It returns false if ctx ended and etcd is still out
-// of space. It is called before Drain, so that clients are served meanwhile. Other errors of etcd's
-// are no reason to begin to wait, because a successor tries again for as long as the lease lasts, nor
-// to end it, because they do not say that there is space. A question takes limit at most.
+// over. full is called once if it has to wait. It returns false if it had to wait, and etcd has not
+// said that it has space when ctx ends. It is called before Drain, so that clients are served
+// meanwhile. Other errors of etcd's are no reason to begin to wait, because a successor tries again
+// for as long as the lease lasts, nor to end it, because they do not say that there is space. A
+// question takes limit at most; if the first is not answered within it, it is asked up to twice more.
 func (s *Service) AwaitSpace(ctx context.Context, limit time.Duration, full func()) bool {
 	waited := false
-	for ctx.Err() == nil {
+	for silent := 0; ctx.Err() == nil; backoff.Sleep(ctx, spaceProbe) {
 		within, cancel := context.WithTimeout(ctx, limit)
 		err := s.rehearse(within)
+		late := within.Err() != nil
 		cancel()
 		switch {
 		case ctx.Err() != nil:
-			continue
+		case err == nil:
+			return true
 		case cluster.IsNoSpace(err) && !waited:
 			waited = true
 			full()
-		case err == nil || !waited:
+		case waited:
+		case late && silent < 2:
+			silent++
+		default:
 			return true
 		}
-		backoff.Sleep(ctx, spaceProbe)
 	}
 	return !waited
 }
