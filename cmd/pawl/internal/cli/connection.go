@@ -39,11 +39,31 @@ func (c *Connection) Flags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.cert, "cert", "", "file of the client certificate (or ETCDCTL_CERT)")
 	fs.StringVar(&c.key, "key", "", "file of the client certificate's key (or ETCDCTL_KEY)")
 	fs.StringVar(&c.Namespace, "namespace", "", "prefix of every key (or PAWL_NAMESPACE)")
-	fs.DurationVar(&c.DialTimeout, "dial-timeout", 5*time.Second, "how long to wait for the first member to answer")
+	c.DialTimeout = 5 * time.Second
+	fs.Var((*positive)(&c.DialTimeout), "dial-timeout", "how long to wait for the first member to answer")
 	fs.DurationVar(&c.syncEvery, "sync-every", 0, "how often the endpoints are replaced by those that the members advertise; 0 means never")
 	fs.BoolVar(&c.Embed, "embed", false, "run against an etcd server in this process, which ends with it")
 	fs.BoolVarP(&c.Verbose, "verbose", "v", false, "report on stderr what happens")
 }
+
+// A positive is a flag's value: a duration of more than 0.
+type positive time.Duration
+
+func (p *positive) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return err
+	}
+	if d <= 0 {
+		return errors.New("want more than 0")
+	}
+	*p = positive(d)
+	return nil
+}
+
+func (p *positive) String() string { return time.Duration(*p).String() }
+
+func (*positive) Type() string { return "duration" }
 
 // environment fills in what no flag gave, as etcdctl does. An empty variable counts as none.
 func (c *Connection) environment(fs *pflag.FlagSet) {

@@ -78,6 +78,16 @@ func TestEndpointsFollowTheMembersIfAsked(t *testing.T) {
 	assert.Equal(t, ExitUsage, CodeOf(err))
 }
 
+func TestTheFirstContactHasSomeTime(t *testing.T) {
+	assert.Equal(t, 5*time.Second, parsed(t).DialTimeout)
+	assert.Equal(t, time.Minute, parsed(t, "--dial-timeout", "1m").DialTimeout)
+	for _, wrong := range []string{"0", "0s", "-1s"} {
+		fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
+		new(Connection).Flags(fs)
+		assert.ErrorContains(t, fs.Parse([]string{"--dial-timeout=" + wrong}), "want more than 0")
+	}
+}
+
 func TestCertificateWithoutKeyIsWrongUsage(t *testing.T) {
 	_, err := parsed(t, "--cert", "x").config()
 	assert.Equal(t, ExitUsage, CodeOf(err))

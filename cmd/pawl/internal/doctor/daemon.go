@@ -119,6 +119,8 @@ const (
 	probeWait = 500 * time.Millisecond // how long its Renew is parked
 	lateWait  = 500 * time.Millisecond // how much longer that may take
 
+	releaseWait = 3 * time.Second // how long the lock of a probe that failed may take to be released
+
 	probeOwner = "pawl doctor"
 )
 
@@ -157,7 +159,9 @@ func (d *doctor) probe(ctx context.Context, p *daemon, prefix string) {
 	held := true
 	defer func() { // always, even after an interrupt or a lost answer; otherwise it expires
 		if held {
-			_ = p.call(context.WithoutCancel(ctx), locksPath+"Release", map[string]any{"session": session}, &struct{}{})
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseWait)
+			defer cancel()
+			_ = p.call(ctx, locksPath+"Release", map[string]any{"session": session}, &struct{}{})
 		}
 	}()
 	var ttl time.Duration

@@ -99,13 +99,13 @@ func TestTheDoctorTakesTheTTLThatADaemonGives(t *testing.T) {
 			}
 			says(http.StatusOK, object{"state": "HELD", "lock": object{"state": "HELD", "token": "5", "validForMs": "2500"}})(w)
 		},
-		"Renew":   says(http.StatusOK, object{"locks": []object{{"state": "HELD", "validForMs": "2501"}}}),
+		"Renew":   says(http.StatusOK, object{"locks": []object{{"state": "HELD", "validForMs": "9000"}}}),
 		"Release": says(http.StatusOK, object{"results": []object{{"released": true}}}),
 	})
 	said := notes(func(d *doctor) { d.probe(t.Context(), f.daemon, "") })
 	assert.Equal(t, 2, f.count("Acquire"))
 	assert.NotContains(t, said, "calls")
-	assert.Contains(t, said, "wrong promise    a lock is said to be valid for 2.501s of a TTL of 3s")
+	assert.Contains(t, said, "wrong promise    a lock is said to be valid for 9s of a TTL of 3s")
 }
 
 // An interrupt ends the probe, and not the release of its lock.
