@@ -155,10 +155,17 @@ func lastLine(out []byte, err error) string {
 
 // daemon runs the third part: a holder in Python, through pawld.
 func (d *demo) daemon(ctx context.Context, dir string, s *search) (shown string, err error) {
-	select {
-	case <-s.done:
-	case <-ctx.Done():
-		return "", context.Cause(ctx)
+	building := time.NewTimer(time.Second)
+	defer building.Stop()
+	for found := false; !found; {
+		select {
+		case <-s.done:
+			found = true
+		case <-building.C:
+			d.print("\nThe next part needs pawld, which is looked for, and built if need be.")
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		}
 	}
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx)

@@ -22,7 +22,7 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// demoLimit bounds the demo, once it has what it needs: it hangs.
+// demoLimit is how long the demo may take when pawld is found or built. One that takes longer hangs.
 const demoLimit = 5 * time.Minute
 
 func New() *cobra.Command {
@@ -153,7 +153,7 @@ func (d *demo) hire(who, name string, more ...string) (*worker, error) {
 }
 
 // queued waits until n keys queue for the lock name, w's among them. It returns false if w has the lock
-// already: those before it may have lost it.
+// already, as those before it may have lost it, or has ended.
 func (d *demo) queued(ctx context.Context, name string, n int64, w *worker) (bool, error) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -172,6 +172,8 @@ func (d *demo) queued(ctx context.Context, name string, n int64, w *worker) (boo
 			return false, nil
 		}
 		select {
+		case <-w.exited: // w.next says why
+			return false, nil
 		case <-tick.C:
 		case <-ctx.Done():
 		}

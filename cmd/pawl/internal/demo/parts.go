@@ -2,7 +2,9 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -42,10 +44,13 @@ func (d *demo) queue(ctx context.Context) (shown string, err error) {
 			return "", err
 		}
 		workers = append(workers, w)
-		if _, err := d.queued(ctx, name, int64(i+2), w); err != nil {
+		queues, err := d.queued(ctx, name, int64(i+2), w)
+		if err != nil {
 			return "", err
 		}
-		d.line(time.Now(), who, 0, "queues at place %d, process %d", i+1, w.cmd.Process.Pid)
+		if queues {
+			d.line(time.Now(), who, 0, "queues at place %d, process %d", i+1, w.cmd.Process.Pid)
+		}
 	}
 	if err := held.Release(ctx); err != nil {
 		return "", err
@@ -194,13 +199,11 @@ func (d *demo) takeOver(ctx context.Context, of pausing, p *paused) (*worker, er
 // wake lets the first holder continue, and reads its first check and its write.
 func (d *demo) wake(ctx context.Context, who string, first *worker, p *paused) (err error) {
 	p.continued = time.Now()
-	if err := first.goOn(); err != nil {
+	if err := first.goOn(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
 	d.line(p.continued, who, 0, "goes on (SIGCONT), after %.1f s", p.continued.Sub(p.stopped).Seconds())
-	if err := first.ask(); err != nil {
-		return err
-	}
+	first.ask()
 	if p.woke, err = first.next(ctx, "woke"); err != nil {
 		return err
 	}
