@@ -34,7 +34,7 @@ func TestNobodyWorksWithoutTheLockWhicheverProcessIsKilled(t *testing.T) {
 				t.Parallel()
 				s := startShell(t)
 				under := "pawl " + kind + " --grace 1"
-				if who == "holder" { // without it, the lease expires
+				if who == "holder" { // nobody else revokes the lease
 					under += " --ttl 6"
 				}
 				under += " kill"

@@ -102,7 +102,7 @@ func requireNothingLeft(t *testing.T, s *etcdtest.Server) {
 		require.NoError(t, err)
 		return resp.Leases
 	}
-	began, expiry := time.Now(), lane.Hang // which comes no earlier after began
+	began, expiry := time.Now(), lane.Hang // how soon after began a lease may expire
 	for _, l := range leases() {
 		resp, err := pb.NewLeaseClient(conn).LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: l.ID})
 		require.NoError(t, err)
@@ -176,5 +176,5 @@ func (p *program) code(t *testing.T) int {
 // eventually waits for ok, which is to become true.
 func eventually(t *testing.T, ok func() bool, what string) {
 	t.Helper()
-	require.Eventually(t, ok, lane.Hang, 5*time.Millisecond, what)
+	lane.Await(t, ok, what)
 }

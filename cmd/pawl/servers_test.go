@@ -40,7 +40,7 @@ func (p *program) all() string {
 
 func TestDemoShowsWhatItSaysAndLeavesNothing(t *testing.T) {
 	t.Parallel()
-	_, err := buildPawld() // it builds pawld too, in at most two minutes, and finds it compiled
+	_, err := buildPawld() // it builds pawld too, and finds it compiled
 	require.NoError(t, err)
 	p := begin(t, "127.0.0.1:1", "demo") // it must not look for a cluster
 	said := p.all()

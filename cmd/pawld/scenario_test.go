@@ -135,11 +135,15 @@ func play(t *testing.T, begin func(t *testing.T, socket string, ttl time.Duratio
 			if c["op"] == "result" {
 				play = <-results[client]
 			}
-			got, err := play()
-			for err == nil && (c["again"] == true && got["state"] == "LOST" || // before it was heard of
-				c["op"] == "acquire" && got["error"] == "unavailable") { // the client's margin was too short for this machine
-				got, err = clients[client].play(c)
-			}
+			var got object
+			var err error
+			lane.Await(t, func() bool {
+				got, err = play()
+				play = func() (object, error) { return clients[client].play(c) }
+				early := c["again"] == true && got["state"] == "LOST"          // before it was heard of
+				short := c["op"] == "acquire" && got["error"] == "unavailable" // the client's margin, for this machine
+				return err != nil || !early && !short
+			}, at)
 			require.NoError(t, err, at)
 			expect, _ := c["expect"].(object)
 			for field, want := range expect {

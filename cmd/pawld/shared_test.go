@@ -67,7 +67,7 @@ func (s *space) dial(t *testing.T) *pawl.Client {
 // eventually waits for an event.
 func eventually(t *testing.T, happened func() bool, about ...any) {
 	t.Helper()
-	require.Eventually(t, happened, lane.Hang, 5*time.Millisecond, about...)
+	lane.Await(t, happened, about...)
 }
 
 // receive waits for what is sent.

@@ -119,10 +119,12 @@ for (const [row, result] of [[null, { released: true }], [{ state: 'LOST', why: 
     const patient = new Session(options({ ttl: LONG }));
     const round = patient._round;
     let pauses = 0;
-    patient._round = async (...args) => {
-      const pause = await round.apply(patient, args);
-      if (pause) pauses++;
-      return pause;
+    patient._round = (wait, failed) => {
+      wait.pause = async (ms) => {
+        await Object.getPrototypeOf(wait).pause.call(wait, ms);
+        pauses++;
+      };
+      return round.call(patient, wait, failed);
     };
     const lock = await patient.acquire('n');
     await patient.acquire('m'); // so that renewals go on

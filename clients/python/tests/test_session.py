@@ -145,14 +145,13 @@ class SessionTest(unittest.TestCase):
         for row, result in (None, {"released": True}), ({"state": "LOST", "why": "MAX_HOLD"}, {"why": "MAX_HOLD"}):
             with self.subTest(result):
                 session = pawld.Session(self.pawld.path, ttl=LONG)
-                round, pauses = session._renewer._round, []
+                pause, pauses = session._pause, []
 
-                async def counted(wait, failed, round=round, pauses=pauses):
-                    pause = await round(wait, failed)
-                    pauses.extend([0] * pause)
-                    return pause
+                async def counted(wait, seconds, pause=pause, pauses=pauses):
+                    await pause(wait, seconds)
+                    pauses.append(seconds)
 
-                session._renewer._round = counted
+                session._pause = counted
                 lock = session.acquire("n")
                 session.acquire("m")  # so that renewals go on
                 settled = lambda body: lock._id in body["settled"]
@@ -189,6 +188,7 @@ class SessionTest(unittest.TestCase):
         answers = [full, full, (200, {"state": "WAITING"})]
         self.pawld.answers["Acquire"] = lambda body: answers.pop() if answers else self.acquire(body)
         session = pawld.Session(self.pawld.path, ttl=LONG)
+        self.addCleanup(session.close)
         self.assertTrue(session.acquire("n").held())
         self.assertEqual(len({b["requestId"] for c, b in self.pawld.seen if c == "Acquire"}), 1)
         self.pawld.answers["Acquire"] = lambda body: full

@@ -7,6 +7,7 @@ package lane
 
 import (
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"runtime"
@@ -38,6 +39,17 @@ func SideBySide(n int) {
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
 	if !given {
 		_ = flag.Set("test.parallel", strconv.Itoa(n)) // it is there, and takes a number
+	}
+}
+
+// Await returns when happened, which it calls again and again in the test's own goroutine, returns
+// true. So happened may end the test.
+func Await(t testing.TB, happened func() bool, about ...any) {
+	t.Helper()
+	for began := time.Now(); !happened(); time.Sleep(5 * time.Millisecond) {
+		if time.Since(began) > Hang {
+			t.Fatalf("it does not happen: %s", fmt.Sprint(about...))
+		}
 	}
 }
 

@@ -176,7 +176,7 @@ func TestWhatForksAndEndsIsLeftThoughNoScanShowsIt(t *testing.T) {
 	assert.False(t, anyLeft())
 }
 
-// It may have received a signal that ended the command and, by INT, the holder; or receive it later, or never.
+// The signal that ended the command, and the holder too if it is INT, may reach the guardian earlier, later or never.
 func TestHowAHolderEndedIsKnownFromItsStatus(t *testing.T) {
 	lost := End{Err: errHolderGone}
 	for status, want := range map[unix.WaitStatus]struct{ released, running End }{
