@@ -69,6 +69,14 @@ func (r *restarted) start() {
 	go func() { _ = server.Serve(l) }() // ends with stop
 }
 
+// holder is a client that holds a lock.
+func (r *restarted) holder() *thin {
+	c := newThin(r.caller()).of(longest)
+	r.t.Cleanup(c.close)
+	acquired(r.t, c, nil)
+	return c
+}
+
 // stop leaves all to the next one, or gives it back.
 func (r *restarted) stop(detach bool) {
 	require.NoError(r.t, r.d.stop(detach, context.Background()))
@@ -136,9 +144,7 @@ func TestPawldThatWaitsForSpaceServesOnWhileEtcdIsSilent(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRestarted(t)
 			r.start()
-			c := newThin(r.caller()).of(longest)
-			t.Cleanup(c.close)
-			acquired(t, c, nil)
+			c := r.holder()
 			r.fake.SetNoSpace(true)
 			stopped := make(chan error, 1)
 			time.AfterFunc(silent, func() {
@@ -169,9 +175,7 @@ func TestPawldDoesNotWaitForSpaceInAnEtcdThatNeverAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRestarted(t)
 		r.start()
-		c := newThin(r.caller()).of(longest)
-		t.Cleanup(c.close)
-		acquired(t, c, nil)
+		r.holder()
 		r.fake.BlackHole()
 		began := time.Now()
 		assert.True(t, r.d.service.AwaitSpace(t.Context(), time.Second, func() { t.Error("nobody has said that it is full") }))
@@ -186,9 +190,7 @@ func TestASecondSignalWaitsForNothingThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRestarted(t)
 		r.start()
-		c := newThin(r.caller()).of(longest)
-		t.Cleanup(c.close)
-		acquired(t, c, nil)
+		r.holder()
 		r.fake.BlackHole() // so that nothing can be given back
 		signals := make(chan os.Signal)
 		began := time.Now()
