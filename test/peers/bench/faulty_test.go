@@ -38,7 +38,7 @@ func TestFaultsAreMeasured(t *testing.T) {
 				assert.GreaterOrEqual(t, got[0].P50, 0.002, "a release takes a round trip")
 			}
 			if task == "lost-answers" && kit == lone {
-				assert.EqualValues(t, 2*40*repeats, got[0].Calls["Txn"], "each enqueue is settled, and then queried")
+				assert.GreaterOrEqual(t, got[0].Calls["Txn"], 2.0*40*repeats, "each enqueue is settled, and then queried")
 			}
 		}
 	}
