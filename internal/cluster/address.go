@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -27,18 +26,12 @@ type addresses struct {
 	failed map[string]time.Time // when each last failed
 }
 
-// addressesOf returns nil if the address is known, as with an IP literal or a socket.
+// addressesOf returns nil for a socket. An IP literal is a name with one address, itself.
 func addressesOf(ep endpoint, cfg *Config) *addresses {
 	if strings.HasPrefix(ep.target, "unix:") {
 		return nil
 	}
-	host, port, err := net.SplitHostPort(ep.name)
-	if err != nil {
-		return nil
-	}
-	if _, err := netip.ParseAddr(host); err == nil {
-		return nil
-	}
+	host, port, _ := net.SplitHostPort(ep.name)
 	a := &addresses{host: host, port: port, lookup: cfg.lookup, dial: cfg.dial, failed: make(map[string]time.Time)}
 	if a.lookup == nil {
 		a.lookup = net.DefaultResolver.LookupHost

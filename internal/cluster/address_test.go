@@ -161,12 +161,17 @@ func TestAnAddressThatServesIsFoundWhereverItStands(t *testing.T) {
 	}
 }
 
-func TestOnlyANameIsResolved(t *testing.T) {
-	for _, text := range []string{"10.0.0.1:2379", "[::1]:2379", "[fe80::1%eth0]:2379", "unix:///a"} {
+func TestAnAddressIsItsOnlyAddress(t *testing.T) {
+	for _, text := range []string{"10.0.0.1:2379", "[::1]:2379", "[fe80::1%eth0]:2379"} {
 		ep, err := parseEndpoint(text, false)
 		require.NoError(t, err)
-		assert.Nil(t, addressesOf(ep, &Config{}), text)
+		all, err := addressesOf(ep, &Config{}).resolve(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, []string{text}, all)
 	}
+	ep, err := parseEndpoint("unix:///a", false)
+	require.NoError(t, err)
+	assert.Nil(t, addressesOf(ep, &Config{}))
 }
 
 func TestANameThatCannotBeResolvedIsSaid(t *testing.T) {

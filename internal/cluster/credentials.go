@@ -74,7 +74,7 @@ type credentials struct {
 	usual    Usual           // how long a login takes
 	began    time.Time       // when the last fetch began
 	backoff  backoff.Backoff // between that and the next fetch
-	failure  error           // of the last fetch, if the server refused user and password
+	failure  error           // of the last fetch; it wraps errNoToken, unless the server refused user and password
 	failedAt time.Time
 }
 
@@ -125,13 +125,17 @@ func (s *credentials) await(ctx context.Context, m *Member, until time.Time) (*l
 	case <-s.c.ended:
 		return nil, s.c.Err()
 	case <-ctx.Done():
-		return nil, fmt.Errorf("waiting for an auth token: %w", EndOf(ctx))
+		l, err := f.soFar()
+		if err != nil {
+			err = fmt.Errorf("%w: %w", err, EndOf(ctx))
+		}
+		return l, err
 	case <-late.C:
-		return nil, errNoToken
+		return f.soFar()
 	}
 }
 
-var errNoToken = errors.New("no auth token came in time")
+var errNoToken = errors.New("no auth token came")
 
 // after returns the login for a probe of m with ctx, after m refused l with err. It returns an error if
 // there is no other login to try. A member that is not in use yet may be newer than l, and then does

@@ -397,3 +397,17 @@ func TestNoPasswordAndNoTokenIsLogged(t *testing.T) {
 		}
 	})
 }
+
+func TestALoginOfAClusterThatIsBeingClosedIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ss := newStubs(t, 1)
+		ss.get(0).do(func(s *stub) {
+			s.onAuth = func(context.Context, int64, *pb.AuthenticateRequest) (string, error) { return "token", nil }
+		})
+		c := ss.connect(ss.asRoot())
+		c.shut.Store(true) // Close has begun
+		c.creds.current.Store(nil)
+		_, err := c.creds.For(t.Context(), c.list()[0], time.Now().Add(time.Second))
+		require.ErrorIs(t, err, ErrClosed)
+	})
+}

@@ -98,6 +98,9 @@ func (c *Cluster) reach(ctx context.Context, until time.Time, waitOut func(*Memb
 			if p.err == nil {
 				return c.logIn(ctx, p.member, until)
 			}
+			if _, next := classify(p.err); next == stop {
+				return p.err
+			}
 			errs[p.i] = p.err
 			if p.final {
 				left--
@@ -117,7 +120,7 @@ func (c *Cluster) reach(ctx context.Context, until time.Time, waitOut func(*Memb
 func (c *Cluster) logIn(ctx context.Context, m *Member, until time.Time) error {
 	for {
 		_, err := c.creds.For(ctx, m, until)
-		if err == nil || !mayAnswer(m, err) || EndOf(ctx) != nil || !time.Now().Before(until) {
+		if !errors.Is(err, errNoToken) || EndOf(ctx) != nil || !time.Now().Before(until) {
 			return err
 		}
 	}
@@ -155,7 +158,7 @@ func passing(err error) bool {
 }
 
 // mayAnswer reports whether m, which failed with err, may answer later, because it is in an election, or
-// has said nothing. A connection that it refused or ended is an answer, and so is a wrong certificate.
+// was silent. A connection that it refused or ended is an answer, and so is a wrong certificate.
 func mayAnswer(m *Member, err error) bool {
 	return passing(err) || errors.Is(err, errNoToken) || IsCode(err, codes.DeadlineExceeded) ||
 		IsCode(err, codes.Unavailable) && m.line.Load().mute.Load()
@@ -189,10 +192,6 @@ var hints = []struct {
 	{regexp.MustCompile("unexpected HTTP status code|malformed header"), "not an etcd server", "not an etcd server"},
 	{regexp.MustCompile("first record does not look like a TLS handshake"), "", "the server does not speak TLS"},
 	{regexp.MustCompile("authentication handshake failed: EOF"), "", "the server ended the TLS handshake; it may not speak TLS"},
-	// gRPC closes a connection that stays silent, and sometimes one that the other side is closing.
-	{regexp.MustCompile("(?s)error reading server preface.*(use of closed network connection|i/o timeout)|authentication handshake failed: context deadline exceeded"),
-		"it takes connections and says nothing: stopped, overloaded, not an etcd server, or one that wants TLS",
-		"it takes connections and says nothing: stopped, overloaded, not an etcd server, or one that wants a client certificate"},
 	{regexp.MustCompile("error reading server preface"),
 		"not an etcd server, or one that wants TLS", "not an etcd server, or one that wants a client certificate"},
 	// TLS 1.3 reports a missing certificate after the handshake.
@@ -209,14 +208,20 @@ func explain(m *Member, err error) error {
 		return fmt.Errorf("%s: %w", m.Endpoint(), err)
 	}
 	plain := &plainStatus{err, s.Message()}
-	if hint := hintOf(s, m.endpoint.tls); hint != "" {
+	if hint := hintOf(s, m.line.Load().mute.Load(), m.endpoint.tls); hint != "" {
 		return fmt.Errorf("%s: %s: %w", m.Endpoint(), hint, plain)
 	}
 	return fmt.Errorf("%s: %w", m.Endpoint(), plain)
 }
 
-func hintOf(s *status.Status, tls bool) string {
-	switch {
+func hintOf(s *status.Status, mute, tls bool) string {
+	switch mute = mute && s.Code() == codes.Unavailable; {
+	case mute && strings.Contains(s.Message(), "Error while dialing"):
+		return "nobody answers there"
+	case mute && tls:
+		return "it takes connections and says nothing: stopped, overloaded, not an etcd server, or one that wants a client certificate"
+	case mute:
+		return "it takes connections and says nothing: stopped, overloaded, not an etcd server, or one that wants TLS"
 	case isUserEmpty(s.Err()):
 		return "the cluster demands authentication, and there is no user name"
 	case s.Code() == codes.Unimplemented:

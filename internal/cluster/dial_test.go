@@ -3,6 +3,8 @@ package cluster
 import (
 	"context"
 	"errors"
+	"io"
+	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,9 +17,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
-	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
-
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
 )
 
 func TestDialRefusesABadConfigBeforeAnythingIsDone(t *testing.T) {
@@ -144,11 +145,13 @@ func TestDialWaitsForASilentMemberAsLongAsItsContext(t *testing.T) {
 		want string                        // in the error
 	}{
 		"it takes no connection": {func(n *Named) func() { NameFaults["is not there"](n, 1); return n.Fill }, ""},
+		"it is an address":       {func(n *Named) func() { NameFaults["is not there"](n, 1); return n.Fill }, ""},
 		"it takes a connection":  {func(n *Named) func() { n.Member(1).Halt(); return n.Heal }, ""},
 		"it takes requests":      {func(n *Named) func() { return n.Inject(etcdfake.Rule{Method: "Status", Hang: true}).Lift }, ""},
 		"it takes logins":        {func(n *Named) func() { return n.Inject(etcdfake.Rule{Method: "Authenticate", Hang: true}).Lift }, ""},
 		"it stays silent":        {func(n *Named) func() { n.Member(1).Halt(); return func() {} }, "it takes connections and says nothing"},
 		"it stays silent to TLS": {func(n *Named) func() { n.Member(1).Halt(); return func() {} }, "it takes connections and says nothing"},
+		"it has no TLS":          {func(n *Named) func() { n.Member(1).Halt(); return n.Heal }, "the server does not speak TLS"},
 		"it goes": {func(n *Named) func() {
 			n.Member(1).Halt()
 			return func() { n.Heal(); n.Member(1).Stop() }
@@ -160,8 +163,11 @@ func TestDialWaitsForASilentMemberAsLongAsItsContext(t *testing.T) {
 			cfg := n.Config()
 			cfg.Username, cfg.Password = "root", password
 			cfg.lookup = func(context.Context, string) ([]string, error) { return []string{"10.0.0.2"}, nil }
-			if strings.Contains(name, "TLS") {
+			switch {
+			case strings.Contains(name, "TLS"):
 				cfg.Endpoints = []string{"https://etcd.example:2379"}
+			case strings.Contains(name, "address"):
+				cfg.Endpoints = []string{"10.0.0.2:2379"}
 			}
 			later := tt.fail(n)
 			if later != nil {
@@ -194,10 +200,116 @@ func TestDialWaitsForASilentMemberAsLongAsItsContext(t *testing.T) {
 	}
 }
 
+// Whatever was said before, the other side's silence is waited for, and its last word is not.
+func TestTheEndOfTheLastConnectionDecidesWhetherDialWaits(t *testing.T) {
+	const settings = "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+	silent := func(there net.Conn) { _, _ = io.Copy(io.Discard, there) }
+	says := func(text string) func(net.Conn) {
+		return func(there net.Conn) {
+			go silent(there)
+			_, _ = io.WriteString(there, text)
+		}
+	}
+	for name, tt := range map[string]struct {
+		endpoint string
+		peer     func(there net.Conn)
+		waits    bool
+		want     string
+	}{
+		"silence":                     {"10.0.0.2:2379", silent, true, "says nothing"},
+		"silence after a first frame": {"10.0.0.2:2379", says(settings), true, "no answer in time"},
+		"silence in the handshake":    {"https://10.0.0.2:2379", says("\x16"), true, "says nothing"},
+		"the end": {"10.0.0.2:2379", func(there net.Conn) {
+			go silent(there)
+			time.Sleep(time.Second)
+			_ = there.Close()
+		}, false, "wants TLS"},
+		"another protocol":          {"10.0.0.2:2379", says("HTTP/1.1 400 Bad Request\r\n\r\n"), false, ""},
+		"another protocol, not TLS": {"https://10.0.0.2:2379", says("HTTP/1.1 400 Bad Request\r\n\r\n"), false, "the server does not speak TLS"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+					if time.Since(began) < 20*time.Second {
+						<-ctx.Done()
+						return nil, ctx.Err()
+					}
+					here, there := net.Pipe()
+					go tt.peer(there) // ends with here
+					return here, nil
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				_, err := Dial(ctx, Config{Endpoints: []string{tt.endpoint}, dial: dial})
+				require.ErrorContains(t, err, tt.want)
+				if tt.waits {
+					assert.Equal(t, time.Minute, time.Since(began))
+				} else {
+					assert.Less(t, time.Since(began), 28*time.Second)
+				}
+			})
+		})
+	}
+}
+
+func TestAMemberThatDoesNotAnswerAConnectionIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, err := Dial(t.Context(), Config{Endpoints: []string{"10.0.0.2:2379"}, dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}})
+		require.ErrorContains(t, err, "10.0.0.2:2379: nobody answers there")
+	})
+}
+
+// Every member would refuse them too.
+func TestDialWithAWrongPasswordDoesNotWaitForTheOtherMembers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ss := newStubs(t, 2)
+		ss.get(0).do(func(s *stub) { s.onStatus = func(context.Context, int64) error { return rpctypes.ErrGRPCUserEmpty } })
+		ss.get(1).do(func(s *stub) {
+			s.onStatus = func(ctx context.Context, _ int64) error { <-ctx.Done(); return ctx.Err() }
+		})
+		ss.each(func(s *stub) {
+			s.onAuth = func(context.Context, int64, *pb.AuthenticateRequest) (string, error) {
+				return "", rpctypes.ErrGRPCAuthFailed
+			}
+		})
+		began := time.Now()
+		_, err := Dial(t.Context(), ss.asRoot())
+		require.ErrorContains(t, err, "authentication failed")
+		assert.Less(t, time.Since(began), time.Second)
+	})
+}
+
+// A member that answers no login is named.
+func TestDialSaysWhyThereIsNoToken(t *testing.T) {
+	for _, limit := range []time.Duration{5 * time.Second, 10 * time.Second, time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			ss := newStubs(t, 1)
+			ss.get(0).do(func(s *stub) {
+				s.onAuth = func(ctx context.Context, _ int64, _ *pb.AuthenticateRequest) (string, error) {
+					<-ctx.Done()
+					return "", ctx.Err()
+				}
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			began := time.Now()
+			_, err := Dial(ctx, ss.asRoot())
+			require.ErrorContains(t, err, `no auth token came: authenticate user "root" at m0:2379: no answer in time`)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			assert.Equal(t, limit, time.Since(began))
+		})
+	}
+}
+
 // Older servers tell their status without a token.
 func TestDialWaitsForItsTokenAsLongAsItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ss := newStubs(t, 1)
+		ss := newStubs(t, 2)
+		ss.dead["m1:2379"] = true // its word is not that of the member which is silent
 		began := time.Now()
 		ss.get(0).do(func(s *stub) {
 			s.onAuth = func(ctx context.Context, _ int64, _ *pb.AuthenticateRequest) (string, error) {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -36,7 +37,7 @@ type line struct {
 	silent  atomic.Bool   // the line is examined
 	serves  atomic.Bool   // the line is a spare, and has answered
 	open    atomic.Int64  // calls and messages that have no answer yet
-	mute    atomic.Bool   // the last attempt to connect ended without a word from the other side
+	mute    atomic.Bool   // the last connection, or attempt at one, ended because the other side was silent
 
 	mu    sync.Mutex
 	raw   net.Conn
@@ -229,7 +230,7 @@ func (s *asking) settle() {
 func (l *line) connect(ctx context.Context, _ string) (net.Conn, error) {
 	conn, err := l.m.addresses.connect(ctx)
 	if err != nil {
-		l.mute.Store(ctx.Err() != nil)
+		l.mute.Store(isSilence(err))
 	}
 	return conn, err
 }
@@ -265,17 +266,18 @@ type wire struct {
 	net.Conn
 	l     *line
 	heard atomic.Bool // something was read
-	ended atomic.Bool // by the other side, before that
+	reads atomic.Bool // a read is under way, or has failed
+	ended atomic.Bool // by the other side
 }
 
 func (w *wire) Read(b []byte) (int, error) {
+	w.reads.Store(true)
 	n, err := w.Conn.Read(b)
+	w.reads.Store(err != nil)
 	if n > 0 && !w.heard.Load() {
 		w.heard.Store(true)
 	}
-	if err != nil && !w.heard.Load() && !errors.Is(err, net.ErrClosed) && !errors.Is(err, io.ErrClosedPipe) { // gRPC closes what is below
-		w.ended.Store(true)
-	}
+	w.failed(err)
 	if n > 0 && w.l.asked.Load() {
 		w.l.reads.Add(1)
 		w.l.asked.Store(false)
@@ -285,14 +287,30 @@ func (w *wire) Read(b []byte) (int, error) {
 
 func (w *wire) Write(b []byte) (int, error) {
 	w.l.ask()
-	return w.Conn.Write(b)
+	n, err := w.Conn.Write(b)
+	w.failed(err)
+	return n, err
+}
+
+// failed records whether err, of a read or a write, is that the other side has ended the connection.
+func (w *wire) failed(err error) {
+	if err != nil && !isSilence(err) && !errors.Is(err, net.ErrClosed) && !errors.Is(err, io.ErrClosedPipe) { // gRPC closes what is below
+		w.ended.Store(true)
+	}
 }
 
 func (w *wire) Close() error {
 	w.l.asked.Store(false)
+	w.l.mute.Store(w.reads.Load() && !w.ended.Load()) // this side gives up, and has waited for the other
 	if !w.heard.Load() {
-		w.l.mute.Store(!w.ended.Load())
 		w.l.m.addresses.fail(w.Conn)
 	}
 	return w.Conn.Close()
+}
+
+// isSilence reports whether err, of a connection or an attempt at one, means that nobody answers. The
+// operating system says so after a while if the machine is gone.
+func isSilence(err error) bool {
+	var late net.Error
+	return errors.As(err, &late) && late.Timeout() || errors.Is(err, syscall.EHOSTUNREACH)
 }

@@ -1,9 +1,11 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,11 +23,11 @@ const (
 )
 
 // fetch is one login under way, shared by all callers that need it. Until done is closed, only its
-// goroutine uses the other fields.
+// goroutine uses the fields other than err.
 type fetch struct {
 	done  chan struct{} // closed when login or err is set
 	login *login
-	err   error // of the last failure so far
+	err   error // of the last failure so far, guarded by s.mu; it wraps errNoToken, unless the server refused
 
 	s        *credentials
 	first    *Member       // queried first, unless it is in shun
@@ -49,12 +51,15 @@ func (s *credentials) join(first *Member) (*fetch, error) {
 		return f, nil
 	}
 	now := time.Now()
-	if s.failure != nil && now.Sub(s.failedAt) < failurePause {
+	switch f.err = errNoToken; {
+	case errors.Is(s.failure, errNoToken):
+		f.err = s.failure
+	case s.failure != nil && now.Sub(s.failedAt) < failurePause:
 		return nil, s.failure
 	}
 	wait := s.pace(now)
 	if !s.c.Go(func() { f.run(wait) }) { // ends within fetchTotal and wait, or with the Cluster
-		return nil, s.c.Err()
+		return nil, cmp.Or(s.c.Err(), ErrClosed) // a Cluster that is being closed has no error yet
 	}
 	s.fetching, s.shun = f, nil
 	return f, nil
@@ -78,7 +83,6 @@ func (f *fetch) run(wait time.Duration) {
 	backoff.Sleep(s.c.life, wait)
 	ctx, cancel := context.WithTimeout(s.c.life, fetchTotal)
 	defer cancel()
-	f.err = errNoToken
 	h := Hedge[*login]{Cluster: s.c, After: f.after, Pick: f.pick, Query: s.authenticate, Failed: f.failed}
 	got, err := h.Run(ctx)
 	s.mu.Lock()
@@ -91,9 +95,7 @@ func (f *fetch) run(wait time.Duration) {
 	case s.c.life.Err() != nil:
 		f.err = ErrClosed
 	default:
-		if _, next := classify(f.err); next == stop {
-			s.failure, s.failedAt = f.err, time.Now()
-		}
+		s.failure, s.failedAt = f.err, time.Now()
 	}
 	s.fetching = nil
 	s.mu.Unlock()
@@ -117,14 +119,25 @@ func (f *fetch) pick(queried []*Member) *Member {
 
 // failed pauses after as many failures as there are members.
 func (f *fetch) failed(err error) (wait time.Duration, final bool) {
-	f.failures, f.err = f.failures+1, err
+	f.s.mu.Lock()
+	defer f.s.mu.Unlock()
+	f.failures++
 	if _, n := classify(err); n == stop {
+		f.err = err
 		return 0, true
 	}
+	f.err = fmt.Errorf("%w: %w", errNoToken, err)
 	if f.failures%len(f.s.c.Members()) != 0 {
 		return 0, false
 	}
 	return f.backoff.Next(), false
+}
+
+// soFar is the fetch's login, or why there is none yet.
+func (f *fetch) soFar() (*login, error) {
+	f.s.mu.Lock()
+	defer f.s.mu.Unlock()
+	return f.login, f.err
 }
 
 // authenticate queries m for a login, once.

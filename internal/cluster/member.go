@@ -27,7 +27,7 @@ import (
 type Member struct {
 	c         *Cluster
 	endpoint  endpoint
-	addresses *addresses           // of the endpoint's name; nil if the endpoint is an address
+	addresses *addresses           // of the endpoint's name; nil for a socket
 	line      atomic.Pointer[line] // in use; replaced if it turns mute and a new one to the same address does not
 	lease     pb.LeaseClient
 	watch     pb.WatchClient
