@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// failurePause is how long a refused user and password are not tried again, because
-	// checking them is expensive for the server.
+	// failurePause is how long a login that was refused is not tried again, because checking a password
+	// is expensive for the server.
 	failurePause = time.Second
 	// Logins within calmAfter of each other are paced by a backoff.
 	calmAfter = time.Second
@@ -74,7 +74,7 @@ type credentials struct {
 	usual    Usual           // how long a login takes
 	began    time.Time       // when the last fetch began
 	backoff  backoff.Backoff // between that and the next fetch
-	failure  error           // of the last fetch; it wraps errNoToken, unless the server refused user and password
+	failure  error           // of the last fetch; it wraps errNoToken, unless the server answered
 	failedAt time.Time
 }
 

@@ -208,7 +208,7 @@ func explain(m *Member, err error) error {
 		return fmt.Errorf("%s: %w", m.Endpoint(), err)
 	}
 	plain := &plainStatus{err, s.Message()}
-	if hint := hintOf(s, m.line.Load().mute.Load(), m.endpoint.tls); hint != "" {
+	if hint := hintOf(s, m.line.Load().mute.Load() && !passing(err), m.endpoint.tls); hint != "" {
 		return fmt.Errorf("%s: %s: %w", m.Endpoint(), hint, plain)
 	}
 	return fmt.Errorf("%s: %w", m.Endpoint(), plain)
@@ -216,6 +216,8 @@ func explain(m *Member, err error) error {
 
 func hintOf(s *status.Status, mute, tls bool) string {
 	switch mute = mute && s.Code() == codes.Unavailable; {
+	case mute && strings.Contains(s.Message(), "Error while dialing: lookup"):
+		return "its name was not resolved in time"
 	case mute && strings.Contains(s.Message(), "Error while dialing"):
 		return "nobody answers there"
 	case mute && tls:

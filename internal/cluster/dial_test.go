@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -239,12 +242,12 @@ func TestTheEndOfTheLastConnectionDecidesWhetherDialWaits(t *testing.T) {
 					go tt.peer(there) // ends with here
 					return here, nil
 				}
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				ctx, cancel := context.WithTimeout(t.Context(), 42*time.Second)
 				defer cancel()
 				_, err := Dial(ctx, Config{Endpoints: []string{tt.endpoint}, dial: dial})
 				require.ErrorContains(t, err, tt.want)
 				if tt.waits {
-					assert.Equal(t, time.Minute, time.Since(began))
+					assert.Equal(t, 42*time.Second, time.Since(began))
 				} else {
 					assert.Less(t, time.Since(began), 28*time.Second)
 				}
@@ -280,6 +283,76 @@ func TestDialWithAWrongPasswordDoesNotWaitForTheOtherMembers(t *testing.T) {
 		_, err := Dial(t.Context(), ss.asRoot())
 		require.ErrorContains(t, err, "authentication failed")
 		assert.Less(t, time.Since(began), time.Second)
+	})
+}
+
+// A connection whose machine is gone ends with a timeout, and what is still written on it fails then.
+func TestTheFirstFailureOfAConnectionDecidesWhetherItWasSilent(t *testing.T) {
+	for name, tt := range map[string]struct {
+		read, write error
+		writesFirst bool
+		mute        bool
+	}{
+		"the read times out":                         {syscall.ETIMEDOUT, syscall.EPIPE, false, true},
+		"there is no route any more":                 {syscall.EHOSTUNREACH, syscall.EPIPE, false, true},
+		"the other side resets":                      {syscall.ECONNRESET, syscall.EPIPE, false, false},
+		"the other side resets, which a write sees":  {net.ErrClosed, syscall.ECONNRESET, true, false},
+		"this side closes while it waits for a read": {net.ErrClosed, net.ErrClosed, false, true},
+	} {
+		l := &line{m: new(Member)}
+		l.watched.Store(true)
+		w := &wire{Conn: failing{tt.read, tt.write}, l: l}
+		if tt.writesFirst {
+			_, _ = w.Write(nil)
+		}
+		_, _ = w.Read(nil)
+		_, _ = w.Write(nil)
+		for range 2 { // as gRPC does
+			_ = w.Close()
+			assert.Equal(t, tt.mute, l.mute.Load(), name)
+		}
+	}
+}
+
+// failing is a connection whose reads and writes fail.
+type failing struct{ read, write error }
+
+func (f failing) Read([]byte) (int, error)       { return 0, f.read }
+func (f failing) Write([]byte) (int, error)      { return 0, f.write }
+func (failing) Close() error                     { return nil }
+func (failing) LocalAddr() net.Addr              { return nil }
+func (failing) RemoteAddr() net.Addr             { return nil }
+func (failing) SetDeadline(time.Time) error      { return nil }
+func (failing) SetReadDeadline(time.Time) error  { return nil }
+func (failing) SetWriteDeadline(time.Time) error { return nil }
+
+// A member that was silent, and is not any more, is not called silent.
+func TestAConnectionThatSpeaksIsNotMute(t *testing.T) {
+	inName(t, func(t *testing.T, n *Named) {
+		n.Member(1).Halt()
+		time.AfterFunc(5*time.Second, n.Heal)
+		c, err := Dial(t.Context(), Config{Endpoints: []string{"10.0.0.2:2379"}, dial: n.connect})
+		require.NoError(t, err)
+		defer c.Close()
+		assert.False(t, c.list()[0].line.Load().mute.Load())
+	})
+}
+
+// Dial does not try again what every login is answered with.
+func TestALoginThatIsAnsweredEndsDial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ss := newStubs(t, 1)
+		ss.get(0).do(func(s *stub) {
+			s.onAuth = func(context.Context, int64, *pb.AuthenticateRequest) (string, error) {
+				return "", status.Error(codes.Unknown, "auth: authentication failed, password was given for no password user")
+			}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		began := time.Now()
+		_, err := Dial(ctx, ss.asRoot())
+		require.ErrorContains(t, err, "no password user")
+		assert.LessOrEqual(t, time.Since(began), fetchTotal)
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -37,7 +38,7 @@ type line struct {
 	silent  atomic.Bool   // the line is examined
 	serves  atomic.Bool   // the line is a spare, and has answered
 	open    atomic.Int64  // calls and messages that have no answer yet
-	mute    atomic.Bool   // the last connection, or attempt at one, ended because the other side was silent
+	mute    atomic.Bool   // the last connection, or attempt at one, ended because the other side was silent, and no answer has come since
 
 	mu    sync.Mutex
 	raw   net.Conn
@@ -99,6 +100,9 @@ func (l *line) done(t *try, answered bool) {
 func (l *line) answered() {
 	l.due.Store(false)
 	l.answers.Add(1)
+	if l.mute.Load() {
+		l.mute.Store(false)
+	}
 }
 
 // ask records that something should now be read, and has the line watched.
@@ -228,7 +232,11 @@ func (s *asking) settle() {
 
 // connect is the dialer of the line's connections.
 func (l *line) connect(ctx context.Context, _ string) (net.Conn, error) {
-	conn, err := l.m.addresses.connect(ctx)
+	dial := l.m.addresses.connect
+	if path, ok := strings.CutPrefix(l.m.endpoint.name, "unix://"); ok {
+		dial = func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "unix", path) }
+	}
+	conn, err := dial(ctx)
 	if err != nil {
 		l.mute.Store(isSilence(err))
 	}
@@ -264,10 +272,11 @@ func (c listening) Clone() tlscreds.TransportCredentials {
 // wire is a connection of a line.
 type wire struct {
 	net.Conn
-	l     *line
-	heard atomic.Bool // something was read
-	reads atomic.Bool // a read is under way, or has failed
-	ended atomic.Bool // by the other side
+	l      *line
+	heard  atomic.Bool // something was read
+	reads  atomic.Bool // a read is under way, or has failed
+	failed atomic.Bool // a read or a write has
+	ended  atomic.Bool // the first that failed did so because the other side had ended the connection
 }
 
 func (w *wire) Read(b []byte) (int, error) {
@@ -277,7 +286,7 @@ func (w *wire) Read(b []byte) (int, error) {
 	if n > 0 && !w.heard.Load() {
 		w.heard.Store(true)
 	}
-	w.failed(err)
+	w.note(err)
 	if n > 0 && w.l.asked.Load() {
 		w.l.reads.Add(1)
 		w.l.asked.Store(false)
@@ -288,13 +297,17 @@ func (w *wire) Read(b []byte) (int, error) {
 func (w *wire) Write(b []byte) (int, error) {
 	w.l.ask()
 	n, err := w.Conn.Write(b)
-	w.failed(err)
+	w.note(err)
 	return n, err
 }
 
-// failed records whether err, of a read or a write, is that the other side has ended the connection.
-func (w *wire) failed(err error) {
-	if err != nil && !isSilence(err) && !errors.Is(err, net.ErrClosed) && !errors.Is(err, io.ErrClosedPipe) { // gRPC closes what is below
+// note records err, of a read or a write. The first decides: a write after a silence fails as if the
+// other side had ended the connection.
+func (w *wire) note(err error) {
+	if err == nil || errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe) { // gRPC closes what is below
+		return
+	}
+	if w.failed.CompareAndSwap(false, true) && !isSilence(err) {
 		w.ended.Store(true)
 	}
 }

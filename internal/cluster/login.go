@@ -23,11 +23,11 @@ const (
 )
 
 // fetch is one login under way, shared by all callers that need it. Until done is closed, only its
-// goroutine uses the fields other than err.
+// goroutine uses the fields below err. s.mu guards login and err.
 type fetch struct {
-	done  chan struct{} // closed when login or err is set
+	done  chan struct{} // closed when login or err is final
 	login *login
-	err   error // of the last failure so far, guarded by s.mu; it wraps errNoToken, unless the server refused
+	err   error // of the last failure so far; it wraps errNoToken, unless the server answered
 
 	s        *credentials
 	first    *Member       // queried first, unless it is in shun
@@ -51,11 +51,12 @@ func (s *credentials) join(first *Member) (*fetch, error) {
 		return f, nil
 	}
 	now := time.Now()
-	switch f.err = errNoToken; {
-	case errors.Is(s.failure, errNoToken):
+	f.err = errNoToken
+	if s.failure != nil && now.Sub(s.failedAt) < failurePause {
+		if !errors.Is(s.failure, errNoToken) {
+			return nil, s.failure
+		}
 		f.err = s.failure
-	case s.failure != nil && now.Sub(s.failedAt) < failurePause:
-		return nil, s.failure
 	}
 	wait := s.pace(now)
 	if !s.c.Go(func() { f.run(wait) }) { // ends within fetchTotal and wait, or with the Cluster
@@ -122,11 +123,13 @@ func (f *fetch) failed(err error) (wait time.Duration, final bool) {
 	f.s.mu.Lock()
 	defer f.s.mu.Unlock()
 	f.failures++
+	f.err = err
 	if _, n := classify(err); n == stop {
-		f.err = err
 		return 0, true
 	}
-	f.err = fmt.Errorf("%w: %w", errNoToken, err)
+	if statusOf(err) == nil || !isAnswer(err) {
+		f.err = fmt.Errorf("%w: %w", errNoToken, err)
+	}
 	if f.failures%len(f.s.c.Members()) != 0 {
 		return 0, false
 	}

@@ -96,6 +96,7 @@ func (m *Member) dialOptions(l *line) []grpc.DialOption {
 	}
 	opts := []grpc.DialOption{
 		grpc.WithTransportCredentials(listening{creds, l}),
+		grpc.WithContextDialer(l.connect),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32), grpc.MaxCallSendMsgSize(math.MaxInt32)),
 		// The server ends connections that ping more often than every 5 s, or while idle.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 3 * time.Second}),
@@ -112,9 +113,6 @@ func (m *Member) dialOptions(l *line) []grpc.DialOption {
 		// answer by a round trip.
 		grpc.WithStaticStreamWindowSize(1 << 20),
 		grpc.WithStaticConnWindowSize(4 << 20),
-	}
-	if m.addresses != nil {
-		opts = append(opts, grpc.WithContextDialer(l.connect))
 	}
 	// The witness comes last, so that none of the user's interceptors is between it and the
 	// transport.

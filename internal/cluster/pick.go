@@ -85,7 +85,8 @@ func (c *Cluster) Failed(m *Member, err error) {
 	if passing(err) {
 		m.move()
 	}
-	m.failure.Store(&err)
+	why := explain(m, err)
+	m.failure.Store(&why)
 	if m.coolUntil.Swap(int64(time.Since(c.began)+backoff.Spread(coolDown))) == 0 {
 		c.log.Warn("etcd member failing", "endpoint", m.Endpoint(), "error", textOf(err))
 		c.events.Later(context.Background(), observe.MemberSwitched{From: m.Endpoint(), Err: err})
@@ -97,7 +98,7 @@ func (c *Cluster) Failing() string {
 	var all []string
 	for _, m := range c.list() {
 		if err := m.failure.Load(); err != nil {
-			all = append(all, explain(m, *err).Error())
+			all = append(all, (*err).Error())
 		}
 	}
 	return strings.Join(all, "; ")

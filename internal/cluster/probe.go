@@ -31,8 +31,9 @@ func (c *Cluster) probe(m *Member) error {
 		if passing(err) {
 			m.move()
 		}
+		err = explain(m, err)
 		m.failure.Store(&err)
-		return explain(m, err)
+		return err
 	}
 	again := m.foreign.Load() != 0
 	if err := c.Check(m, resp.Header, 0, false); err != nil {
