@@ -12,7 +12,6 @@ import (
 	"math/big"
 	"net"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 )
@@ -46,10 +45,13 @@ func New(t testing.TB) *Authority {
 	return p
 }
 
-func (p *Authority) write(name, kind string, der []byte) string {
-	path := filepath.Join(p.dir, name)
-	must(p.t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
-	return path
+// write makes a new file: servers may still be reading those before.
+func (p *Authority) write(kind, block string, der []byte) string {
+	f, err := os.CreateTemp(p.dir, "*-"+kind)
+	must(p.t, err)
+	must(p.t, pem.Encode(f, &pem.Block{Type: block, Bytes: der}))
+	must(p.t, f.Close())
+	return f.Name()
 }
 
 // Issue makes a certificate for name, as a host name and as a subject, and for loopback if it is "".
@@ -68,7 +70,7 @@ func (p *Authority) Issue(name string) (certFile, keyFile string) {
 	must(p.t, err)
 	keyDER, err := x509.MarshalECPrivateKey(key)
 	must(p.t, err)
-	return p.write(name+"cert.pem", "CERTIFICATE", der), p.write(name+"key.pem", "EC PRIVATE KEY", keyDER)
+	return p.write("cert.pem", "CERTIFICATE", der), p.write("key.pem", "EC PRIVATE KEY", keyDER)
 }
 
 // Client is the config of a client that trusts the authority, with a certificate if it has a name.
