@@ -21,8 +21,9 @@ const dialTotal = 12 * time.Second
 // Dial checks cfg and reaches at least one member. It queries all endpoints at once for their identity,
 // and returns after the first good answer, which pins the cluster, and, if there is a user, a token. It
 // processes the other answers in the background. It waits for members that are silent or in an election
-// until ctx ends, or for 12 s if ctx has no deadline. ctx bounds only Dial. If no endpoint serves, the
-// error contains each endpoint's answer. With Config.Lazy it only checks cfg.
+// until ctx ends, or for 12 s if ctx has no deadline, unless a member refuses the password. ctx bounds
+// only Dial. If no endpoint serves, the error contains each endpoint's answer. With Config.Lazy it only
+// checks cfg.
 func Dial(ctx context.Context, cfg Config) (*Cluster, error) {
 	if ctx == nil {
 		return nil, errors.New("nil context")

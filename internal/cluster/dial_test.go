@@ -326,6 +326,14 @@ func (failing) SetDeadline(time.Time) error      { return nil }
 func (failing) SetReadDeadline(time.Time) error  { return nil }
 func (failing) SetWriteDeadline(time.Time) error { return nil }
 
+func TestASocketThatIsGoneIsNotSilent(t *testing.T) {
+	l := &line{m: &Member{endpoint: endpoint{name: "unix://" + t.TempDir() + "/none"}}}
+	l.mute.Store(true) // whoever listened there was
+	_, err := l.connect(t.Context(), "")
+	require.ErrorIs(t, err, syscall.ENOENT)
+	assert.False(t, l.mute.Load())
+}
+
 // A member that was silent, and is not any more, is not called silent.
 func TestAConnectionThatSpeaksIsNotMute(t *testing.T) {
 	inName(t, func(t *testing.T, n *Named) {
