@@ -409,7 +409,7 @@ var mutants = []mutant{
 	{"a server keeps the authorities of its clients", "TLS files", []edit{{"internal/tlsfiles/tlsfiles.go", "func (f *Files) Server() *tls.Config {\n", "func (f *Files) Server() *tls.Config {\n	old := f.ca.now(f.log)\n"}, {"internal/tlsfiles/tlsfiles.go", "ClientCAs: f.ca.now(f.log)", "ClientCAs: old"}}, []string{inTLSFiles}},
 	{"a bundle that is still being written is used", "TLS files", []edit{{"internal/tlsfiles/tlsfiles.go", "return pool, whole(text[0])", "return pool, nil"}}, []string{inTLSFiles}},
 	{"the names of an open connection's certificate are forgotten", "TLS files", []edit{{"internal/tlsfiles/tlsfiles.go", "		h.all = append(h.all, leaf)", "		h.all = []*x509.Certificate{leaf}"}}, []string{inTLSFiles}},
-	{"why a member does not serve is forgotten", "N3", []edit{{"internal/cluster/pick.go", "	m.failure.Store(&err)\n", ""}}, []string{inCluster}},
+	{"why a member does not serve is forgotten", "N3", []edit{{"internal/cluster/pick.go", "	m.failure.Store(&why)\n", "	_ = why\n"}}, []string{inCluster}},
 	{"an acknowledgement wants an answer", "N3", []edit{{"internal/cluster/silence.go", "	case w.silent == steps && l.open.Load() == 0:", "	case false:"}}, []string{inCluster}},
 	{"a silent member is picked like any other", "N3", []edit{{"internal/cluster/silence.go", "		l.silent.Store(true)\n", ""}}, []string{inCluster}},
 	{"a member whose connection was replaced has failed", "N3", []edit{{"internal/cluster/sender.go", "	case errors.Is(err, errElected), errors.Is(err, errReplaced):", "	case errors.Is(err, errElected):"}}, []string{inCluster}},
