@@ -97,17 +97,19 @@ func busy(ctx context.Context, w *worker, n int) (f figures, err error) {
 	return f, err
 }
 
-// writes puts key so often a second, until ctx ends, and deletes it.
+// writes puts key so often a second, until ctx ends, and deletes it. The last put is awaited, as one
+// that is given up may be applied after the deletion.
 func writes(ctx context.Context, kv pb.KVClient, key string, aSecond int) error {
+	whole := context.WithoutCancel(ctx)
 	tick := time.NewTicker(time.Second / time.Duration(aSecond))
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			_, err := kv.DeleteRange(context.WithoutCancel(ctx), &pb.DeleteRangeRequest{Key: []byte(key)})
+			_, err := kv.DeleteRange(whole, &pb.DeleteRangeRequest{Key: []byte(key)})
 			return err
 		case <-tick.C:
-			if _, err := kv.Put(ctx, &pb.PutRequest{Key: []byte(key), Value: []byte(key)}); err != nil && ctx.Err() == nil {
+			if _, err := kv.Put(whole, &pb.PutRequest{Key: []byte(key), Value: []byte(key)}); err != nil {
 				return err
 			}
 		}

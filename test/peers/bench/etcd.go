@@ -163,9 +163,9 @@ func (e *etcd) clear(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r, err := e.kv.Range(ctx, &pb.RangeRequest{Key: []byte("\x00"), RangeEnd: []byte("\x00"), CountOnly: true})
+	r, err := e.kv.Range(ctx, &pb.RangeRequest{Key: []byte("\x00"), RangeEnd: []byte("\x00"), KeysOnly: true, Limit: 1})
 	if err == nil && r.Count > 0 {
-		err = fmt.Errorf("%d keys are left", r.Count)
+		err = fmt.Errorf("%d keys are left, the first of them %q", r.Count, r.Kvs[0].Key)
 	}
 	if err != nil {
 		return err
