@@ -100,7 +100,7 @@ var mutants = []mutant{
 	{"a read in part makes the owner", "A2", []edit{{"internal/queue/state/owner.go",
 		"	alone := ev.Whole && ev.Predecessor == Key{}\n", "	alone := ev.Predecessor == Key{}\n"}}, []string{inState}},
 	{"a second predecessor is not waited for", "A2", []edit{{"internal/queue/state/owner.go",
-		"	if ev.Predecessor != (Key{}) {\n", "	if ev.Predecessor != (Key{}) && a.predecessor == (Key{}) {\n"}}, []string{inState, lockstep}},
+		"	if ev.Predecessor != (Key{}) {\n", "	if ev.Predecessor != (Key{}) && a.Predecessor == (Key{}) {\n"}}, []string{inState, lockstep}},
 	{"what was settled as never applied is waited with", "A5", []edit{{"internal/queue/state/settle.go",
 		"	if ev.Own.Create <= 0 {\n", "	if ev.Own.Create < 0 {\n"}}, []string{lockstep}},
 	{"a waiter that gives up leaves its key", "A6", []edit{{"internal/queue/state/end.go",
