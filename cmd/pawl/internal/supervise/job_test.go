@@ -2,7 +2,9 @@ package supervise
 
 import (
 	"io"
+	"os"
 	"os/exec"
+	"os/signal"
 	"testing"
 	"time"
 
@@ -17,6 +19,9 @@ func member(t *testing.T, group int, script string) (pid int, stdout io.Reader) 
 	c.SysProcAttr = &unix.SysProcAttr{Setpgid: true, Pgid: group}
 	stdout, err := c.StdoutPipe()
 	require.NoError(t, err)
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, unix.SIGHUP) // who inherits that it is ignored, as below nohup, survives it
+	defer signal.Stop(hup)
 	require.NoError(t, c.Start())
 	t.Cleanup(func() { _ = unix.Kill(c.Process.Pid, unix.SIGKILL); _ = c.Wait() })
 	return c.Process.Pid, stdout
