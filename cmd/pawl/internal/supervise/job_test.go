@@ -20,7 +20,7 @@ func member(t *testing.T, group int, script string) (pid int, stdout io.Reader) 
 	stdout, err := c.StdoutPipe()
 	require.NoError(t, err)
 	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, unix.SIGHUP) // who inherits that it is ignored, as below nohup, survives it
+	signal.Notify(hup, unix.SIGHUP) // a child that inherits an ignored HUP, as under nohup, would survive it
 	defer signal.Stop(hup)
 	require.NoError(t, c.Start())
 	t.Cleanup(func() { _ = unix.Kill(c.Process.Pid, unix.SIGKILL); _ = c.Wait() })
