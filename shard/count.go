@@ -13,8 +13,13 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
+// workerKeysAtMost is how many of the workers' keys the planner reads once a TTL. A worker has three. If
+// there are more, the planner relies on its watch alone.
+const workerKeysAtMost = 10_000
+
 // count counts the queue keys once a TTL (rule SH6), and reads the member's keys, so that a watch that
-// is silent costs a TTL at most.
+// is silent costs a TTL at most. The planner reads those of all workers, without values, for the same
+// reason.
 func (m *member) count(now time.Time) {
 	if now.Before(m.countAt) {
 		return
@@ -22,18 +27,26 @@ func (m *member) count(now time.Time) {
 	m.countAt = now.Add(backoff.Spread(m.s.TTL()))
 	from, to := m.keys.Queues()
 	members, membersEnd := m.keys.Members()
+	t := &pb.TxnRequest{Success: []*pb.RequestOp{
+		txn.Between(from, to, 1), txn.Get(m.wishKey), txn.Get(m.key),
+		txn.NextUnder(m.keys.Planner().Prefix, 1, 0), txn.LastBetween(members, membersEnd, 0),
+	}}
+	term := m.currentTerm()
+	if term != nil {
+		workers, workersEnd := m.keys.Workers()
+		t.Success = append(t.Success, txn.Between(workers, workersEnd, workerKeysAtMost))
+	}
 	offered := m.w.Offered()
 	m.job(func() func() {
-		resp, err := m.host.Cluster.Txn(m.ctx, cluster.Request{Op: "count the shards' queues"}, &pb.TxnRequest{
-			Success: []*pb.RequestOp{
-				txn.Between(from, to, 1), txn.Get(m.wishKey), txn.Get(m.key),
-				txn.NextUnder(m.keys.Planner().Prefix, 1, 0), txn.LastBetween(members, membersEnd, 0),
-			},
-		})
+		resp, err := m.host.Cluster.Txn(m.ctx, cluster.Request{Op: "count the shards' queues"}, t)
 		return func() {
-			if err == nil && !m.ended {
-				m.counted(resp, offered)
+			if err != nil || m.ended {
+				return
 			}
+			if all := txn.KVs(resp, 5); term != nil && len(all) == txn.Count(resp, 5) {
+				term.post(func() { term.counted(unread(all)) })
+			}
+			m.counted(resp, offered)
 		}
 	})
 }
@@ -44,12 +57,6 @@ func (m *member) counted(resp *pb.TxnResponse, offered shards.Set) {
 	n := txn.Count(resp, 0)
 	if n > m.n {
 		m.readWaiters(offered)
-	}
-	m.mu.Lock()
-	t := m.term
-	m.mu.Unlock()
-	if t != nil {
-		t.post(func() { t.counted(txn.Count(resp, 4)) })
 	}
 	counted := observe.ShardsCounted{Unowned: max(m.n-n, 0), Unplanned: m.unplanned(resp)}
 	if m.w.Counted(n) {

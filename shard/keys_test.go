@@ -3,6 +3,7 @@ package shard_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/pawl-locks/pawl/internal/inspect"
 	"github.com/pawl-locks/pawl/internal/shards"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/txn"
@@ -279,11 +281,30 @@ func TestALateDeletionOfAMemberKeyIsRefused(t *testing.T) {
 	})
 }
 
-// The planner's counts find a member that its watch does not show, although the watch continues.
+// The planner's counts find what its watch does not show of members, although the watch continues.
 func TestAMemberThatAWatchLostGetsItsShards(t *testing.T) {
-	for name, change := range map[string]func(w *fixture){
-		"joined": func(w *fixture) { w.start(shard.Options{}) },
-		"died":   func(w *fixture) { w.another(w.planner()).kill(); w.pass(ttl + time.Second) },
+	die := func(w *fixture) { w.another(w.planner()).kill(); w.pass(ttl + time.Second) }
+	join := func(w *fixture) { w.start(shard.Options{}) }
+	for name, c := range map[string]struct{ before, change func(w *fixture) }{
+		"joined": {change: join},
+		"died":   {change: die},
+		"joined before the first count": {
+			before: func(w *fixture) { w.planner().kill(); w.pass(ttl + 2*time.Second) },
+			change: join,
+		},
+		"left, as another joined": {
+			before: func(w *fixture) {
+				x := w.another(w.planner())
+				require.NoError(w, inspect.Drain(w.Context(), x.c, "jobs", x.lease(), true)) // so that it leaves at once
+				w.pass(5 * time.Second)
+				require.Empty(w, x.owned())
+			},
+			change: func(w *fixture) {
+				idle := w.all[slices.IndexFunc(w.all, func(x *worker) bool { return len(x.owned()) == 0 })]
+				assert.ErrorIs(w, idle.leave(), context.Canceled)
+				join(w)
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, 6, func(w *fixture) {
@@ -292,15 +313,10 @@ func TestAMemberThatAWatchLostGetsItsShards(t *testing.T) {
 					w.f.Put(w.keys.Prefix+"m/6/"+key, "no member", 0)
 				}
 				w.pass(5 * ttl)
-				var heal []func()
-				for i := range w.f.Members() {
-					heal = append(heal, w.f.Member(i).EditWatches(etcdfake.Silence))
+				if c.before != nil {
+					c.before(w)
 				}
-				change(w)
-				w.pass(time.Second)
-				for _, f := range heal {
-					f()
-				}
+				w.silent(c.change)
 				w.pass(4 * ttl)
 				w.shared()
 				reads := w.counter()
@@ -309,6 +325,31 @@ func TestAMemberThatAWatchLostGetsItsShards(t *testing.T) {
 				assert.LessOrEqual(w, ops[lists], 10, "it is read again once, and each worker lists now and then")
 			})
 		})
+	}
+}
+
+func TestADrainThatAWatchLostEmptiesItsWorker(t *testing.T) {
+	inBubble(t, 6, func(w *fixture) {
+		w.began(3, shard.Options{})
+		w.pass(5 * ttl)
+		x := w.another(w.planner())
+		w.silent(func(w *fixture) { require.NoError(w, inspect.Drain(w.Context(), x.c, "jobs", x.lease(), true)) })
+		w.pass(4 * ttl)
+		assert.Empty(w, x.owned())
+		assert.ElementsMatch(w, []int{0, 3, 3}, w.loads())
+	})
+}
+
+// silent makes all members' watches deliver nothing while change runs, and for a second after it.
+func (w *fixture) silent(change func(w *fixture)) {
+	var heal []func()
+	for i := range w.f.Members() {
+		heal = append(heal, w.f.Member(i).EditWatches(etcdfake.Silence))
+	}
+	change(w)
+	w.pass(time.Second)
+	for _, f := range heal {
+		f()
 	}
 }
 

@@ -26,9 +26,7 @@ type term struct {
 	p   *shards.Planner
 	end context.CancelFunc // ends the loop
 
-	beside int // by how many the first count after the read differed from the member keys that p knows
-	counts int // since the read
-	odd    int // how many counts in a row showed another number
+	odd int // how many counts in a row showed what the watch has not
 
 	*mail
 
@@ -99,11 +97,16 @@ func (m *member) setTerm(t *term) {
 	m.term = t
 }
 
+// currentTerm is the term under way, or nil.
+func (m *member) currentTerm() *term {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.term
+}
+
 // superviseTerm resigns a term whose loop has not turned for a TTL.
 func (m *member) superviseTerm(now time.Time) {
-	m.mu.Lock()
-	t := m.term
-	m.mu.Unlock()
+	t := m.currentTerm()
 	if t == nil {
 		return
 	}
@@ -140,7 +143,7 @@ func (t *term) run(ctx context.Context) (again bool) {
 		return ctx.Err() == nil && t.a.Err() == nil
 	}
 	t.p = shards.NewPlanner(view, m.name, m.s.TTL(), settle, time.Now())
-	t.counts, t.odd = 0, 0
+	t.odd = 0
 	t.sent = map[int64]time.Time{}
 	ctx, cancel := context.WithCancel(ctx)
 	keys := listwatch.Keys{Key: m.keys.Prefix, End: string(txn.PrefixEnd(m.keys.Prefix))}
@@ -176,20 +179,14 @@ func (t *term) run(ctx context.Context) (again bool) {
 }
 
 // oddCounts is how many counts in a row have to differ from what the watch has shown before everything
-// is read again.
+// is read again. One may, because the watch may be a moment behind, or ahead.
 const oddCounts = 2
 
-// counted compares what the watch has shown with a count of the member keys, because a watch that lost
-// an event would leave a member without shards forever.
-func (t *term) counted(n int) {
-	beside := n - t.p.Members()
-	if t.counts++; t.counts == 1 {
-		t.beside = beside // foreign keys, for example
-	}
-	if beside == t.beside {
+// counted compares what the watch has shown with the workers' keys as a count read them, because a
+// watch that lost an event would leave a member without shards forever.
+func (t *term) counted(all []shards.Event) {
+	if t.odd++; t.p.View.Has(all) {
 		t.odd = 0
-	} else {
-		t.odd++
 	}
 }
 

@@ -85,6 +85,14 @@ func (r *reader) list(ctx context.Context, from, to []byte, atOnce int64, keysOn
 	}
 }
 
+// unread are keys that were read without values, as events of a View.
+func unread(all []*mvccpb.KeyValue) (events []shards.Event) {
+	for _, kv := range all {
+		events = append(events, shards.Event{Key: string(kv.Key), Create: kv.CreateRevision, Mod: kv.ModRevision})
+	}
+	return events
+}
+
 // event converts an event of a watch to one for a View.
 func event(e watcher.Event) shards.Event {
 	return shards.Event{Key: e.Key, Value: e.Value, Deleted: e.Deleted, Create: e.CreateRevision, Mod: e.ModRevision}

@@ -88,6 +88,9 @@ func (s Shards) Members() (from, to []byte) {
 	return []byte(s.Prefix + "m/"), []byte(s.Prefix + "m0")
 }
 
+// Workers is the range of all member keys, wish keys and candidates for the planner.
+func (s Shards) Workers() (from, to []byte) { return []byte(s.Prefix + "m/"), []byte(s.Prefix + "w0") }
+
 // MembersBut are the two ranges of the member keys of workers that are started with a number of
 // shards other than n.
 func (s Shards) MembersBut(n int) [2][2][]byte {

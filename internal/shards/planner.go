@@ -239,16 +239,6 @@ func (p *Planner) lost(w Write) (n int) {
 	return n
 }
 
-// Members is how many members there are, as far as the View knows.
-func (p *Planner) Members() (n int) {
-	for _, m := range p.View.Members {
-		if m.There {
-			n++
-		}
-	}
-	return n
-}
-
 // Wrote records that w was put at revision rev. If rev is 0, w was refused because the key had changed,
 // and the next plan takes its present value into account. w may be of an earlier plan. The wish of the
 // last plan is then still to be put. If that plan left the wish as it was before w, the next plan takes

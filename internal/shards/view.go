@@ -40,6 +40,7 @@ type MemberState struct {
 	Member
 	There   bool // its member key exists, and can be decoded
 	Create  int64
+	Mod     int64 // of its member key; 0 if it has none
 	Wish    Set
 	WishMod int64 // 0 if it has no wish key
 }
@@ -130,7 +131,7 @@ func (v *View) of(lease int64) *MemberState {
 
 // forget drops what is known of a lease that has no keys.
 func (v *View) forget(lease int64) {
-	if m := v.Members[lease]; !m.There && m.WishMod == 0 {
+	if m := v.Members[lease]; m.Mod == 0 && m.WishMod == 0 {
 		delete(v.Members, lease)
 	}
 }
@@ -138,8 +139,9 @@ func (v *View) forget(lease int64) {
 func (v *View) member(lease int64, e Event) (r Reason) {
 	m := v.of(lease)
 	old, was := m.Member, m.There
-	m.Member, m.There, m.Create = Member{}, false, e.Create
+	m.Member, m.There, m.Create, m.Mod = Member{}, false, e.Create, 0
 	if !e.Deleted {
+		m.Mod = e.Mod
 		if value, err := DecodeMember(v.N, e.Value); err == nil {
 			m.Member, m.There = value, true
 		}
@@ -169,6 +171,33 @@ func (v *View) wish(lease int64, e Event) Reason {
 	}
 	v.forget(lease)
 	return WishChanged
+}
+
+// Has reports whether the member keys and wish keys among all are those that the View has, and none of
+// them is later there. Values do not matter, nor do other keys.
+func (v *View) Has(all []Event) bool {
+	more := 0 // how many such keys the View has besides
+	for _, m := range v.Members {
+		if m.Mod != 0 {
+			more++
+		}
+		if m.WishMod != 0 {
+			more++
+		}
+	}
+	for _, e := range all {
+		k := v.keys.Parse(e.Key)
+		member, wish := k.Kind == keys.ShardsMember && k.N == v.N, k.Kind == keys.ShardsWish
+		if !member && !wish {
+			continue
+		}
+		m := v.Members[k.Lease]
+		if m == nil || member && m.Mod < e.Mod || wish && m.WishMod < e.Mod {
+			return false
+		}
+		more--
+	}
+	return more == 0
 }
 
 // Takes reports whether a member may get shards.
