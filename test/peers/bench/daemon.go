@@ -18,7 +18,7 @@ func daemons(short bool) []scenario {
 	}
 	if !short {
 		list = append(list, scenario{Name: "served-idle", Task: "served-idle", Sizes: []int{10_000}, TTL: 30 * time.Second,
-			Span: 10 * time.Second, kits: []string{served}, once: true})
+			Span: 10 * time.Second, kits: []string{served}, rounds: 1})
 	}
 	return list
 }

@@ -140,7 +140,7 @@ func measure(ctx context.Context, f flags) (*results, error) {
 	}()
 	for round := range f.rounds {
 		for _, s := range chosen {
-			if s.once && round > 0 {
+			if s.rounds > 0 && round >= s.rounds {
 				continue
 			}
 			e := clusters[s.Members]

@@ -26,17 +26,20 @@ func shardScenarios() (list []scenario) {
 	for _, size := range []struct{ shards, workers int }{{64, 8}, {1_000, 50}} {
 		for _, change := range shardChanges {
 			s := scenario{Name: shardsName(change, size.shards), Task: "shards-" + change, Sizes: []int{size.workers}, Shards: size.shards,
-				kits: []string{ours}, once: size.shards > 64}
+				kits: []string{ours}}
+			if change == "rest" || size.shards > 64 {
+				s.rounds = 1
+			}
 			switch change {
 			case "rest":
-				s.TTL, s.Span, s.once = shortTTL, 3*shortTTL, true
+				s.TTL, s.Span = shortTTL, 3*shortTTL
 			case "death":
 				s.TTL = shortTTL
 			}
 			list = append(list, s)
 		}
 	}
-	return append(list, scenario{Name: shardsName("rolling", 64), Task: "shards-rolling", Sizes: []int{8}, Shards: 64, kits: []string{ours}, once: true})
+	return append(list, scenario{Name: shardsName("rolling", 64), Task: "shards-rolling", Sizes: []int{8}, Shards: 64, kits: []string{ours}, rounds: 1})
 }
 
 func shardsName(change string, shards int) string { return fmt.Sprintf("shards-%d-%s", shards, change) }

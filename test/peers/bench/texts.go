@@ -27,10 +27,11 @@ in parentheses. Absolute figures are valid for this machine only; ratios and cou
 `
 	targetsText = `Each ratio compares two figures of the same round, so that both met the same machine. The rows about releases have pawl's own figures, not
 ratios. In every row the server syncs each write to its disk before it answers; how
-long that takes on this machine is stated above. The row about lost answers compares with pawl as it is now, with shared requests turned off. Its bound was set when
-an enqueue was settled by two requests in turn. The figures are from when one request settled it, shared or not; now a query follows again, alone. Those that are not shared are all sent at once and wait for
-the same round trip, and with shared requests too, writes go alone until the member whose answers were lost has been asked again. So the ratio can be near 1. The targets for
-renewals are a half of 1.75 times the client's and 1.18 times the server's CPU of the floor, which pawl used before with 100 sessions in a client.
+long that takes on this machine is stated above. The row about lost answers compares with pawl as it is now, with shared requests turned off. Its bound was set for an earlier
+way to settle an enqueue. Those that are not shared are all sent at once now and wait for the same round trip, and with shared requests too, writes go alone
+until the member whose answers were lost has been asked again. So the ratio can be near 1. The targets for
+renewals are a half of 1.75 times the client's and 1.18 times the server's CPU of the floor, which pawl used before with 100 sessions in a client. Whatever
+is behind a network, meets a fault or renews is measured in the first three rounds only.
 
 `
 	budgetText = `The cost of each operation, counted by the server (its ` + "`grpc_server_*`" + ` metrics) or in the client's
