@@ -44,7 +44,7 @@ func (m *member) count(now time.Time) {
 				return
 			}
 			if all := txn.KVs(resp, 5); term != nil && len(all) == txn.Count(resp, 5) {
-				term.post(func() { term.counted(unread(all)) })
+				term.counted(unread(all))
 			}
 			m.counted(resp, offered)
 		}

@@ -3,6 +3,7 @@ package shard_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -337,6 +338,40 @@ func TestADrainThatAWatchLostEmptiesItsWorker(t *testing.T) {
 		w.pass(4 * ttl)
 		assert.Empty(w, x.owned())
 		assert.ElementsMatch(w, []int{0, 3, 3}, w.loads())
+	})
+}
+
+func TestAWishThatAWatchLostIsPutRight(t *testing.T) {
+	inBubble(t, 6, func(w *fixture) {
+		w.began(3, shard.Options{})
+		w.pass(5 * ttl)
+		x := w.another(w.planner())
+		key := w.keys.Wish(x.lease())
+		before := w.f.Get(key).Value
+		w.silent(func(w *fixture) { w.f.Put(key, "", x.lease()) })
+		w.pass(4 * ttl)
+		assert.Equal(w, before, w.f.Get(key).Value)
+		w.shared()
+	})
+}
+
+// It may be behind at each count, but it never stands still.
+func TestAWatchThatIsBehindHasLostNothing(t *testing.T) {
+	inBubble(t, 6, func(w *fixture) {
+		w.began(2, shard.Options{})
+		for i := range w.f.Members() {
+			w.f.Member(i).EditWatches(func(r *pb.WatchResponse) []*pb.WatchResponse {
+				time.Sleep(300 * time.Millisecond)
+				return []*pb.WatchResponse{r}
+			})
+		}
+		reads := w.counter()
+		for i := range 2_000 {
+			w.f.Put(w.keys.Member(6, 0x78), fmt.Sprintf(`{"weight":-1,"x":%d}`, i), 0)
+			w.pass(100 * time.Millisecond)
+		}
+		ops, _ := reads.take()
+		assert.LessOrEqual(w, ops[lists], 12, "each worker lists now and then")
 	})
 }
 

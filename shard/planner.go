@@ -26,7 +26,8 @@ type term struct {
 	p   *shards.Planner
 	end context.CancelFunc // ends the loop
 
-	odd int // how many counts in a row showed what the watch has not
+	odd  map[string]int64 // the keys of which the last count showed what the watch had not; see shards.View.Odd
+	lost bool             // the watch has lost an event
 
 	*mail
 
@@ -38,7 +39,8 @@ type term struct {
 	saying    bool
 	sayAfter  time.Time
 	mu        sync.Mutex
-	turned    time.Time // when the loop last turned
+	turned    time.Time      // when the loop last turned
+	seen      []shards.Event // the workers' keys in the last count that is not compared yet
 	abandoned bool
 	resigned  bool // the term was resigned because its loop does not turn; only Run's goroutine uses it
 }
@@ -143,7 +145,7 @@ func (t *term) run(ctx context.Context) (again bool) {
 		return ctx.Err() == nil && t.a.Err() == nil
 	}
 	t.p = shards.NewPlanner(view, m.name, m.s.TTL(), settle, time.Now())
-	t.odd = 0
+	t.odd, t.lost = nil, false
 	t.sent = map[int64]time.Time{}
 	ctx, cancel := context.WithCancel(ctx)
 	keys := listwatch.Keys{Key: m.keys.Prefix, End: string(txn.PrefixEnd(m.keys.Prefix))}
@@ -161,7 +163,7 @@ func (t *term) run(ctx context.Context) (again bool) {
 		t.process()
 		now := time.Now()
 		gap, err := t.apply(now, tail)
-		if gap || err != nil || t.odd >= oddCounts || ctx.Err() != nil {
+		if gap || err != nil || t.lost || ctx.Err() != nil {
 			return ctx.Err() == nil
 		}
 		if planned, waited := t.p.Tick(now); planned {
@@ -178,16 +180,32 @@ func (t *term) run(ctx context.Context) (again bool) {
 	}
 }
 
-// oddCounts is how many counts in a row have to differ from what the watch has shown before everything
-// is read again. One may, because the watch may be a moment behind, or ahead.
-const oddCounts = 2
-
-// counted compares what the watch has shown with the workers' keys as a count read them, because a
-// watch that lost an event would leave a member without shards forever.
+// counted has the loop compare the workers' keys, as a count read them, with what the watch has shown.
+// A watch that lost an event would leave a member without shards forever.
 func (t *term) counted(all []shards.Event) {
-	if t.odd++; t.p.View.Has(all) {
-		t.odd = 0
+	t.mu.Lock()
+	t.seen = all
+	t.mu.Unlock()
+	t.post(t.compare)
+}
+
+// compare finds out whether the watch has lost an event: two counts in a row know more of a key, and
+// the watch has shown nothing of it in between. One count proves nothing, because a watch may be a
+// moment behind, or ahead.
+func (t *term) compare() {
+	t.mu.Lock()
+	all := t.seen
+	t.seen = nil
+	t.mu.Unlock()
+	if all == nil {
+		return
 	}
+	odd := t.p.View.Odd(all)
+	for key, mod := range odd {
+		old, was := t.odd[key]
+		t.lost = t.lost || was && old == mod
+	}
+	t.odd = odd
 }
 
 // turn records that the loop turns.

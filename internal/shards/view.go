@@ -173,31 +173,31 @@ func (v *View) wish(lease int64, e Event) Reason {
 	return WishChanged
 }
 
-// Has reports whether the member keys and wish keys among all are those that the View has, and none of
-// them is later there. Values do not matter, nor do other keys.
-func (v *View) Has(all []Event) bool {
-	more := 0 // how many such keys the View has besides
-	for _, m := range v.Members {
+// Odd are the member keys and wish keys that all has and the View has not, or not as late, and those
+// that only the View has, each with the modification revision in the View, or 0. Values do not matter,
+// nor do other keys.
+func (v *View) Odd(all []Event) map[string]int64 {
+	odd := map[string]int64{}
+	for lease, m := range v.Members {
 		if m.Mod != 0 {
-			more++
+			odd[v.keys.Member(v.N, lease)] = m.Mod
 		}
 		if m.WishMod != 0 {
-			more++
+			odd[v.keys.Wish(lease)] = m.WishMod
 		}
 	}
 	for _, e := range all {
 		k := v.keys.Parse(e.Key)
-		member, wish := k.Kind == keys.ShardsMember && k.N == v.N, k.Kind == keys.ShardsWish
-		if !member && !wish {
+		if k.Kind != keys.ShardsWish && (k.Kind != keys.ShardsMember || k.N != v.N) {
 			continue
 		}
-		m := v.Members[k.Lease]
-		if m == nil || member && m.Mod < e.Mod || wish && m.WishMod < e.Mod {
-			return false
+		if known := odd[e.Key]; known >= e.Mod {
+			delete(odd, e.Key)
+		} else {
+			odd[e.Key] = known
 		}
-		more--
 	}
-	return more == 0
+	return odd
 }
 
 // Takes reports whether a member may get shards.
