@@ -85,10 +85,10 @@ func (r *reader) list(ctx context.Context, from, to []byte, atOnce int64, keysOn
 	}
 }
 
-// unread are keys that were read without values, as events of a View.
+// unread are keys that were read without values, with their modification revisions, for View.Odd.
 func unread(all []*mvccpb.KeyValue) (events []shards.Event) {
 	for _, kv := range all {
-		events = append(events, shards.Event{Key: string(kv.Key), Create: kv.CreateRevision, Mod: kv.ModRevision})
+		events = append(events, shards.Event{Key: string(kv.Key), Mod: kv.ModRevision})
 	}
 	return events
 }

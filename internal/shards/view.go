@@ -173,9 +173,10 @@ func (v *View) wish(lease int64, e Event) Reason {
 	return WishChanged
 }
 
-// Odd are the member keys and wish keys that all has and the View has not, or not as late, and those
-// that only the View has, each with the modification revision in the View, or 0. Values do not matter,
-// nor do other keys.
+// Odd compares the View with all, which are keys as a read found them, and returns the member keys and
+// wish keys that differ: those of which the View has no version, or an earlier one, and those that only
+// the View has. Each is returned with its modification revision in the View, or 0. Values are not
+// compared.
 func (v *View) Odd(all []Event) map[string]int64 {
 	odd := map[string]int64{}
 	for lease, m := range v.Members {
