@@ -90,7 +90,7 @@ compare: ## pawl and etcd's own client in the same faults; writes docs/results/c
 targets: ## whether pawl meets its targets beside etcd's own client: about 12 minutes
 	go run ./test/peers/bench -targets
 
-performance: ## pawl, etcd's own client and the bare stubs in turns, 50 minutes; writes docs/results/performance.md and its plots
+performance: ## pawl, etcd's own client and the bare stubs in turns, 47 minutes; writes docs/results/performance.md and its plots
 	go run ./test/peers/bench -o docs/results
 
 scale: ## what clusters carry, from what performance measured; writes docs/results/scale.md

@@ -12,7 +12,7 @@
 // Each turn has a separate client process. The server is another process, or three in a
 // few scenarios. Round trips as on networks are a proxy's, in the process that gives the orders. A round
 // is one turn, or a few, of every scenario for everybody, and the order changes with the round. Five
-// rounds take about 50 minutes, and Linux.
+// rounds take about 47 minutes, and Linux.
 package main
 
 import (

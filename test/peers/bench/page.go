@@ -58,9 +58,9 @@ func (r *results) page() string {
 	fmt.Fprintf(&b, header, r.began.UTC().Format("2006-01-02"), r.rounds, r.took.Round(time.Second), machine(),
 		r.filesystem, r.sync.Round(time.Microsecond), version("go.etcd.io/etcd/server/v3"), version("go.etcd.io/etcd/client/v3"), r.steal.others())
 	for _, section := range append([]section{
-		{"Targets", targetsText, r.targets()},
+		{"Targets", targetsText, r.targets() + r.image("throughput.svg") + r.image("busy.svg")},
 		{"The cost budget", budgetText, r.budget()},
-		{"Uncontended locks", uncontendedText, r.table("workers", workers, operationColumns) + r.image("throughput.svg")},
+		{"Uncontended locks", uncontendedText, r.table("workers", workers, operationColumns)},
 		{"With round trips of 2 ms", delayedText, r.table("workers", delayedPoints(delays[0]), operationColumns) + r.image("throughput-2ms.svg")},
 		{"With round trips of 10 ms", "", r.table("workers", delayedPoints(delays[1]), operationColumns) + r.image("throughput-10ms.svg")},
 		{"When requests cannot be shared, or fail", faultyText, r.table("operation", faultyPoints(), faultyColumns)},
@@ -68,7 +68,7 @@ func (r *results) page() string {
 		{"A queue of waiters, locks held for 5 ms", "", r.table("waiters", charts()[2].points, chainColumns) + r.image("handoff-5ms.svg")},
 		{"A queue of waiters in several processes", apartText, r.table("queue", apartPoints(), apartColumns)},
 		{"On three members", threeText, strings.TrimLeft(r.table("workers", onThreePoints(workers), threeColumns)+"\n"+r.table("queue", onThreePoints(chained), chainColumns[:4]), "\n")},
-		{"A handover while others write", busyText, r.table("operation", busyPoints(), busyColumns) + r.image("busy.svg")},
+		{"A handover while others write", busyText, r.table("operation", busyPoints(), busyColumns)},
 		{"Shards of one name", shardsText, r.table("operation", shardPoints(), shardColumns)},
 		{"TryAcquire, and a new session", tryText, r.table("operation", []point{{"try-held", 1}, {"try-free", 1}, {"sessions", 200}}, operationColumns)},
 		{"Locks held", heldText, r.table("locks", charts()[3].points, standingColumns) + r.image("memory.svg")},
@@ -105,8 +105,8 @@ var (
 		{"client CPU, µs", figures.cpu, 1e6}, {"server CPU, µs", figures.serverCPU, 1e6}, {"allocations", figures.allocs, 1},
 		{"bytes to the server", figures.bytesIn, 1}, {"bytes from it", figures.bytesOut, 1}, {"client heap per waiter, KiB", figures.heap, 1. / 1024},
 		{"server heap per waiter, KiB", figures.serverHeap, 1. / 1024}}
-	apartColumns = chainColumns[:8]                                        // memory is that of many processes
-	threeColumns = append(operationColumns[:5:5], operationColumns[6:]...) // the server's CPU is that of three
+	apartColumns = chainColumns[:8]                                                         // memory is that of many processes
+	threeColumns = append(operationColumns[:3:3], operationColumns[4], operationColumns[6]) // without what one of the three members counts
 	busyColumns  = []column{{"release to acquire p50, ms", figures.p50, 1e3}, {"p90, ms", figures.p90, 1e3}, {"p99, ms", figures.p99, 1e3}}
 	shardColumns = []column{{"without an owner p50, ms", figures.p50, 1e3}, {"p99, ms", figures.p99, 1e3}, {"requests", figures.requests, 1},
 		{"until all is even, and 1 s, s", figures.wall, 1}, {"client CPU, ms", figures.cpu, 1e3}, {"server CPU, ms", figures.serverCPU, 1e3}}

@@ -71,7 +71,7 @@ and all are in one process. "250 names of 4" is 1,000 waiters in 20 processes, f
 
 `
 	threeText = `The same, on a cluster as users have it: three members, each a process of its own, on this machine, so that they share its processors and its disk
-with each other and with the client. Every client connects to all of them.
+with each other and with the client. pawl and clientv3 spread their requests over all of them; the floor sends its own to the first.
 
 `
 	busyText = `One program holds a lock; another, in a session of its own, begins to wait for it, and so long later the first releases. Meanwhile others write so many
