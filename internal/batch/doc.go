@@ -7,7 +7,7 @@
 // cite. docs/decisions/together.md says why, and on which behaviour of etcd it relies. The most
 // important rule is G2. Keys that one request creates have the same create revision, so two holders
 // would have the same token. And an enqueue in one request with the deletion of its predecessor would
-// see that key at the answer's revision, and wait forever for a key that is gone.
+// see that key at the answer's revision, and its watch would never show that it is gone.
 //
 // Like the cluster, it makes no promise about the order of writes that are offered at the same time.
 package batch

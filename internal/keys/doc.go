@@ -16,9 +16,9 @@
 //	ns//pawl/shard/<escaped name>/…    the locks of a name's shards, and who works on them ([Shards])
 //
 // where <lease> is a lease ID in hexadecimal and <n> a sequence number in decimal,
-// both positive and without leading zeros. The value of a lock's queue key begins
-// with a label ([Label]) and may end with a handoff ([Handoff]); the value of a
-// candidate's queue key is the caller's.
+// both positive and without leading zeros. The value of a lock's queue key is the time
+// at which it was put ([Plain]), or also names its owner ([Label]), and may end with a
+// handoff ([Handoff]); the value of a candidate's queue key is the caller's.
 //
 // # What it guarantees
 //

@@ -19,8 +19,9 @@ import (
 // A handoff also carries the list of the waiters that come after, so a queue is queried only once
 // in keys.MaxSuccessors handoffs (see keys.Handoff).
 //
-// Only keys whose value begins with keys.LockMark receive handoffs: those of locks in pawl's
-// layout. All other keys, and waiters that nothing was read about, query as usual.
+// Only the keys of exclusive locks in pawl's layout receive handoffs. Their names and values show
+// that (keys.NewSuccessors). All other keys, and waiters that nothing was read about, query as
+// usual.
 
 // releaseTxn deletes the acquisition's keys if their create revision is unchanged. The answer
 // contains the keys as they were, which shows whether somebody else wrote to one. With exact it

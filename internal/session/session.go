@@ -43,7 +43,7 @@ type Session struct {
 	host  Host
 	id    int64
 	owner string
-	label keys.Label // what every key's value begins with
+	label keys.Label // for the values of its keys that name their owner
 	own   ownKey
 
 	validity validity

@@ -32,7 +32,7 @@ type Key struct {
 
 // Options are the options of an acquisition.
 type Options struct {
-	Handoffs bool // it receives handoffs and makes them, and its value is a lock's label
+	Handoffs bool // it receives handoffs and makes them, and its value is a lock's
 	Shared   bool // it is held together with other shared ones; not with Handoffs
 	Limit    int  // how many slots its semaphore has; not with any of the above
 }
