@@ -10,9 +10,11 @@
 //     leader says so at once. Tokens are fetched once for all callers, hedged over members like a
 //     renewal, paced, and fetched again when they have expired. A member that alone refuses a token is
 //     avoided for a while, and the token that all share is kept.
-//  3. The outcome of a failed write is one of two. NotApplied needs evidence: every request that was
+//  3. The outcome of a failed write is one of three. NotApplied needs evidence: every request that was
 //     sent for it is known to have ended, without a stream or with a status that the server gives only
-//     when nothing was applied. Everything else is Unknown, whatever the user's interceptors do. A
+//     when nothing was applied. Answered needs the evidence that the server has executed or refused
+//     each, so that none can be applied later; it does not say which. Everything else is Unknown,
+//     whatever the user's interceptors do. A
 //     transaction that was answered is Unknown too while another copy that an interceptor sent may have
 //     been applied, unless the transaction was declared repeatable.
 //  4. A request that may have been applied is sent again only if its sender declared a second copy
@@ -49,6 +51,6 @@
 //
 //	ErrClosed    Close was called
 //	ErrChanged   another cluster answers, or a revision went back
-//	ErrUnknown   a write failed and may have been applied
+//	ErrUnknown   a write failed and may have been applied: Answered or Unknown
 //	*Error       every failed request: the operation, the endpoint, its outcome and gRPC code
 package cluster
