@@ -23,7 +23,7 @@ func limits() []limit {
 	chain := chainName(1_000, 0)
 	return []limit{
 		{"acquire and release, uncontended", "uncontended-1", 1, "2 unary requests, no Watch message", calls},
-		{"a new session", "sessions", 200, "1 LeaseGrant, 1 Txn, and the first renewal", calls},
+		{"a new session", "sessions", 200, "1 LeaseGrant, 1 Txn, and one watch", calls},
 		{"each contended acquisition with its release, 1,000 waiters", chain, 1_000, "3 requests; Watch at most 4 in, 7 out", calls},
 		{"TryAcquire on a held lock", "try-held", 1, "1 read", calls},
 		{"TryAcquire on a free lock, and its release", "try-free", 1, "1 read, 2 Txn", calls},
