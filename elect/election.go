@@ -58,7 +58,7 @@ func (e *Election) Name() string {
 // long as the session lasts. A client that has no valid session gets one first, as Client.Session
 // does; if that fails, so does Campaign. After any error the candidate's queue key is deleted in
 // the background. The value is copied; observers see it while the term lasts. A value that begins
-// with pawl: or {"pawl":"lock", as the values of locks' keys do, is refused.
+// as those of locks' keys do, such as with pawl: or {"pawl":"lock", is refused.
 func (e *Election) Campaign(ctx context.Context, value []byte) (*Term, error) {
 	return e.campaign(ctx, "campaign", value, false)
 }

@@ -26,7 +26,8 @@ type Options struct {
 	// means a sixth of the granted TTL, which covers two clocks that NTP slews at their limits in
 	// opposite directions. Less than that, or more than a third, is refused.
 	Margin time.Duration
-	// Owner is written into the session key and each lock's key, for people to read. "" means host:pid.
+	// Owner is written into the session key, and into the keys of several names that are acquired
+	// together, for people to read. "" means host:pid.
 	Owner string
 	// LockDelay keeps a lock's key for at least that long after a hold that ended without Release.
 	// Until then nobody else can acquire the lock, so that writes in flight can land in storage that
@@ -68,7 +69,7 @@ func (o Options) Check() error {
 	return nil
 }
 
-// maxOwner bounds Options.Owner, which is written into every key's value.
+// maxOwner bounds Options.Owner, which is written into keys' values.
 const maxOwner = 1024
 
 // WithDefaults returns o as a session uses it, with defaults for TTL and Owner, TTL rounded up to whole
