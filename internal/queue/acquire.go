@@ -139,7 +139,9 @@ func (a *Acquisition) sleep(ctx context.Context) error {
 }
 
 // win makes the acquisition held after its evidence was found. It compares the clock first. Nothing
-// after that waits while the acquisition is alive (rule T3).
+// after that waits while the acquisition is alive (rule T3). It returns nil also if the acquisition was
+// held and the session was then closed: the session's Handle leaves the key to a successor, which learns
+// the key's name only from the caller.
 func (a *Acquisition) win(ctx context.Context, l Limits) error {
 	if err := a.interrupted(ctx); err != nil {
 		return err
@@ -159,8 +161,6 @@ func (a *Acquisition) win(ctx context.Context, l Limits) error {
 		a.s.Drop(&a.hook) // it may have ended before Hold registered it
 		err := e.err
 		if held && errors.Is(err, lease.ErrClosed) {
-			// It was held when the session ended. The session's Handle leaves the key to a
-			// successor, which learns the key's name only from the caller, so the caller needs it.
 			return nil
 		}
 		return err

@@ -74,11 +74,11 @@ func (q Queue) noConflicts() (cs []*pb.Compare) {
 	return cs
 }
 
-// first returns the name of the first-created key that the n operations starting at i read, or ""
-// if there is none.
-func first(resp *pb.TxnResponse, i, n int) (key string) {
-	for create := int64(0); n > 0; i, n = i+1, n-1 {
-		if kv := txn.KV(resp, i); kv != nil && (key == "" || kv.CreateRevision < create) {
+// first returns the name of the first-created key that was read, or "" if there is none.
+func first(read txn.Answers) (key string) {
+	create := int64(0)
+	for kv := range read.All() {
+		if key == "" || kv.CreateRevision < create {
 			key, create = string(kv.Key), kv.CreateRevision
 		}
 	}

@@ -25,14 +25,14 @@ func (a *Acquisition) enter(ctx context.Context, r Request) error {
 		}
 	}
 	for wait := backoff.Request(); ; {
-		lost, err := a.enqueue(ctx, r)
-		if err == nil && lost != nil {
-			err = a.settle(ctx, lost)
+		outcome, err := a.enqueue(ctx, r)
+		if outcome == state.Unknown {
+			outcome, err = a.settle(ctx, err)
 		}
 		if err != nil {
 			return err
 		}
-		if a.own().Create != 0 {
+		if outcome == state.Applied {
 			a.notifyEnqueued()
 			a.checkLayouts()
 			return aboveFloor(a.Token(), a.s.Host().Floor)
@@ -43,33 +43,33 @@ func (a *Acquisition) enter(ctx context.Context, r Request) error {
 	}
 }
 
-// enqueue sends one enqueue, with key names that were never used. A non-nil lost says why the
-// outcome is unknown. If both results are nil, either the enqueue was applied, or it was not and
-// may be sent again later.
-func (a *Acquisition) enqueue(ctx context.Context, r Request) (lost, err error) {
+// enqueue sends one enqueue, with key names that were never used. If the outcome is Unknown, err says
+// why. If it is NotApplied and err is nil, the enqueue may be sent again. Otherwise err ends the
+// acquisition.
+func (a *Acquisition) enqueue(ctx context.Context, r Request) (state.Outcome, error) {
 	if err := a.begins(); err != nil {
-		return nil, err
+		return state.NotApplied, err
 	}
 	skipOwn := !r.Try && a.isAlone() // a try reads the whole queue in any case
 	resp, err := a.write(ctx, batch.Write{Op: "enqueue", Kind: batch.Ordered, Txn: a.enqueueTxn(r, skipOwn)})
 	switch {
 	case err == nil && resp.Succeeded:
-		return nil, a.enqueued(resp, skipOwn)
+		return state.Applied, a.enqueued(resp, skipOwn)
 	case err == nil:
 		return a.refused(ctx, r.Try)
 	case cluster.IsLeaseNotFound(err):
-		return nil, a.s.Gone(err.Error())
+		return state.NotApplied, a.s.Gone(err.Error())
 	case cluster.OutcomeOf(err) == cluster.NotApplied:
 		a.s.Learn(a.n, session.Absent)
 		if r.Try || cluster.EndOf(ctx) != nil || cluster.IsFinal(err) {
-			return nil, err
+			return state.NotApplied, err
 		}
-		return nil, nil // a request's time limit does not end an acquisition
+		return state.NotApplied, nil // a request's time limit does not end an acquisition
 	case cluster.OutcomeOf(err) == cluster.Answered:
 		a.s.Learn(a.n, session.Answered) // so it needs no cancel key, which could not be put on a full disk
 	}
 	a.apply(state.AnswerLost{}, nil)
-	return err, nil
+	return state.Unknown, err
 }
 
 // begins adds an entry to the session's ledger, which assigns new key names.
@@ -176,57 +176,56 @@ func (a *Acquisition) readAhead(resp *pb.TxnResponse, ev *state.Enqueued) (ahead
 
 // refused finds out, by a separate read, why an enqueue was refused. The enqueue does not carry
 // these reads because they are seldom needed. The server has executed the only copy that we sent,
-// so none of the keys exists, whatever the reason, unless somebody else sent another copy. In that
-// case lost is not nil; otherwise err is not nil.
-func (a *Acquisition) refused(ctx context.Context, try bool) (lost, err error) {
-	ops := []*pb.RequestOp{a.s.ReadKey(), txn.Stat(a.keys[0]), txn.Stat(a.s.CancelKey(a.n))}
+// so none of the keys exists, whatever the reason, unless somebody else sent another copy. Only then
+// is the outcome Unknown. err is never nil.
+func (a *Acquisition) refused(ctx context.Context, try bool) (outcome state.Outcome, err error) {
+	t := &pb.TxnRequest{} // with no more operations than the enqueue had: the server accepted that many
+	sessionKey, own, cancel := txn.Then(t, a.s.ReadKey()), txn.Then(t, a.ownKeys(txn.Stat)...), txn.Then(t, txn.Stat(a.s.CancelKey(a.n)))
+	var conflicts []txn.Ops
 	if try {
-		ops = append(ops, a.firstConflicts()...)
+		conflicts = a.firstConflicts(t)
 	}
-	restAt := len(ops) // no more operations than the enqueue had: the server accepted that many
-	ops = append(ops, a.ownKeys(txn.Stat)[1:]...)
-	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read why an enqueue was refused", Repeat: cluster.Always}, &pb.TxnRequest{Success: ops})
+	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read why an enqueue was refused", Repeat: cluster.Always}, t)
 	if err != nil {
 		a.s.Learn(a.n, session.Answered)
 		a.s.Leave(a.n) // none of its keys should exist
-		return nil, err
+		return state.NotApplied, err
 	}
-	if err := a.s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision); err != nil {
-		return nil, err
+	if err := a.s.ValidateKey(sessionKey.In(resp).KV(0), resp.Header.Revision); err != nil {
+		return state.NotApplied, err
 	}
 	switch {
-	case txn.KV(resp, 1) != nil, first(resp, restAt, len(a.keys)-1) != "":
+	case first(own.In(resp)) != "":
 		a.apply(state.AnswerLost{}, nil)
-		return fmt.Errorf("another copy of the request put key %q", a.keys[0]), nil
-	case txn.KV(resp, 2) != nil:
+		return state.Unknown, fmt.Errorf("another copy of the request put key %q", a.keys[0])
+	case cancel.In(resp).KV(0) != nil:
 		err = fmt.Errorf("key %q: somebody else wrote its cancel key", a.keys[0])
 	case try:
-		if err = a.firstBusy(resp, 3); err == nil {
+		if err = a.firstBusy(resp, conflicts); err == nil {
 			err = &detail{ErrBusy, "held until a moment ago"}
 		}
 	default:
 		err = fmt.Errorf("key %q was refused, and nothing shows why", a.keys[0])
 	}
 	a.s.Learn(a.n, session.Absent)
-	return nil, err
+	return state.NotApplied, err
 }
 
-// firstConflicts reads the first-created conflicting keys, in each queue.
-func (a *Acquisition) firstConflicts() (ops []*pb.RequestOp) {
+// firstConflicts adds to t a read of the first-created conflicting keys, for each queue.
+func (a *Acquisition) firstConflicts(t *pb.TxnRequest) (each []txn.Ops) {
 	for _, q := range a.queues() {
-		ops = append(ops, q.firstConflicts()...)
+		each = append(each, txn.Then(t, q.firstConflicts()...))
 	}
-	return ops
+	return each
 }
 
 // firstBusy returns the error of a try for the first name that is not free, or nil if all are free.
-// The answer of firstConflicts begins at operation i of resp.
-func (a *Acquisition) firstBusy(resp *pb.TxnResponse, i int) error {
-	for j, q := range a.queues() {
-		if key := first(resp, i, q.spans()); key != "" {
-			return a.busy(j, key)
+// each is what firstConflicts added.
+func (a *Acquisition) firstBusy(resp *pb.TxnResponse, each []txn.Ops) error {
+	for i, ops := range each {
+		if key := first(ops.In(resp)); key != "" {
+			return a.busy(i, key)
 		}
-		i += q.spans()
 	}
 	return nil
 }
@@ -247,18 +246,20 @@ func (a *Acquisition) busy(i int, key string) error {
 // peek reads before a try. If somebody else holds or waits, it fails with ErrBusy, and nothing is
 // written.
 func (a *Acquisition) peek(ctx context.Context) error {
-	ops := a.firstConflicts()
+	t := &pb.TxnRequest{}
+	conflicts := a.firstConflicts(t)
+	var slots txn.Ops
 	if a.permit != nil {
-		ops = append(ops, a.queue.slots())
+		slots = txn.Then(t, a.queue.slots())
 	}
-	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read who holds", Repeat: cluster.Always}, &pb.TxnRequest{Success: ops})
+	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read who holds", Repeat: cluster.Always}, t)
 	if err != nil {
 		return err
 	}
 	if a.permit != nil {
-		if err := a.noneFree(resp, a.spans()); err != nil {
+		if err := a.noneFree(slots.In(resp)); err != nil {
 			return err
 		}
 	}
-	return a.firstBusy(resp, 0)
+	return a.firstBusy(resp, conflicts)
 }

@@ -40,11 +40,12 @@ func (a *Acquisition) rewrite(ctx context.Context, value []byte) error {
 	var lost error // the last lost answer of this call
 	for {
 		a.apply(state.WriteSent{}, nil)
-		resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "write value"}, a.rewriteTxn(value))
+		w := a.writeOf(value)
+		resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "write value"}, w.txn)
 		if cluster.IsLeaseNotFound(err) {
 			return a.s.Gone(err.Error())
 		}
-		ev := a.rewritten(ctx, resp, err, &lost)
+		ev := a.rewritten(ctx, w, resp, err, &lost)
 		_ = a.Err() // a deadline that has passed ends the acquisition now
 		switch a.apply(ev, nil).Verdict {
 		case state.Finished, state.Lost:
@@ -59,13 +60,13 @@ func (a *Acquisition) rewrite(ctx context.Context, value []byte) error {
 
 // rewritten returns the event of a put's result. If the answer was lost it reads the key, and lost
 // becomes the reason.
-func (a *Acquisition) rewritten(ctx context.Context, resp *pb.TxnResponse, err error, lost *error) state.WriteAnswered {
+func (a *Acquisition) rewritten(ctx context.Context, w valueWrite, resp *pb.TxnResponse, err error, lost *error) state.WriteAnswered {
 	ev := state.WriteAnswered{Outcome: outcomeOf(resp, err), Ended: ctx.Err() != nil}
 	switch ev.Outcome {
 	case state.Applied:
-		ev.Mod = txn.KV(resp, 1).ModRevision
+		ev.Mod = w.put.In(resp).KV(0).GetModRevision()
 	case state.Refused: // an earlier copy of this value or an older one was applied, or the lock is lost
-		a.takeIn(resp)
+		a.takeIn(resp, w.ownRead)
 	case state.Unknown:
 		*lost = err
 		if unread := a.readOwn(ctx, "read value"); unread != nil {
@@ -89,14 +90,26 @@ func inDoubt(lost, err error) error {
 	return lost
 }
 
-func (a *Acquisition) rewriteTxn(value []byte) *pb.TxnRequest {
+// A valueWrite puts a value on the acquisition's key.
+type valueWrite struct {
+	txn     *pb.TxnRequest
+	put     txn.Ops // reads the key once it was put
+	ownRead         // if one of the comparisons failed
+}
+
+// ownRead are reads of the session key and, with their values, of the acquisition's keys.
+type ownRead struct{ session, own txn.Ops }
+
+func (a *Acquisition) writeOf(value []byte) (w valueWrite) {
 	session, sessionMod := a.s.Key()
 	own, mod := a.own(), a.now().Mod
-	return &pb.TxnRequest{
+	w.txn = &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.CreateIs(own.Name, own.Create), txn.ModIs(own.Name, mod), txn.ModIs(session, sessionMod)},
-		Success: []*pb.RequestOp{txn.Put(own.Name, value, a.s.ID()), txn.Stat(own.Name)},
-		Failure: []*pb.RequestOp{txn.Stat(session), txn.Get(own.Name)},
+		Success: []*pb.RequestOp{txn.Put(own.Name, value, a.s.ID())},
 	}
+	w.put = txn.Then(w.txn, txn.Stat(own.Name))
+	w.ownRead = ownRead{txn.Else(w.txn, txn.Stat(session)), txn.Else(w.txn, txn.Get(own.Name))}
+	return w
 }
 
 // Confirm reads, linearizably, whether its keys and the session key are unchanged. It returns nil
@@ -116,11 +129,11 @@ func (a *Acquisition) Confirm(ctx context.Context) error {
 // readOwn reads its keys and applies what it finds.
 func (a *Acquisition) readOwn(ctx context.Context, op string) error {
 	session, _ := a.s.Key()
-	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: op, Repeat: cluster.Always}, &pb.TxnRequest{
-		Success: append([]*pb.RequestOp{txn.Stat(session)}, a.ownKeys(txn.Get)...),
-	})
+	t := &pb.TxnRequest{}
+	read := ownRead{txn.Then(t, txn.Stat(session)), txn.Then(t, a.ownKeys(txn.Get)...)}
+	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: op, Repeat: cluster.Always}, t)
 	if err == nil {
-		a.takeIn(resp)
+		a.takeIn(resp, read)
 	}
 	return err
 }
@@ -153,12 +166,13 @@ func (a *Acquisition) inBackground(what string, f func(ctx context.Context)) boo
 
 // takeIn applies what an answer shows of the session key and, with their values, of the
 // acquisition's keys: unchanged, rewritten with a value in doubt, changed by a handoff, or lost.
-func (a *Acquisition) takeIn(resp *pb.TxnResponse) {
-	if a.s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision) != nil {
+func (a *Acquisition) takeIn(resp *pb.TxnResponse, read ownRead) {
+	if a.s.ValidateKey(read.session.In(resp).KV(0), resp.Header.Revision) != nil {
 		return
 	}
+	own := read.own.In(resp)
 	for i := range a.owned() {
-		kv := txn.KV(resp, 1+i)
+		kv := own.KV(i)
 		if kv == nil || kv.CreateRevision != a.own().Create {
 			a.apply(state.OwnDeleted{Index: i}, nil)
 			return

@@ -87,10 +87,10 @@ func (a *Acquisition) takenIfFirst(resp *pb.TxnResponse) ([]state.Taken, bool) {
 	return a.taken(txn.KVs(slots, 0)), true
 }
 
-// noneFree returns the error of a try that finds all slots held, or nil if a slot is free. The
-// answer of slots is operation i of resp.
-func (a *Acquisition) noneFree(resp *pb.TxnResponse, i int) error {
-	taken := a.taken(txn.KVs(resp, i))
+// noneFree returns the error of a try that finds all slots held, or nil if a slot is free. read is
+// the answer of slots.
+func (a *Acquisition) noneFree(read txn.Answers) error {
+	taken := a.taken(read.KVs(0))
 	if _, ok := state.Free(a.queue.Limit, taken); ok {
 		return nil
 	}

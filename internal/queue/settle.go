@@ -15,9 +15,9 @@ import (
 )
 
 // settle decides whether an enqueue was applied whose answer was lost, or does not say it. It was
-// applied if the key exists. settle returns an error if that is still unknown, or if it was not
-// applied and another enqueue cannot succeed.
-func (a *Acquisition) settle(ctx context.Context, lost error) error {
+// applied if the key exists. If the outcome is NotApplied and err is nil, the enqueue may be sent again.
+// Otherwise err ends the acquisition.
+func (a *Acquisition) settle(ctx context.Context, lost error) (outcome state.Outcome, err error) {
 	late := cluster.OutcomeOf(lost) != cluster.Answered
 	if a.permit != nil {
 		a.permit.settled = late
@@ -25,13 +25,13 @@ func (a *Acquisition) settle(ctx context.Context, lost error) error {
 	t, ownOps := a.settlement(late)
 	resp, err := a.findOut(ctx, t)
 	if err != nil {
-		return fmt.Errorf("%w (settling it: %w)", lost, err)
+		return state.Unknown, fmt.Errorf("%w (settling it: %w)", lost, err)
 	}
 	own := ownOps.In(resp)
 	if create := putAt(own); create != 0 {
 		a.s.Learn(a.n, session.Answered)
 		a.apply(state.Settled{Own: state.Key{Name: a.Key(), Create: create}, Others: a.keys[1:]}, nil)
-		return a.missing(own, resp.Header.Revision)
+		return state.Applied, a.missing(own, resp.Header.Revision)
 	}
 	a.apply(state.Settled{}, nil)
 	a.s.Learn(a.n, session.Absent) // it can never be applied now
@@ -39,9 +39,9 @@ func (a *Acquisition) settle(ctx context.Context, lost error) error {
 		a.permit.settled = false // the next enqueue has another cancel key
 	}
 	if !late {
-		return lost // the next one would get the same answer
+		return state.NotApplied, lost // the next one would get the same answer
 	}
-	return nil
+	return state.NotApplied, nil
 }
 
 // missing ends the acquisition if one of its keys, as they were read at revision rev, is missing.
