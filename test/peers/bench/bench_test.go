@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -91,6 +92,45 @@ func TestWaitersApartTakeTheirTurns(t *testing.T) {
 	}
 }
 
+// Whatever is handed over beside others' writes, each handover is measured.
+func TestHandoversBesideOthersAreMeasured(t *testing.T) {
+	t.Parallel()
+	r := &results{flags: flags{short: true}, got: map[string]map[string][][]figures{}}
+	e, err := startEtcd(t.Context(), t.TempDir(), 1)
+	require.NoError(t, err)
+	defer e.stop()
+	for _, s := range busyScenarios() {
+		if s.Writes != 2_000 || s.Ahead != shortly || s.Members > 1 {
+			continue
+		}
+		s.Sizes, s.TTL, s.turns = []int{2}, longTTL, 1
+		require.NoError(t, r.round(t.Context(), e, 0, s))
+		for _, kit := range s.kits {
+			got := r.of(s.Name, kit, 2)
+			require.Len(t, got, 1, "%s: %s", s.Name, kit)
+			assert.Equal(t, 2, got[0].Ops)
+			assert.Positive(t, got[0].P90)
+		}
+	}
+	assert.Len(t, r.got, 5)
+}
+
+// A first lock is acquired by each client while a member is stopped, and the member goes on after that.
+func TestFirstLocksBesideAStoppedMemberAreMeasured(t *testing.T) {
+	t.Parallel()
+	r := &results{flags: flags{short: true}, got: map[string]map[string][][]figures{}}
+	e, err := startEtcd(t.Context(), t.TempDir(), 3)
+	require.NoError(t, err)
+	defer e.stop()
+	require.NoError(t, r.round(t.Context(), e, 0, scenario{Name: firstLockName, Task: firstLockName, Sizes: []int{3}, Members: 3, TTL: longTTL, kits: []string{ours, theirs}, turns: 1}))
+	for _, kit := range []string{ours, theirs} {
+		got := r.of(firstLockName, kit, 3)
+		require.Len(t, got, 1, kit)
+		assert.Equal(t, 3, got[0].Ops)
+		assert.GreaterOrEqual(t, got[0].P99, got[0].P50)
+	}
+}
+
 // Every waiter is in one process and has one name; those of a name are spread.
 func TestPartsAreAllOfTheWaiters(t *testing.T) {
 	seen, names := map[int]bool{}, map[int]map[int]bool{}
@@ -168,7 +208,7 @@ func TestEveryTargetAndEveryBudgetIsMeasured(t *testing.T) {
 		}
 		return nil
 	}
-	for _, at := range targets() {
+	for _, at := range slices.Concat(targets(), kept()) {
 		assert.Contains(t, measured(at.scenario, at.n), at.a, at.what)
 		if at.b != "" {
 			assert.Contains(t, measured(at.scenario, at.n), at.b, at.what)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -100,4 +101,42 @@ func (w *worker) follower(ctx context.Context) (member, error) {
 		}
 	}
 	return member{}, errors.New("every member leads")
+}
+
+const firstLockName = "first-lock"
+
+// firstLock is n clients, one after the other, each of which connects, grants a session and acquires a
+// lock while a follower is stopped as by SIGSTOP. Their first addresses take turns.
+func firstLock(ctx context.Context, w *worker, n int) (f figures, err error) {
+	victim, err := w.follower(ctx)
+	if err != nil {
+		return f, err
+	}
+	if err := syscall.Kill(victim.Pid, syscall.SIGSTOP); err != nil {
+		return f, err
+	}
+	defer func() { err = errors.Join(err, syscall.Kill(victim.Pid, syscall.SIGCONT)) }()
+	var took []time.Duration
+	for i := range n {
+		at := i % len(w.Dial)
+		addrs := slices.Concat(w.Dial[at:], w.Dial[:at])
+		began := time.Now()
+		c, err := w.kit.dial(ctx, addrs...)
+		if err != nil {
+			return f, err
+		}
+		s, err := c.session(ctx, w.Scenario.TTL)
+		if err != nil {
+			return f, err
+		}
+		h, err := s.locker(nameAt(w.Tag, i)).acquire(ctx)
+		if err != nil {
+			return f, err
+		}
+		took = append(took, time.Since(began))
+		if err := h.release(ctx); err != nil {
+			return f, err
+		}
+	}
+	return timesOf(took), nil
 }

@@ -6,8 +6,10 @@ import (
 	"context"
 	"time"
 
+	"go.etcd.io/etcd/client/v3/concurrency"
 	recipe "go.etcd.io/etcd/client/v3/experimental/recipes"
 
+	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/lock"
 )
 
@@ -40,6 +42,17 @@ func (s pawlSession) set(names []string) taker {
 			return nil, err
 		}
 		return pawlHeld{h}, nil
+	})
+}
+
+func (s pawlSession) candidate(name string) taker {
+	e := elect.New(s.s, name, elect.Options{})
+	return takerFunc(func(ctx context.Context) (held, error) {
+		t, err := e.Campaign(ctx, nil)
+		if err != nil {
+			return nil, err
+		}
+		return resignFunc(t.Resign), nil
 	})
 }
 
@@ -85,6 +98,17 @@ func (s peerSession) readWrite(name string) readWriter {
 }
 func (s peerSession) permits(name string, limit int) taker { return anyOf(s, name, limit) }
 func (s peerSession) set(names []string) taker             { return inOrder(s, names) }
+
+func (s peerSession) candidate(name string) taker {
+	return takerFunc(func(ctx context.Context) (held, error) {
+		e := concurrency.NewElection(s.s, name)
+		return resignFunc(e.Resign), e.Campaign(ctx, "")
+	})
+}
+
+type resignFunc func(ctx context.Context) error
+
+func (f resignFunc) release(ctx context.Context) error { return f(ctx) }
 
 // peerReadWriter is the recipe, which takes no context.
 type peerReadWriter struct{ m *recipe.RWMutex }

@@ -19,6 +19,8 @@ type modeful interface {
 	permits(name string, limit int) taker
 	// set is all of some names.
 	set(names []string) taker
+	// candidate campaigns in an election, and resigns.
+	candidate(name string) taker
 }
 
 // readWriter is one worker's lock of readers and writers.

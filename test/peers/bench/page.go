@@ -58,7 +58,8 @@ func (r *results) page() string {
 	fmt.Fprintf(&b, header, r.began.UTC().Format("2006-01-02"), r.rounds, r.took.Round(time.Second), machine(),
 		r.filesystem, r.sync.Round(time.Microsecond), version("go.etcd.io/etcd/server/v3"), version("go.etcd.io/etcd/client/v3"), r.steal.others())
 	for _, section := range append([]section{
-		{"Targets", targetsText, r.targets() + r.image("throughput.svg") + r.image("busy.svg")},
+		{"Targets", targetsText, r.verdicts(targets()) + r.image("throughput.svg") + r.image("busy.svg")},
+		{"What earlier versions reached", keptText, r.verdicts(kept())},
 		{"The cost budget", budgetText, r.budget()},
 		{"Uncontended locks", uncontendedText, r.table("workers", workers, operationColumns)},
 		{"With round trips of 2 ms", delayedText, r.table("workers", delayedPoints(delays[0]), operationColumns) + r.image("throughput-2ms.svg")},

@@ -20,6 +20,8 @@ type scenario struct {
 	Clients   int           // of each of those
 	Writes    int           // of others, a second
 	Ahead     time.Duration // how long before a release a waiter comes
+	Of        string        // what is handed over; a lock if ""
+	OneClient bool          // both sessions are one client's
 
 	Names  int // that those wait for; one if 0
 	Shards int // that workers share out
@@ -160,6 +162,7 @@ func faulty() []scenario {
 		{Name: "given-up", Task: "given-up", Sizes: []int{500}, RTT: far, kits: two, rounds: guards},
 		{Name: "lost-answers", Task: "lost-answers", Sizes: []int{1_000}, RTT: far, kits: two, rounds: guards},
 		{Name: "no-space", Task: "no-space", Sizes: []int{200}, kits: two, rounds: guards},
+		{Name: firstLockName, Task: firstLockName, Sizes: []int{9}, Members: 3, kits: []string{ours, theirs}},
 		{Name: "frozen", Task: "frozen", Sizes: []int{4_000}, Members: 3, Span: 6 * time.Second, kits: two, rounds: guards},
 	}
 }

@@ -169,6 +169,7 @@ var tasks = map[string]func(ctx context.Context, w *worker, n int) (figures, err
 	"lost-answers": lostAnswers,
 	"no-space":     noSpace,
 	"frozen":       frozenMember,
+	firstLockName:  firstLock,
 
 	"shards-start":   shardsStart,
 	"shards-rest":    shardsRest,

@@ -29,7 +29,7 @@ change hands between sessions thousands of times an hour, have etcd compact ever
 - **Sessions.** A session costs %s of CPU in each TTL, however many locks it has. Ten thousand
   processes with the default TTL of 15 s take %s of the cores, with 60 s %s. So use one session for each process, as
   Client.Session returns it, and a longer TTL if a takeover may take longer.
-- **Disk.** A write is 1 to 2 KiB in the log, and each group of writes waits for the disk once. A slow disk limits writes that
+- **Disk.** A write is a few hundred bytes in the log, and each group of writes waits for the disk once. A slow disk limits writes that
   follow each other: a handover cannot be faster than one such wait.
 - **Memory.** For locks that are only held, watches are the server's main cost: a held lock has one, a waiter two, a session
   one. etcd's own limit on the database (2 GiB, ` + "`--quota-backend-bytes`" + `) is far away: a lock's key takes less than 1 KiB, and up to 3 KiB
