@@ -166,7 +166,7 @@ func (h *Held) Release(ctx context.Context) error {
 
 // wrap runs call and names it in its error.
 func (h *Held) wrap(op string, ctx context.Context, call func(context.Context) error) error {
-	err := errors.New("nil context")
+	err := errNilContext
 	if ctx != nil {
 		err = call(ctx)
 	}

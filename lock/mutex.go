@@ -57,7 +57,7 @@ type Mutex struct{ target }
 // of more than 1 KiB, a negative MaxHold or AtLeast, an Owner of more than 1 KiB, an EtcdLayout
 // name that would contain the keys of sessions.
 func New(s pawl.Sessions, name string, opts Options) *Mutex {
-	return &Mutex{target{s, opts, []queue.Want{{Name: name, Mode: observe.Exclusive}}}}
+	return &Mutex{target{sessions: s, opts: opts, wants: []queue.Want{{Name: name, Mode: observe.Exclusive}}}}
 }
 
 // all returns m's target, or nil for a nil Mutex.
@@ -73,7 +73,7 @@ func (m *Mutex) shared() *target {
 	if m == nil {
 		return nil
 	}
-	return &target{m.sessions, m.opts, []queue.Want{{Name: m.Name(), Mode: observe.Shared}}}
+	return &target{sessions: m.sessions, opts: m.opts, wants: []queue.Want{{Name: m.Name(), Mode: observe.Shared}}}
 }
 
 // Name returns the lock's name, as it was given.

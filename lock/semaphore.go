@@ -32,7 +32,7 @@ type Semaphore struct{ target }
 // New. The first call reports invalid arguments: those that New reports, another limit, a name of
 // more than 1008 bytes, and EtcdLayout, which a semaphore does not support.
 func NewSemaphore(s pawl.Sessions, name string, limit int, opts Options) *Semaphore {
-	return &Semaphore{target{s, opts, []queue.Want{{Name: name, Mode: observe.Semaphore, Limit: limit}}}}
+	return &Semaphore{target{sessions: s, opts: opts, wants: []queue.Want{{Name: name, Mode: observe.Semaphore, Limit: limit}}}}
 }
 
 // all returns m's target, or nil for a nil Semaphore.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
@@ -15,12 +16,21 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
+var errNilContext = errors.New("nil context")
+
 // A target is what a Mutex, a Multi and a Semaphore have in common: what to acquire, with which
 // sessions and how. Its methods are safe on a nil target.
 type target struct {
 	sessions pawl.Sessions
 	opts     Options
 	wants    []queue.Want
+	resolved atomic.Pointer[resolved]
+}
+
+// resolved are a target's queues in a namespace, kept from call to call.
+type resolved struct {
+	namespace string
+	queues    []queue.Queue
 }
 
 // name returns the name, of several the first, or "" for a nil or zero target.
@@ -61,7 +71,7 @@ func (t *target) check(ctx context.Context) error {
 	case t == nil:
 		return errors.New("nil Mutex, Multi or Semaphore")
 	case ctx == nil:
-		return errors.New("nil context")
+		return errNilContext
 	case t.sessions == nil:
 		return errors.New("nil session")
 	}
@@ -90,8 +100,15 @@ func (t *target) resolve(ctx context.Context) (*pawl.Session, []queue.Queue, err
 	if s == nil {
 		return nil, nil, errors.New("nil session")
 	}
-	queues, err := t.options().Queues(s.Host().Namespace, t.wants)
-	return session, queues, err
+	r := t.resolved.Load()
+	if namespace := s.Host().Namespace; r == nil || r.namespace != namespace {
+		r = &resolved{namespace: namespace}
+		if r.queues, err = t.options().Queues(namespace, t.wants); err != nil {
+			return nil, nil, err
+		}
+		t.resolved.Store(r)
+	}
+	return session, r.queues, nil
 }
 
 // acquire acquires the names. op names the call in an error.

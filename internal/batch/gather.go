@@ -23,7 +23,15 @@ type part struct {
 	size    int
 	writes  bool // it contains a put
 	waiting bool // it has not been sent, so it can be removed
-	verdict chan verdict
+
+	decided chan struct{} // closed once verdict is set
+	verdict verdict
+}
+
+// decide delivers the part's only verdict.
+func (p *part) decide(v verdict) {
+	p.verdict = v
+	close(p.decided)
 }
 
 // gather holds the writes that wait to be sent. It is pure.
@@ -107,7 +115,7 @@ func (g *gather) take() (parts []*part) {
 
 // newPart makes w a part that waits.
 func newPart(w Write, size int, writes bool) *part {
-	return &part{Write: w, size: size, writes: writes, verdict: make(chan verdict, 1)}
+	return &part{Write: w, size: size, writes: writes, decided: make(chan struct{})}
 }
 
 // repeat returns when a request of these parts is sent again. It is after any failure if each of them

@@ -93,15 +93,15 @@ func (s *Sender) await(ctx context.Context, p *part) verdict {
 	ended := p.Ended
 	for {
 		select {
-		case v := <-p.verdict:
-			return v
+		case <-p.decided:
+			return p.verdict
 		case <-ctx.Done():
 			if s.takeOut(p) {
 				return verdict{err: cluster.NotSent(ctx, p.Op, nil)}
 			}
 			select {
-			case v := <-p.verdict: // the verdict arrived as ctx ended
-				return v
+			case <-p.decided: // as ctx ended
+				return p.verdict
 			default:
 			}
 			return verdict{err: cluster.NotAnswered(ctx, p.Op)}
@@ -231,7 +231,7 @@ func (s *Sender) finished(ticket int) {
 
 func deliver(parts []*part, what func(i int) verdict) {
 	for i, p := range parts {
-		p.verdict <- what(i) // does not block: the channel has room, and each part gets one verdict
+		p.decide(what(i))
 	}
 }
 
@@ -240,7 +240,7 @@ func (s *Sender) carryOut(fx effects, now time.Time) {
 	switch len(fx.send) {
 	case 0:
 	case 1:
-		fx.send[0].verdict <- verdict{next: alone, ticket: fx.ticket, avoid: fx.avoid}
+		fx.send[0].decide(verdict{next: alone, ticket: fx.ticket, avoid: fx.avoid})
 	default:
 		// The goroutine ends within the time limit of a request, or with the Cluster, whose
 		// Close waits for it.
