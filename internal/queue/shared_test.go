@@ -60,7 +60,7 @@ func TestSharedHoldTogetherAndExclusiveAloneInOneOrder(t *testing.T) {
 							a.won()
 						}
 					}
-					assert.Equal(w, want, got)
+					require.Equal(w, want, got)
 				}
 				leave := func(i int) {
 					w.release(at(i).won())
