@@ -25,6 +25,7 @@ const (
 	inLock     = "./lock"
 	inWatch    = "./internal/watcher"
 	inElect    = "./elect"
+	inLease    = "./lease"
 	simulation = "./test/proof/simulate"
 	inState    = "./internal/queue/state"
 	lockstep   = "./test/proof/model"
@@ -71,6 +72,9 @@ var mutants = []mutant{
 	{"a key is resumed without a reading of the clock", "T3", []edit{{"internal/queue/resume.go",
 		"	if err := s.Err(); err != nil { // rule T3: Hold does not compare the clock\n		return nil, err\n	}\n", ""}}, []string{inQueue}},
 	{"time slept does not count", "T1", []edit{{"internal/clock/clock.go", ", i.gain-j.gain\n", ", time.Duration(0)\n"}}, []string{inClock, inSession}},
+	{"a TTL below the bounds is accepted", "T5", []edit{{"lease/options.go", "(o.TTL < MinTTL || o.TTL > MaxTTL)", "(o.TTL < 0 || o.TTL > MaxTTL)"}}, []string{inLease}},
+	{"validity is computed from the TTL that was asked for", "T5", []edit{{"internal/session/grant.go",
+		"	return sent, time.Duration(resp.GetTTL())*time.Second - s.validity.reserve(), err\n", "	return sent, ttl, err\n"}}, []string{inSession}},
 	{"a renewal's answer is believed without a read", "N1", []edit{{"internal/session/renewal.go",
 		"	reads := s.keyReads()\n", "	if k.rev = k.answer.Header.Revision; k.rev >= 0 {\n		return\n	}\n	reads := s.keyReads()\n"}}, []string{inSession, simulation}},
 	{"the raft term is ignored", "N1", []edit{{"internal/session/renewal.go", "	case read.RaftTerm != raftTerm:", "	case false:"}}, []string{inSession, simulation}},
@@ -179,6 +183,8 @@ var mutants = []mutant{
 		"	if err := a.interrupted(ctx); err != nil {\n		return err\n	}\n	a.apply(state.Won{}, nil)\n", "	a.apply(state.Won{}, nil)\n"}}, []string{simulation, inQueue, inLock}},
 	{"a release deletes whatever is there", "R1", []edit{{"internal/queue/handoff.go",
 		"append(t.Compare, txn.CreateIs(key, now.Own.Create))", "append(t.Compare, &pb.Compare{Target: pb.Compare_CREATE, Result: pb.Compare_GREATER, Key: []byte(key), TargetUnion: &pb.Compare_CreateRevision{}})"}}, []string{inQueue, inLock, simulation}},
+	{"a release that fails is left at that", "R2", []edit{{"internal/queue/release.go",
+		"	a.deleteInBackground()\n", ""}}, []string{inLock}},
 	{"the token is the header's revision", "K1", []edit{{"internal/queue/settle.go",
 		"	if create := putAt(own); create != 0 {\n", "	if create := putAt(own); create != 0 {\n		create = max(create, resp.Header.Revision)\n"}}, []string{inQueue, simulation}},
 	{"a reader ignores the writers before it", "RW2", []edit{{"internal/queue/conflicts.go",
@@ -187,6 +193,10 @@ var mutants = []mutant{
 		"	return []span{{from, shared}, {above, to}}\n", "	return []span{{shared, shared}, {above, to}}\n"}}, []string{inQueue}},
 	{"a writer ignores readers", "RW2", []edit{{"internal/queue/conflicts.go",
 		"	if !q.Shared {\n		return []span{{from, to}}\n	}\n	shared, above := keys.SharedRange(q.Prefix)\n", "	shared, above := keys.SharedRange(q.Prefix)\n	if !q.Shared {\n		return []span{{above, to}}\n	}\n"}}, []string{inQueue, simulation}},
+	{"a reader waits for writers behind it too", "RW3", []edit{
+		{"internal/queue/conflicts.go", "		return q.lastConflicts(own)\n", "		return q.lastConflicts(0)\n"},
+		{"internal/queue/query.go", "		case kv.CreateRevision >= q.own.Create:\n", "		case kv.CreateRevision == q.own.Create:\n"},
+	}, []string{inQueue}},
 	{"a shared key is taken for a successor", "RW4", []edit{{"internal/keys/handoff.go",
 		"	return ok && k.Form == Exclusive && bytes", "	_ = k\n	return ok && bytes"}}, []string{"./internal/keys", inQueue}},
 	{"an entry is counted by the form of its key", "RW5", []edit{{"internal/session/ledger.go",
@@ -208,6 +218,8 @@ var mutants = []mutant{
 		"			case kv.CreateRevision > ev.Predecessor.Create:\n", "			case kv.CreateRevision > ev.Predecessor.Create && i < len(a.keys)+a.queue.spans():\n"}}, []string{inQueue, simulation}},
 	{"a set waits in one queue only", "ML3", []edit{{"internal/queue/query.go",
 		"range q.ahead.In(resp).All()", "range q.ahead.In(resp)[:a.queue.spans()].All()"}}, []string{inQueue, simulation}},
+	{"a set waits for the first of those before it", "ML4", []edit{{"internal/queue/query.go",
+		"		case kv.CreateRevision > predecessor.Create:\n", "		case predecessor.Create == 0 || kv.CreateRevision < predecessor.Create:\n"}}, []string{inLock}},
 	{"the reason of a refused enqueue takes more operations than the enqueue", "ML1", []edit{
 		{"internal/queue/enqueue.go", "	if try {\n		conflicts = a", "	if true {\n		conflicts = a"},
 	}, []string{inQueue}},
@@ -240,6 +252,8 @@ var mutants = []mutant{
 	{"what is left of a lost set goes with its lease alone", "ML6", []edit{{"internal/queue/set.go",
 		"	return ctx.Err() == nil\n}\n\n// releaseRest", "	return ctx.Err() == nil && a.s.Err() == nil\n}\n\n// releaseRest"}}, []string{inQueue}},
 	{"a set reads around its session's own keys", "ML8", []edit{{"internal/queue/conflicts.go", " && !a.isSet()\n", "\n"}}, []string{inQueue}},
+	{"only the first name of a set has a token", "ML7", []edit{{"internal/queue/queue.go",
+		"		case q.Name != name:\n", "		case q.Name != name || name != a.queue.Name:\n"}}, []string{inQueue, inLock}},
 	{"of a set one name is looked at before it shares a request", "G2", []edit{
 		{"internal/batch/gather.go", "	return !w.any(func(queue string) bool { // rule G2\n", "	return !slices.ContainsFunc([]string{w.Queue}, func(queue string) bool {\n"},
 		{"internal/batch/combine.go", "				if t.several && t.puts {\n", "				if false {\n"},
@@ -266,6 +280,9 @@ var mutants = []mutant{
 		"	if len(taken) >= limit {\n		return 0, false\n	}\n	for held[slot] {\n		slot++\n	}\n", "	for held[slot] {\n		slot++\n	}\n	if slot >= limit {\n		return 0, false\n	}\n"}}, []string{inState}},
 	{"a taker heeds its own limit alone", "SM3", []edit{{"internal/queue/state/slots.go",
 		"		limit = min(limit, t.Limit)\n", ""}}, []string{inState}},
+	{"the slots of a semaphore are one resource", "SM4", []edit{{"internal/keys/queue.go",
+		"	return slotRoot + strconv.Itoa(slot) + ", "	return slotRoot + strconv.Itoa(min(slot, 0)) + "}}, []string{"./internal/keys"}},
+	{"a permit's context names its semaphore", "SM4", []edit{{"internal/queue/queue.go", "		case a.Slot() >= 0:\n", "		case false:\n"}}, []string{inQueue, inLock}},
 	{"the cancel key of a take stays", "SM1", []edit{{"internal/session/undo.go",
 		"		if e.state != undoing && e.cancelled {\n", "		if false {\n"}}, []string{inQueue}},
 	{"a guard compares existence", "K3", []edit{
@@ -274,6 +291,11 @@ var mutants = []mutant{
 	}, []string{inKV}},
 	{"a write is repeated blindly", "kv 4", []edit{{"kv/txn.go", "Repeat: cluster.IfNotApplied", "Repeat: cluster.Always"}}, []string{inKV}},
 	{"reads are serializable", "H3", []edit{{"internal/txn/txn.go", "	op := &rangeOp{}\n", "	op := &rangeOp{}\n	op.get.Serializable = true\n"}}, []string{"./internal/txn", inQueue, inSession}},
+	{"a lock's key is watched at once", "H4", []edit{
+		{"internal/session/roster.go", "	r.arming = append(r.arming, armed{h, now.Add(ArmDelay)})\n", "	r.arming = append(r.arming, armed{h, now})\n"},
+		{"internal/session/roster.go", "		r.timer.Reset(ArmDelay)\n", "		r.timer.Reset(0)\n"},
+	}, []string{inSession}},
+	{"a lock's key is not watched", "H4", []edit{{"internal/session/dependent.go", "		if arm {\n", "		if false {\n"}}, []string{inSession}},
 	{"a revision that goes back is ignored", "K4", []edit{{"internal/cluster/pin.go", "	if h.Revision < floor {", "	if h.Revision < 0 {"}}, []string{inCluster, inSession}},
 	{"another cluster is taken for the same", "K4", []edit{{"internal/cluster/pin.go", "	if id == pinned {", "	if id == pinned || pinned > 0 {"}}, []string{inCluster}},
 	{"a handoff by any key is believed", "A2", []edit{{"internal/queue/state/owner.go", "	case a.Predecessor.is(h):", "	case a.Predecessor != Key{}:"}}, []string{inState, inQueue}},
@@ -779,6 +801,10 @@ var mutants = []mutant{
 		"			times, older = append(times[:0], times[1:]...), older+1\n", "			older++\n			continue\n"}}, []string{inLock}},
 	{"a run that failed is not repeated", "contract", []edit{{"lock/every.go",
 		"			e.pause(ctx, retry.Next())\n", "			e.sleepUntil(ctx, e.plan.next)\n"}}, []string{inLock}},
+	{"the shards of one name lie among those of another", "SH1", []edit{{"internal/keys/shards.go",
+		"	root := shardRoot + escape(name) + ", "	root := shardRoot + name + "}}, []string{"./internal/keys"}},
+	{"a shard is locked in shared mode", "SH1", []edit{{"shard/hold.go",
+		"queue.Queue{Queue: m.keys.Queue(i)}", "queue.Queue{Queue: m.keys.Queue(i), Shared: true}"}}, []string{inShard}},
 	{"a worker that loses shards does not learn it", "SH3", []edit{{"internal/shards/planner.go",
 		"		if state.active() && state.WishMod != 0 && !state.Wish.Equal(wishes[m]) {", "		if state.active() && state.WishMod != 0 && wishes[m].Len() > state.Wish.Len() {"}}, []string{shardModel, inShard}},
 	{"a plan waits for as long as there are changes", "SH3", []edit{{"internal/shards/planner.go",

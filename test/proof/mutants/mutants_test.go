@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -24,6 +25,22 @@ func TestEveryMutantHasItsPlaceInTheSources(t *testing.T) {
 		assert.NoError(t, err, m.name)
 	}
 	assert.GreaterOrEqual(t, len(mutants), 20)
+}
+
+func TestEveryRuleIsBrokenByAFault(t *testing.T) {
+	root, err := projectRoot()
+	require.NoError(t, err)
+	page, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
+	require.NoError(t, err)
+	broken := map[string]bool{}
+	for _, m := range mutants {
+		broken[m.rule] = true
+	}
+	rules := regexp.MustCompile(`(?m)^\| ([A-Z]+\d+) \|`).FindAllStringSubmatch(string(page), -1)
+	assert.Greater(t, len(rules), 70)
+	for _, r := range rules {
+		assert.True(t, broken[r[1]], r[1])
+	}
 }
 
 func TestThePageHasARowForEveryFault(t *testing.T) {
