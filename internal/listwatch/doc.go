@@ -18,4 +18,8 @@
 // # What it does not do
 //
 // It keeps no state of the keys. Each of its users derives that from the events.
+//
+// The events of its first moment may come up to 100 ms late: the watch starts at the revision after that
+// of the read, and if others have written to the cluster since, etcd serves it at its next tick. To watch
+// first and to read then would avoid that once, and would have every first state wait for the watch.
 package listwatch
