@@ -14,10 +14,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
@@ -95,6 +97,34 @@ func TestTheLifeOfALockIsReportedInOrderBeforeItsCallsReturn(t *testing.T) {
 		}, e.locks)
 		assert.ErrorIs(w, h.Release(w.Context()), nil)
 		assert.Len(w, e.events(), 3, "a release is reported once")
+	})
+}
+
+// The session ends between the answer of the enqueue and what follows from it.
+func TestAnEnqueueWhoseSessionHasEndedIsNotReported(t *testing.T) {
+	inBubble(t, func(w *fixture) {
+		e := &recorder{}
+		var ends func() error
+		c := w.Dial(pawl.Config{Observer: e}, grpc.WithChainUnaryInterceptor(
+			func(ctx context.Context, method string, req, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+				err := invoke(ctx, method, req, answer, conn, opts...)
+				if ends != nil {
+					_ = ends()
+				}
+				return err
+			}))
+		s, err := c.Session(w.Context())
+		require.NoError(w, err)
+		synctest.Wait()
+		ends = func() error {
+			ends = nil
+			return inside.SessionOf(s).Gone("revoked elsewhere")
+		}
+		_, err = lock.New(s, "name", lock.Options{}).Acquire(w.Context())
+		require.ErrorIs(w, err, lease.ErrRevoked)
+		locks := e.events()
+		assert.Empty(w, of[observe.LockEnqueued](locks))
+		assert.Len(w, of[observe.LockGaveUp](locks), 1)
 	})
 }
 

@@ -148,6 +148,9 @@ func (a *Acquisition) enqueued(resp *pb.TxnResponse, skipOwn bool) error {
 	}
 	a.s.Learn(a.n, session.Answered)
 	a.apply(ev, nil)
+	if wrong == nil && a.own().Create == 0 {
+		return a.Err() // it has ended meanwhile
+	}
 	return wrong
 }
 

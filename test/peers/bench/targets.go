@@ -95,11 +95,12 @@ func bothTargets(members int) []target {
 	return all
 }
 
-// chainTargets are what earlier versions reached on one member, without a network.
+// chainTargets are what earlier versions reached without a network.
 func chainTargets() []target {
 	c100, c1000 := chainName(100, 0), chainName(1_000, 0)
 	return []target{
 		{"median time of an acquisition and release, 64 workers, pawl / clientv3", "uncontended-64", 64, ours, theirs, figures.p50, 0.6, false},
+		{"the same, members: 3", onMembers(3, "uncontended-64"), 64, ours, theirs, figures.p50, 0.6, false},
 		{"drain of 100 waiters that hold for no time, clientv3 / pawl", c100, 100, theirs, ours, figures.wall, 1.3, true},
 		{"client CPU of a contended acquisition, 1,000 waiters, pawl / clientv3", c1000, 1_000, ours, theirs, figures.cpu, 0.5, false},
 		{"client CPU of a contended acquisition, 100 waiters, pawl / clientv3", c100, 100, ours, theirs, figures.cpu, 0.5, false},
