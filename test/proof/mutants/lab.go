@@ -59,8 +59,9 @@ func (l *lab) start(faults []mutant, n int) []chan finding {
 // A catcher is a test that notices a fault.
 type catcher struct{ pkg, test string }
 
-// oneTest is how long a single test may take. With some faults it would never end.
-const oneTest = time.Minute
+// oneTest is how long a single test may take, on a slow machine, too. With some faults it would never
+// end.
+const oneTest = 3 * time.Minute
 
 // run plants a fault, and reports by which test it was caught.
 func (l *lab) run(m mutant) (by string, err error) {
