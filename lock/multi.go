@@ -23,7 +23,8 @@ func Exclusive(name string) Want { return Want{queue.Want{Name: name, Mode: obse
 func Shared(name string) Want { return Want{queue.Want{Name: name, Mode: observe.Shared}} }
 
 // A Multi is several names that are locked at once, all or none. It never changes state: each
-// acquisition is a separate Held, and any number of goroutines may use one Multi.
+// acquisition is a separate Held, and any number of goroutines may use one Multi. It must not be
+// copied.
 //
 // One request enqueues for all the names, so acquisitions of several names never wait for one
 // another in a circle, whatever their names and order. There is no deadlock, provided that nobody

@@ -44,7 +44,7 @@ type Options struct {
 }
 
 // A Mutex is a name and a source of sessions. It never changes state: each acquisition is a
-// separate Held, and any number of goroutines may use one Mutex.
+// separate Held, and any number of goroutines may use one Mutex. It must not be copied.
 //
 // It has two modes, like std::shared_mutex. Acquire, TryAcquire and Do hold the lock
 // exclusively; AcquireShared, TryAcquireShared and DoShared hold it together with other shared

@@ -16,8 +16,8 @@ const MaxLimit = keys.MaxLimit
 
 // A Semaphore is a name that a limited number of acquisitions hold at once, each in a different
 // slot. Slots are numbered from 0. A Semaphore never changes state: each acquisition is a separate
-// Held, and any number of goroutines may use one Semaphore. The loss of one does not affect other
-// slots.
+// Held, and any number of goroutines may use one Semaphore. It must not be copied. The loss of one hold
+// does not affect other slots.
 //
 // Acquisitions are served in order: they queue at a turnstile, and the first one takes the lowest
 // free slot. This order has a price. One that is first and crashes keeps free slots from the others
