@@ -71,13 +71,18 @@ func TestAChainPassesTheLockOnInTurn(t *testing.T) {
 	assert.Positive(t, r.of(chainName(10, 0), ours, 10)[0].Calls["Txn"])
 }
 
+// measuring returns results that are empty, and an etcd with so many members.
+func measuring(t *testing.T, members int) (*results, *etcd) {
+	e, err := startEtcd(t.Context(), t.TempDir(), members)
+	require.NoError(t, err)
+	t.Cleanup(e.stop)
+	return &results{flags: flags{short: true}, got: map[string]map[string][][]figures{}}, e
+}
+
 // Waiters in separate processes take their turns as one queue, for each name.
 func TestWaitersApartTakeTheirTurns(t *testing.T) {
 	t.Parallel()
-	r := &results{flags: flags{short: true}, got: map[string]map[string][][]figures{}}
-	e, err := startEtcd(t.Context(), t.TempDir(), 1)
-	require.NoError(t, err)
-	defer e.stop()
+	r, e := measuring(t, 1)
 	s := scenario{Name: "apart-12", Task: "apart", Sizes: []int{12}, Processes: 3, Clients: 2, Names: 2, TTL: longTTL, kits: three, turns: 1}
 	require.NoError(t, r.round(t.Context(), e, 0, s))
 	for kit, want := range map[string]float64{ours: 24, theirs: 12, bare: 24} {
@@ -95,10 +100,7 @@ func TestWaitersApartTakeTheirTurns(t *testing.T) {
 // Whatever is handed over beside others' writes, each handover is measured.
 func TestHandoversBesideOthersAreMeasured(t *testing.T) {
 	t.Parallel()
-	r := &results{flags: flags{short: true}, got: map[string]map[string][][]figures{}}
-	e, err := startEtcd(t.Context(), t.TempDir(), 1)
-	require.NoError(t, err)
-	defer e.stop()
+	r, e := measuring(t, 1)
 	for _, s := range busyScenarios() {
 		if s.Writes != 2_000 || s.Ahead != shortly || s.Members > 1 {
 			continue
@@ -118,10 +120,7 @@ func TestHandoversBesideOthersAreMeasured(t *testing.T) {
 // A first lock is acquired by each client while a member is stopped, and the member goes on after that.
 func TestFirstLocksBesideAStoppedMemberAreMeasured(t *testing.T) {
 	t.Parallel()
-	r := &results{flags: flags{short: true}, got: map[string]map[string][][]figures{}}
-	e, err := startEtcd(t.Context(), t.TempDir(), 3)
-	require.NoError(t, err)
-	defer e.stop()
+	r, e := measuring(t, 3)
 	require.NoError(t, r.round(t.Context(), e, 0, scenario{Name: firstLockName, Task: firstLockName, Sizes: []int{3}, Members: 3, TTL: longTTL, kits: []string{ours, theirs}, turns: 1}))
 	for _, kit := range []string{ours, theirs} {
 		got := r.of(firstLockName, kit, 3)

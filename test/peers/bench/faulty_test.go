@@ -45,10 +45,7 @@ func TestFaultsAreMeasured(t *testing.T) {
 }
 
 func resultsOf(t *testing.T, s scenario) *results {
-	r := &results{flags: flags{short: true}, got: map[string]map[string][][]figures{}}
-	e, err := startEtcd(t.Context(), t.TempDir(), 1)
-	require.NoError(t, err)
-	defer e.stop()
+	r, e := measuring(t, 1)
 	require.NoError(t, r.round(t.Context(), e, 0, s))
 	return r
 }
