@@ -24,7 +24,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"sync"
 
 	gooselock "github.com/pressly/goose/v3/lock"
 
@@ -33,12 +32,12 @@ import (
 )
 
 // A Locker is a goose lock.Locker, and lock.SessionLocker, for any number of Providers. Each Lock
-// that succeeds is ended by one Unlock.
+// that succeeds is ended by one Unlock. Until then other Providers of the Locker wait, even if the lock
+// was lost meanwhile, because goose does not say whose an Unlock is.
 type Locker struct {
 	mutex *lock.Mutex
-
-	mu   sync.Mutex
-	held *lock.Held // held through this Locker; nil if not held
+	in    chan struct{}   // holds one element from a Lock until its Unlock
+	held  chan *lock.Held // holds what was acquired, from then until Unlock
 }
 
 var (
@@ -48,18 +47,22 @@ var (
 
 // NewLocker makes a Locker of the lock with this name; it does no I/O.
 func NewLocker(s pawl.Sessions, name string) *Locker {
-	return &Locker{mutex: lock.New(s, name, lock.Options{})}
+	return &Locker{mutex: lock.New(s, name, lock.Options{}), in: make(chan struct{}, 1), held: make(chan *lock.Held, 1)}
 }
 
 // Lock waits until the lock is held, or ctx ends. It does not use the database.
 func (l *Locker) Lock(ctx context.Context, _ *sql.DB) error {
+	select {
+	case l.in <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 	h, err := l.mutex.Acquire(ctx)
 	if err != nil {
+		<-l.in
 		return err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.held = h // h was acquired, so any earlier one was lost
+	l.held <- h
 	return nil
 }
 
@@ -69,14 +72,13 @@ var ErrNotLocked = errors.New("goose: not locked")
 // Unlock releases the lock. If the lock was lost before, the error matches lock.ErrLost. It does
 // not use the database.
 func (l *Locker) Unlock(ctx context.Context, _ *sql.DB) error {
-	l.mu.Lock()
-	h := l.held
-	l.held = nil
-	l.mu.Unlock()
-	if h == nil {
+	select {
+	case h := <-l.held:
+		defer func() { <-l.in }()
+		return h.Release(ctx)
+	default:
 		return ErrNotLocked
 	}
-	return h.Release(ctx)
 }
 
 // SessionLock is Lock.

@@ -90,6 +90,30 @@ func TestOneLockerForSeveralProviders(t *testing.T) {
 	assert.ErrorIs(t, locker.Unlock(t.Context(), nil), pawlgoose.ErrNotLocked)
 }
 
+// A Provider whose lock was lost ends its own hold, and not that of the Locker's next Provider.
+func TestALossDoesNotEndTheNextProvidersHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		etcd := pawltest.New(t)
+		client := etcd.Client(t, pawl.Config{})
+		locker := pawlgoose.NewLocker(client, "migrations")
+		require.NoError(t, locker.Lock(t.Context(), nil))
+		s, err := client.Session(t.Context())
+		require.NoError(t, err)
+		etcd.Revoke(s.ID())
+		<-s.Done()
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, locker.Lock(ctx, nil), context.DeadlineExceeded, "the first has not unlocked")
+		locked := make(chan error, 1)
+		go func() { locked <- locker.Lock(t.Context(), nil) }()
+		synctest.Wait()
+		require.ErrorIs(t, locker.Unlock(t.Context(), nil), lock.ErrLost)
+		require.NoError(t, <-locked)
+		assert.NoError(t, locker.Unlock(t.Context(), nil), "held until now")
+	})
+}
+
 // A lock that is lost while a migration runs: Up says so.
 func TestUpSaysThatTheLockWasLost(t *testing.T) {
 	etcd := pawltest.New(t)
