@@ -77,7 +77,10 @@ func (d *Dir) Write(s locks.Saved) error {
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return fmt.Errorf("state: %w", err)
 	}
-	return os.Rename(temp, d.file())
+	if err := os.Rename(temp, d.file()); err != nil {
+		return fmt.Errorf("state: %w", err)
+	}
+	return d.sync()
 }
 
 // ErrUnusable reports that this pawld cannot take over from the file.
@@ -89,11 +92,16 @@ func (d *Dir) Discard() error {
 	if err := os.Remove(d.file()); err != nil {
 		return err
 	}
+	return d.sync()
+}
+
+// sync makes the directory's entries outlast a power failure, on file systems that can.
+func (d *Dir) sync() error {
 	f, err := os.Open(d.path)
 	if err != nil {
 		return err
 	}
-	_ = f.Sync() // there are file systems that cannot
+	_ = f.Sync()
 	return f.Close()
 }
 

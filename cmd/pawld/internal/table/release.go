@@ -8,7 +8,10 @@ import "github.com/pawl-locks/pawl/internal/clock"
 func (t *Table) Release(ref Ref, now clock.Instant) (st State, why error) {
 	t.advance(now)
 	s, r := t.row(ref)
-	if r == nil { // so that an Acquire that comes later is refused (rule V6)
+	switch {
+	case s == nil: // the session was dropped after it was touched, which it is only without unfinished rows
+		return Left, ErrNotHeld
+	case r == nil: // so that an Acquire that comes later is refused (rule V6)
 		r = &row{id: ref.Request, state: Left, why: ErrNotHeld, ended: now}
 		s.rows[r.id] = r
 		s.remember(r)

@@ -227,6 +227,14 @@ func TestV6AReleaseOfWhatIsNotKnownRefusesALateAcquire(t *testing.T) {
 	assert.Empty(t, r.All(id, r.at(0), r.at(0)))
 }
 
+// A session that has ended may be dropped to make room while a caller waits for its release.
+func TestAReleaseOfASessionThatWasDroppedIsNoFailure(t *testing.T) {
+	r := newRig(t)
+	st, why := r.Release(ref, r.at(0))
+	assert.Equal(t, Left, st)
+	assert.Equal(t, ErrNotHeld, why)
+}
+
 func TestV6AReleasedPlaceIsLeftAndNotWonAnyMore(t *testing.T) {
 	r := newRig(t)
 	require.NoError(t, r.Open(id, who, 0, r.at(0), r.at(0)))
