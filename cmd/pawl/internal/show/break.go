@@ -64,7 +64,7 @@ whom. The exit code is 125 if there is nobody to evict.`,
 			if err != nil {
 				return err
 			}
-			if o.token < 0 {
+			if cmd.Flags().Changed("token") && o.token <= 0 { // 0 is what scripts read where nobody holds
 				return cli.Usage("--token is %d, want a token as pawl show says it", o.token)
 			}
 			switch given := cmd.Flags().Changed("slot"); {
