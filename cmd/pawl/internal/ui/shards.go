@@ -55,21 +55,30 @@ type shardsCache struct {
 	last shardsAnswer
 }
 
-// shards answers who works on the shards of the names in scope.
+// shards answers who works on the shards of the names in scope. Readers wait for one read of the
+// cluster, but not for each other's connections.
 func (p *Page) shards(w http.ResponseWriter, r *http.Request) {
+	all, err := p.sharedOuts(r.Context())
+	if err != nil {
+		refuse(w, http.StatusBadGateway, err.Error())
+		return
+	}
+	answer(w, http.StatusOK, all)
+}
+
+func (p *Page) sharedOuts(ctx context.Context) (shardsAnswer, error) {
 	p.shared.mu.Lock()
 	defer p.shared.mu.Unlock()
 	if p.shared.read.IsZero() || time.Since(p.shared.read) > shardsServe {
-		ctx, cancel := context.WithTimeout(r.Context(), shardsWithin)
+		ctx, cancel := context.WithTimeout(ctx, shardsWithin)
 		defer cancel()
 		all, err := p.readShards(ctx)
 		if err != nil {
-			refuse(w, http.StatusBadGateway, err.Error())
-			return
+			return all, err
 		}
 		p.shared.read, p.shared.last = time.Now(), all
 	}
-	answer(w, http.StatusOK, p.shared.last)
+	return p.shared.last, nil
 }
 
 func (p *Page) readShards(ctx context.Context) (out shardsAnswer, err error) {
