@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/internal/testkit/faultproxy"
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
@@ -80,6 +82,27 @@ func TestDemoThatIsInterruptedLeavesNothing(t *testing.T) {
 	require.NoError(t, p.cmd.Process.Signal(unix.SIGINT))
 	assert.Equal(t, 130, p.code(t))
 	assert.Empty(t, p.left(t))
+}
+
+// A signal while pawl connects is as one later: those that follow end with 0, a query dies of INT.
+func TestASignalWhileItConnectsEndsIt(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, silent.Close()) })
+	for _, args := range [][]string{{"observe", "a"}, {"watch"}, {"ls"}} {
+		p := begin(t, silent.Addr().String(), append(args, "--dial-timeout", lane.Hang.String())...)
+		c, err := silent.Accept()
+		require.NoError(t, err)
+		require.NoError(t, p.cmd.Process.Signal(unix.SIGINT))
+		code, died := p.code(t), p.cmd.ProcessState.Sys().(syscall.WaitStatus).Signal()
+		if args[0] == "ls" {
+			assert.Equal(t, unix.SIGINT, died, "so that a loop of the shell ends")
+		} else {
+			assert.Equal(t, 0, code, args)
+		}
+		assert.NoError(t, c.Close())
+	}
 }
 
 var servesOn = regexp.MustCompile(`^etcd serves on (\S+), data in \S+ \(temporary\)`)

@@ -194,6 +194,7 @@ func TestWhatCannotBeStartedSaysWhy(t *testing.T) {
 		{[]string{"--max-ttl", "120s", "--lock-delay", "51s"}, "--lock-delay is 51s: lease: Options.LockDelay is 51s, want 0 to 50s with a TTL of 4m0s"},
 		{[]string{"--lock-delay", "-1s"}, "--lock-delay is -1s: "},
 		{[]string{"--sync-every", "-1s"}, "--sync-every is -1s, want 0 or more"},
+		{[]string{"--token-floor", "-1"}, "--token-floor is -1, want a token"},
 		{[]string{"--max-sessions", "0"}, "--max-sessions is 0"},
 		{[]string{"--max-connections", "0"}, "--max-connections is 0"},
 		{[]string{"--max-calls", "0"}, "--max-calls is 0"},
@@ -224,6 +225,21 @@ func TestWhatCannotBeStartedSaysWhy(t *testing.T) {
 		assert.Contains(t, p.said(), c.text, c.args)
 		assert.NotContains(t, p.said(), "goroutine")
 	}
+}
+
+func TestNothingIsAcquiredWithATokenBelowTheFloor(t *testing.T) {
+	t.Parallel()
+	p := start(t, ofShared(t), "", "--token-floor", "999999999")
+	_, out := p.raw("Acquire", marshal(object{"session": hex32(1), "requestId": hex32(1), "names": []string{"n"}, "mode": "EXCLUSIVE"}))
+	assert.Equal(t, "failed_precondition", out["code"], out)
+}
+
+func TestHelpGoesToStdout(t *testing.T) {
+	t.Parallel()
+	var out, errs strings.Builder
+	assert.Zero(t, run([]string{"--help"}, &out, &errs, nil))
+	assert.Contains(t, out.String(), "--token-floor")
+	assert.Empty(t, errs.String())
 }
 
 func TestASocketOrAStateDirectoryInUseIsRefused(t *testing.T) {

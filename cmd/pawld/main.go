@@ -40,7 +40,7 @@ func signalled() <-chan os.Signal {
 
 // run is main, with its environment as arguments.
 func run(args []string, stdout, stderr io.Writer, signals <-chan os.Signal) int {
-	o, err := parse(args, stderr)
+	o, err := parse(args, stdout)
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
 		return 0

@@ -31,6 +31,7 @@ type options struct {
 	stateDir, policy      string
 	discardState          bool
 	maxTTL, lockDelay     time.Duration
+	tokenFloor            int64
 	sessions, locks       int
 	connections, calls    int
 	config                string
@@ -47,12 +48,12 @@ With --state-dir, SIGTERM and SIGHUP leave all locks to the next pawld. SIGINT r
 `
 
 // parse reads the flags, and, for flags that were not given, the file of --config and then the
-// environment.
-func parse(args []string, stderr io.Writer) (options, error) {
+// environment. It writes what --help says to help.
+func parse(args []string, help io.Writer) (options, error) {
 	var o options
 	fs := pflag.NewFlagSet("pawld", pflag.ContinueOnError)
-	fs.SetOutput(stderr)
-	fs.Usage = func() { fmt.Fprint(stderr, usage, fs.FlagUsages()) }
+	fs.SetOutput(help)
+	fs.Usage = func() { fmt.Fprint(help, usage, fs.FlagUsages()) } // for --help alone
 	fs.SortFlags = false
 	fs.StringSliceVar(&o.endpoints, "endpoints", nil, "members of the etcd cluster, with commas between (or ETCDCTL_ENDPOINTS; default 127.0.0.1:2379)")
 	fs.StringVar(&o.user, "user", "", "name:password at etcd (or ETCDCTL_USER)")
@@ -76,6 +77,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&o.policy, "policy", "", "file with the names that each identity may use; empty means all on the Unix socket, none on --listen")
 	fs.DurationVar(&o.maxTTL, "max-ttl", 15*time.Second, "the longest TTL of a client's session; pawld's own at etcd is twice that")
 	fs.DurationVar(&o.lockDelay, "lock-delay", 0, "how long nobody else gets a lock that pawld takes from a client, or loses; 0 means none")
+	fs.Int64Var(&o.tokenFloor, "token-floor", 0, "acquire nothing with a token at or below this: after a restored backup, the highest that the storage has seen")
 	fs.IntVar(&o.sessions, "max-sessions", 1000, "largest number of sessions")
 	fs.IntVar(&o.locks, "max-locks", 10000, "largest number of locks and waiters")
 	fs.IntVar(&o.connections, "max-connections", 8192, "largest number of connections of each listener; more are closed at once. One user, or on --listen one host, has at most half of them")
@@ -202,6 +204,8 @@ func (o options) check() error {
 		return fmt.Errorf("--lock-delay is %v: %w", o.lockDelay, o.session().Check())
 	case o.syncEvery < 0:
 		return fmt.Errorf("--sync-every is %v, want 0 or more", o.syncEvery)
+	case o.tokenFloor < 0:
+		return fmt.Errorf("--token-floor is %d, want a token, or 0 for none", o.tokenFloor)
 	case o.sessions <= 0:
 		return fmt.Errorf("--max-sessions is %d, want more than 0", o.sessions)
 	case o.locks <= 0:

@@ -14,6 +14,7 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/policy"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/state"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/tlsfiles"
 	"github.com/pawl-locks/pawl/observe"
 )
@@ -47,7 +48,7 @@ func (d *daemon) start(ctx context.Context, rules *policy.Policy, signals <-chan
 // left. That stays in the state directory until it is taken over, whatever ends the process.
 func (d *daemon) connect(ctx context.Context, rules *policy.Policy) (err error) {
 	cfg := pawl.Config{
-		Endpoints: d.endpoints, Username: d.user, Password: d.password, Namespace: d.namespace, Lazy: true, SyncEvery: d.syncEvery, Logger: d.log,
+		Endpoints: d.endpoints, Username: d.user, Password: d.password, Namespace: d.namespace, Lazy: true, SyncEvery: d.syncEvery, TokenFloor: fencing.Token(d.tokenFloor), Logger: d.log,
 		Observer: observe.Func(func(ctx context.Context, ev observe.Event) { d.service.Observe(ctx, ev) }),
 	}
 	names := tlsfiles.Names{CA: d.cacert, Cert: d.cert, Key: d.key}

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/tlsfiles"
 )
 
@@ -25,6 +26,7 @@ type Connection struct {
 	Namespace         string
 	DialTimeout       time.Duration
 	syncEvery         time.Duration
+	tokenFloor        int64
 	Embed             bool
 	Verbose           bool
 }
@@ -44,6 +46,11 @@ func (c *Connection) Flags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.syncEvery, "sync-every", 0, "how often the endpoints are replaced by those that the members advertise; 0 means never")
 	fs.BoolVar(&c.Embed, "embed", false, "run against an etcd server in this process, which ends with it")
 	fs.BoolVarP(&c.Verbose, "verbose", "v", false, "report on stderr what happens")
+}
+
+// AcquireFlags adds the flags of a command that acquires.
+func (c *Connection) AcquireFlags(fs *pflag.FlagSet) {
+	fs.Int64Var(&c.tokenFloor, "token-floor", 0, "acquire nothing with a token at or below this: after a restored backup, the highest that the storage has seen")
 }
 
 // A positive is a flag's value: a duration of more than 0.
@@ -90,7 +97,10 @@ func (c *Connection) config() (pawl.Config, error) {
 	if c.syncEvery < 0 {
 		return pawl.Config{}, Usage("--sync-every is %v, want 0 or more", c.syncEvery)
 	}
-	cfg := pawl.Config{Endpoints: c.Endpoints, Namespace: c.Namespace, SyncEvery: c.syncEvery, Logger: c.Logger()}
+	if c.tokenFloor < 0 {
+		return pawl.Config{}, Usage("--token-floor is %d, want a token, or 0 for none", c.tokenFloor)
+	}
+	cfg := pawl.Config{Endpoints: c.Endpoints, Namespace: c.Namespace, SyncEvery: c.syncEvery, Logger: c.Logger(), TokenFloor: fencing.Token(c.tokenFloor)}
 	var err error
 	if cfg.Username, cfg.Password, err = c.login(); err != nil {
 		return pawl.Config{}, err
@@ -101,7 +111,7 @@ func (c *Connection) config() (pawl.Config, error) {
 	return cfg, nil
 }
 
-// login splits --user at its first colon, unless the password came separately.
+// login splits --user at its first colon, unless the password came separately, also in a variable.
 func (c *Connection) login() (user, password string, err error) {
 	if c.user == "" || c.password != "" {
 		return c.user, c.password, nil

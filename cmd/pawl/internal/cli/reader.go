@@ -50,16 +50,15 @@ func (o *Reader) With(cmd *cobra.Command, read func(ctx context.Context, c *pawl
 	ctx, stop := supervise.Catch().Ends(context.Background())
 	defer stop()
 	client, closed, err := o.Open(ctx, cmd.Flags())
-	if err != nil {
-		return err
-	}
-	err = read(ctx, client)
-	if cerr := closed(); err == nil {
-		err = cerr
+	if err == nil {
+		err = read(ctx, client)
+		if cerr := closed(); err == nil {
+			err = cerr
+		}
 	}
 	var sig *supervise.Interrupted
 	if errors.As(context.Cause(ctx), &sig) && err != nil {
-		return sig
+		return EndedBy(sig.Signal, sig)
 	}
 	return Reach(err)
 }

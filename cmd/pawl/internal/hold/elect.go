@@ -47,6 +47,7 @@ all processes that it started.
 	cmd.SetFlagErrorFunc(cli.FlagErrors(2))
 	fs := cmd.Flags()
 	o.Connection.Flags(fs)
+	o.AcquireFlags(fs)
 	o.tenure.flags(fs)
 	o.waiting.flags(fs, "the first term")
 	fs.BoolVar(&o.etcd, "etcd-layout", false, "use NAME verbatim, to share the election with etcdctl elect and clientv3's concurrency.Election")

@@ -2,8 +2,10 @@ package hold
 
 import (
 	"cmp"
+	"errors"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
@@ -89,6 +91,7 @@ it leaves in the background continue without the lock.
 	cmd.SetFlagErrorFunc(cli.FlagErrors(1))
 	fs := cmd.Flags()
 	o.Connection.Flags(fs)
+	o.AcquireFlags(fs)
 	o.tenure.flags(fs)
 	o.waiting.flags(fs, "the lock")
 	fs.IntVar(&o.pid, "pid", 0, "without a COMMAND: release the lock, or stop waiting, when process PID ends; ignore INT, HUP and QUIT; send TERM to PID when the lock is lost")
@@ -129,8 +132,11 @@ func (o *lockOptions) run(cmd *cobra.Command, names, argv []string) error {
 		if len(argv) > 0 {
 			return cli.Usage("--pid and a COMMAND exclude each other")
 		}
-		if o.user, err = processOf(o.pid); o.pid < 0 || err != nil {
+		switch o.user, err = processOf(o.pid); {
+		case o.pid < 0, errors.Is(err, unix.ESRCH), errors.Is(err, unix.EINVAL): // invalid are the numbers of threads
 			return cli.Usage("--pid: there is no process %d", o.pid)
+		case err != nil:
+			return cli.Usage("--pid %d: %w", o.pid, err)
 		}
 	}
 	program, err := lookPath(argv)

@@ -47,11 +47,15 @@ their slots.`,
 			ctx, stop := supervise.Catch().Ends(context.Background())
 			defer stop()
 			client, closed, err := o.Open(ctx, cmd.Flags())
-			if err != nil {
-				return err
+			if err == nil {
+				defer closed()
+				err = o.run(ctx, cmd.OutOrStdout(), client, args[0])
 			}
-			defer closed()
-			return o.run(ctx, cmd.OutOrStdout(), client, args[0])
+			var sig *supervise.Interrupted
+			if errors.As(context.Cause(ctx), &sig) {
+				return nil
+			}
+			return err
 		},
 	}
 	fs := cmd.Flags()
@@ -64,11 +68,7 @@ their slots.`,
 
 func (o *observeOptions) run(ctx context.Context, out io.Writer, client *pawl.Client, name string) error {
 	for l, err := range elect.Observe(ctx, client, name, elect.Options{EtcdLayout: o.etcd}) {
-		var sig *supervise.Interrupted
-		switch {
-		case errors.As(context.Cause(ctx), &sig):
-			return nil
-		case err != nil:
+		if err != nil {
 			return cli.Reach(err)
 		}
 		if _, err := fmt.Fprintln(out, o.line(l, time.Now())); err != nil {
