@@ -3,8 +3,8 @@
 //
 // A Client is a connection to one etcd cluster. A Session is a lease on it that is kept alive, and that
 // any number of locks and elections share. Package lock acquires locks on a client or a session, and
-// package elect campaigns on one. Every acquisition has a fencing token, greater than every earlier one
-// of the name. Package fencing and its guards let storage refuse an old token.
+// package elect campaigns on one. Every acquisition has a fencing token, greater than that of every
+// earlier exclusive holder of the name. Package fencing and its guards let storage refuse an old token.
 //
 //	client, err := pawl.Dial(ctx, pawl.Config{Endpoints: []string{"127.0.0.1:2379"}})
 //	if err != nil {
@@ -20,10 +20,10 @@
 // # What it guarantees
 //
 //  1. What a session holds becomes invalid before anybody else can acquire it. Validity counts from
-//     when the last confirmed renewal was sent, on a clock that runs during suspend, and ends a sixth
-//     of the TTL early.
+//     when the last confirmed renewal was sent, on a clock that runs during suspend, and ends at least
+//     a sixth of the TTL early.
 //  2. Session.Err compares the clock at each call. What has ended stays ended, with one final cause:
-//     lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed or ErrClusterChanged.
+//     lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed, elect.ErrOverrun or ErrClusterChanged.
 //  3. One member's failure does not affect the others, because each has a separate connection, and the
 //     next try uses another member.
 //  4. A Client uses one cluster. It drops answers of another, and a
@@ -34,9 +34,8 @@
 // # What it does not
 //
 // No client can rule out that an operator deletes a key, that the server
-// revokes a living lease, that a restore takes the cluster back, that a machine
-// is frozen together with its clocks, that two clocks' rates differ by more than
-// the margin covers, or that a process is paused between its last check and its
+// revokes a living lease, that a restore or the loss of most members takes the cluster back, that a
+// machine is frozen together with its clocks, that two clocks' rates differ by more than the margin covers, or that a process is paused between its last check and its
 // write. The fencing token covers all of these, if the storage checks it.
 // etcd's grpc-proxy is not supported.
 package pawl

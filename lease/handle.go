@@ -7,9 +7,10 @@ import (
 )
 
 // A Handle is what another process needs to take over a detached session. It has the lease, its
-// cluster, its session key as it was last written, how many entries in queues it has had, those that
-// the next process has to remove, and how long locks with Options.AtLeast have to stay taken. It is
-// comparable, contains no secret, and works once. The zero Handle means no session.
+// cluster, TTL and lock-delay, the session key's revisions, the number of the next entry in a queue,
+// the keys that the next process has to remove, which of them were held and lost, how long some have
+// to stay, and the nonce of the takeover if that was decided before. It is comparable, contains no
+// secret, and works once. The zero Handle means no session.
 type Handle struct {
 	text string // as package detached writes it
 }

@@ -20,8 +20,9 @@
 //     together, in the same order: one that came after a waiter for exclusive mode waits for
 //     that waiter. A Semaphore's slots are also taken in order, one at a time.
 //  3. Tokens: Held.Token is the create revision of Held.Key, and strictly greater
-//     than that of every earlier exclusive holder of the name. Each of several shared holders
-//     has its own. A Semaphore's is greater than that of every earlier holder of its slot.
+//     than that of every earlier exclusive holder of the name. An exclusive holder's is also
+//     greater than that of every earlier shared one. Each of several shared holders has its own.
+//     A Semaphore's is greater than that of every earlier holder of its slot.
 //  4. Loss is reported: once the session has ended, the key was deleted or overwritten by
 //     somebody else, or the lock was held for longer than Options.MaxHold, Err returns that
 //     with one final cause, the Context is cancelled with it, and Done is closed. Err compares
@@ -30,17 +31,17 @@
 //     deleted in the background. Until then it blocks others; if etcd cannot be reached, until
 //     its lease ends. A Release that returns nil released a lock that was held until then, and
 //     nobody else had written to the key.
-//  6. Every call returns within its context's end plus 100 ms. Do, DoShared and Once wait for
-//     the function first.
+//  6. Every call returns within its context's end plus 100 ms. Do, DoShared, Once and Every wait
+//     for the function first.
 //  7. A lock costs no goroutine and no timer of its own.
 //
 // # What it does not
 //
 // No client can rule out that an operator deletes the key, that the server revokes a living lease,
-// that a restore takes the cluster back, that a machine is frozen together with its clocks, that
-// clocks' rates differ by more than the session's margin covers, or that a process is paused
-// between its last call of Err and its write. A writer gives the storage its token, and the storage
-// refuses one below the highest it has seen (see package fencing).
+// that a restore, or the loss of most members, takes the cluster back, that a machine is frozen
+// together with its clocks, that clocks' rates differ by more than the session's margin covers, or
+// that a process is paused between its last call of Err and its write. A writer gives the storage its
+// token, and the storage refuses one below the highest it has seen (see package fencing).
 //
 // It is not reentrant and has no priorities. A shared hold cannot be upgraded to an exclusive one:
 // release, acquire, and read again. A lock and an election of one name are one queue: they exclude
@@ -59,7 +60,7 @@
 //	  pawl.ErrClusterChanged       another cluster answers, or its revision went back
 //	a cause alone                an Acquire that never won
 //	ErrReleased                  Err after Release
-//	kv.ErrUnknown                a Release that was not confirmed; it goes on in the background
+//	kv.ErrUnknown                a Release that was not confirmed; it continues in the background
 //	pawl.ErrTokenFloor           the token would not exceed Config.TokenFloor
 //	context.DeadlineExceeded, context.Canceled  the call's context ended
 package lock

@@ -53,8 +53,9 @@ func (h *Held) Key() string { return h.acquisition().Key() }
 func (h *Held) Keys() []string { return h.acquisition().AllKeys() }
 
 // Token returns the fencing token, which is the create revision of Key, and of all Keys. It is
-// strictly greater than that of the previous holder of each name. That of a semaphore is greater
-// than those of all earlier holders of the same slot, and unrelated to those of other slots, so
+// strictly greater than that of every earlier exclusive holder of each name; that of an exclusive
+// holder is also greater than that of every earlier shared one. That of a semaphore is greater than
+// those of all earlier holders of the same slot, and unrelated to those of other slots, so
 // storage keeps a register for each slot (see Context).
 func (h *Held) Token() fencing.Token { return h.acquisition().Token() }
 

@@ -30,9 +30,9 @@ type Options struct {
 	// fails. It may be called for several shards at once.
 	Prepare func(ctx context.Context, shard int) error
 	// Overrun is how long work may go on after ErrMoved. After that the shard is taken from it: the
-	// Held is lost, with ErrMoved as the cause, and a margin later its key is deleted. Storage has to
-	// refuse, by the token, what work writes after the loss. If Overrun is 0, Run waits forever for
-	// work.
+	// Held is lost, with ErrMoved as the cause, and its key is deleted a margin later, or a lock-delay
+	// after that. Storage has to refuse, by the token, what work writes after the loss. If Overrun is 0,
+	// Run waits forever for work.
 	Overrun time.Duration
 	// Moves bounds how many shards this worker gains at once, and how many it gives up at once. A shard
 	// for which it has waited for a TTL, because its owner has not given it up, does not count. 0 means

@@ -17,7 +17,8 @@
 //     run (T3).
 //  4. What has ended stays ended. The first goroutine to see that the deadline has passed,
 //     even the handler of a late answer, ends the session for good (T4).
-//  5. Renewals begin at a quarter of the TTL, each on a new stream that is closed after the answer, and
+//  5. Renewals begin after three tenths of the validity, which is a quarter of the TTL with the usual
+//     margin, each on a new stream that is closed after the answer, and
 //     consecutive ones on different members. Another member joins a renewal that is slow, so that no
 //     single member, connection or stream can end a session (N2, N3). Each session sends its own
 //     renewals, so that none depends on another (N4). RenewNow begins a renewal at once.
