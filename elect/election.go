@@ -74,7 +74,7 @@ func (e *Election) campaign(ctx context.Context, op string, value []byte, try bo
 	if err == nil {
 		var t *Term
 		if t, err = e.with(ctx, func(s *session.Session, q queue.Queue) (*queue.Acquisition, error) {
-			return queue.Acquire(ctx, s, q, queue.Request{Value: bytes.Clone(value), Try: try, Owner: e.owner(s)})
+			return queue.Acquire(ctx, s, queue.Request{Value: bytes.Clone(value), Try: try, Owner: e.owner(s)}, q)
 		}); err == nil {
 			return t, nil
 		}
@@ -106,7 +106,7 @@ func checkValue(value []byte) error {
 // The token, and the value that observers see, stay the same.
 func (e *Election) Resume(ctx context.Context, key string, t fencing.Token) (*Term, error) {
 	term, err := e.with(ctx, func(s *session.Session, q queue.Queue) (*queue.Acquisition, error) {
-		return queue.Resume(ctx, s, q, key, t, queue.Limits{})
+		return queue.Resume(ctx, s, []string{key}, t, queue.Limits{}, q)
 	})
 	if err != nil {
 		return nil, failed("resume", e.Name(), ctx, err)

@@ -75,8 +75,10 @@ func (t *target) check(ctx context.Context) error {
 	case t.sessions == nil:
 		return errors.New("nil session")
 	}
-	if err := t.options().Check(t.wants); err != nil {
-		return err
+	if t.resolved.Load() == nil { // otherwise an earlier call has checked them
+		if err := t.options().Check(t.wants); err != nil {
+			return err
+		}
 	}
 	if err := inside.Carry(t.sessions, t.wants[0].Name, t.more()); err != nil {
 		return err
@@ -122,7 +124,7 @@ func (t *target) acquire(ctx context.Context, op string, try bool) (*Held, error
 			Handoffs: len(t.wants) == 1 && t.wants[0].Mode == observe.Exclusive && !t.opts.EtcdLayout,
 		}
 		var a *queue.Acquisition
-		if a, err = queue.AcquireAll(ctx, s, r, queues[0], queues[1:]...); err == nil {
+		if a, err = queue.Acquire(ctx, s, r, queues...); err == nil {
 			return &Held{a, session}, nil
 		}
 	}
@@ -134,7 +136,7 @@ func (t *target) resume(ctx context.Context, own []string, token fencing.Token) 
 	session, queues, err := t.resolve(ctx)
 	if err == nil {
 		var a *queue.Acquisition
-		if a, err = queue.ResumeAll(ctx, inside.SessionOf(session), own, token, t.options().Limits, queues[0], queues[1:]...); err == nil {
+		if a, err = queue.Resume(ctx, inside.SessionOf(session), own, token, t.options().Limits, queues...); err == nil {
 			return &Held{a, session}, nil
 		}
 	}

@@ -95,7 +95,7 @@ func (m *member) acquire(ctx context.Context, i int, ifFree bool) {
 	m.job(func() func() {
 		q := queue.Queue{Queue: m.keys.Queue(i)}
 		works := &session.Deferral{}
-		a, err := queue.Acquire(ctx, m.s, q, queue.Request{Value: keys.Plain(time.Now(), false), Handoffs: true, Try: ifFree, Work: works})
+		a, err := queue.Acquire(ctx, m.s, queue.Request{Value: keys.Plain(time.Now(), false), Handoffs: true, Try: ifFree, Work: works}, q)
 		return func() {
 			switch {
 			case err == nil:

@@ -60,7 +60,7 @@ func (m *member) plan() {
 		for pace := (backoff.Backoff{First: minPause, Most: maxPause}); ctx.Err() == nil; {
 			q := queue.Queue{Queue: m.keys.Planner(), Election: true}
 			// No work rests on it.
-			a, err := queue.Acquire(ctx, m.s, q, queue.Request{Value: shards.EncodePlanned(0), Work: &session.Deferral{}})
+			a, err := queue.Acquire(ctx, m.s, queue.Request{Value: shards.EncodePlanned(0), Work: &session.Deferral{}}, q)
 			if err != nil {
 				m.post(func() { m.heedFatal(err) })
 				pace.Sleep(ctx)

@@ -251,7 +251,9 @@ func (s *Sender) carryOut(fx effects, now time.Time) {
 			})
 		}
 	}
-	s.arm(now)
+	if len(s.m.gather.parts) > 0 {
+		s.arm(now)
+	}
 }
 
 // arm sets the timer to when the machine needs the next tick, unless it fires earlier. A timer

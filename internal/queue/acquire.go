@@ -33,21 +33,15 @@ type Request struct {
 	Owner []byte // the value of the owner key, which is put together with the key; nil means no owner key
 }
 
-// Acquire enqueues a key on q and waits until it is first. Either the acquisition or the error is
-// nil. After an error the queue key is deleted in the background. If ctx ends, Acquire returns an
-// error, even in the instant of success. If ctx never ends, it waits as long as the session is
-// valid.
-func Acquire(ctx context.Context, s *session.Session, q Queue, r Request) (*Acquisition, error) {
-	return AcquireAll(ctx, s, r, q)
-}
-
-// AcquireAll acquires several distinct names at once. It enqueues a key on the queue of each, all
-// in one transaction, and the acquisition is held once it is first in all of them. r.Handoffs may
-// be set for a single name only.
-func AcquireAll(ctx context.Context, s *session.Session, r Request, q Queue, more ...Queue) (*Acquisition, error) {
-	a := newAcquisition(ctx, s, q, more)
+// Acquire enqueues a key on each of queues, all in one transaction, and waits until it is first in all
+// of them. Either the acquisition or the error is nil. After an error the queue keys are deleted in the
+// background. If ctx ends, Acquire returns an error, even in the instant of success. If ctx never ends,
+// it waits as long as the session is valid. There is at least one queue, and no two are of one name;
+// r.Handoffs is for a single one. Acquire does not change queues, and they must not be changed after it.
+func Acquire(ctx context.Context, s *session.Session, r Request, queues ...Queue) (*Acquisition, error) {
+	a := newAcquisition(ctx, s, queues)
 	a.hasOwnerKey, a.work = r.Owner != nil, r.Work
-	a.state = state.Begin(state.Options{Handoffs: r.Handoffs, Shared: q.Shared, Limit: q.Limit})
+	a.state = state.Begin(state.Options{Handoffs: r.Handoffs, Shared: queues[0].Shared, Limit: queues[0].Limit})
 	a.beginNotices(ctx)
 	err := a.acquire(ctx, r)
 	if err == nil {
@@ -63,13 +57,13 @@ func AcquireAll(ctx context.Context, s *session.Session, r Request, q Queue, mor
 	return nil, err
 }
 
-// newAcquisition returns an acquisition of q and, if it is a set, of more. It has sent nothing yet.
-func newAcquisition(ctx context.Context, s *session.Session, q Queue, more []Queue) *Acquisition {
-	a := &Acquisition{s: s, queue: q, more: more, parent: ctx, deleting: gate.New(1)}
-	if len(more) > 0 {
+// newAcquisition returns an acquisition that has sent nothing yet.
+func newAcquisition(ctx context.Context, s *session.Session, queues []Queue) *Acquisition {
+	a := &Acquisition{s: s, queues: queues, parent: ctx, deleting: gate.New(1)}
+	if a.isSet() {
 		a.makeSet()
 	}
-	if q.Limit > 0 {
+	if queues[0].Limit > 0 {
 		a.permit = &permit{}
 	}
 	return a
@@ -94,7 +88,7 @@ func (a *Acquisition) acquire(ctx context.Context, r Request) error {
 		switch next := a.now().Next(); next {
 		case state.Sleep:
 			if a.permit != nil && r.Try { // another took the free slot first
-				return &detail{ErrBusy, "the last free slot was taken a moment ago"}
+				return fmt.Errorf("%w: the last free slot was taken a moment ago", ErrBusy)
 			}
 			err = a.sleep(ctx)
 		case state.Take:

@@ -33,10 +33,10 @@ func TestNoCallLeavesAnythingOnItsContext(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 1}, func(w *fixture) {
 		s := w.session()
 		ctx := &hooks{Context: w.Context(), done: make(chan struct{})}
-		c, err := Acquire(ctx, s, w.queue(), Request{})
+		c, err := Acquire(ctx, s, Request{}, w.queue())
 		require.NoError(w, err)
 		assert.Zero(w, ctx.n.Load(), "won")
-		_, err = Acquire(ctx, s, w.queue(), Request{Try: true})
+		_, err = Acquire(ctx, s, Request{Try: true}, w.queue())
 		require.ErrorIs(w, err, ErrBusy)
 		assert.Zero(w, ctx.n.Load(), "failed")
 		a := w.acquiring(ctx, s, Request{})
@@ -108,7 +108,7 @@ func TestWhatIsShownAfterASuspendPastTheDeadlineIsNotHeld(t *testing.T) {
 			c := w.acquire(s)
 			next := w.successor(s)
 			begin()
-			r, err := Resume(w.Context(), next, w.queue(), c.Key(), c.Token(), Limits{})
+			r, err := Resume(w.Context(), next, []string{c.Key()}, c.Token(), Limits{}, w.queue())
 			assert.Nil(w, r)
 			w.expired(err)
 		}},

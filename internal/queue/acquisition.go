@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"strconv"
 	"sync"
@@ -35,11 +34,10 @@ import (
 // lost before.
 type Acquisition struct {
 	s           *session.Session
-	queue       Queue
-	more        []Queue           // the queues of a set's other names
+	queues      []Queue           // one for each name
 	set         *set              // what only a set has; nil if it is not a set
 	permit      *permit           // what only an acquisition of a semaphore has; nil for all others
-	keys        []string          // its keys, in queue and in each of more; of a semaphore only the turnstile key (see owned)
+	keys        []string          // its keys, one in each of queues; of a semaphore only the turnstile key (see owned)
 	n           int64             // the sequence number
 	hasOwnerKey bool              // an owner key is put with its key, or may have been
 	work        *session.Deferral // what keeps its key after a loss; if nil, whatever defers the revocation of the lease
@@ -66,7 +64,7 @@ type Acquisition struct {
 
 // None stands in for the acquisition of a nil handle. It has ended and was never held.
 var None = func() *Acquisition {
-	a := &Acquisition{parent: context.Background()}
+	a := &Acquisition{queues: make([]Queue, 1), parent: context.Background()}
 	a.state.Apply(state.GaveUp{})
 	a.ended.Store(&ending{err: errors.New("not held: nil handle")})
 	// Both are made here, once, because a channel that a first call makes inside a synctest bubble
@@ -106,7 +104,9 @@ func (a *Acquisition) apply(ev state.Event, why error) state.Effects {
 	}
 	cancel(unused)
 	a.carryOut(fx, end)
-	a.catchUp(gap)
+	if gap != 0 {
+		a.catchUp(gap)
+	}
 	if fx.Wake {
 		select {
 		case woken <- struct{}{}:
@@ -169,30 +169,8 @@ func (a *Acquisition) owned() []string {
 // AllKeys returns the names of its keys; those of a set are in the order of its names.
 func (a *Acquisition) AllKeys() []string { return slices.Clone(a.owned()) }
 
-// queues yields the queues in which it has a key, in the order of its keys.
-func (a *Acquisition) queues() iter.Seq2[int, Queue] {
-	return func(yield func(int, Queue) bool) {
-		if !yield(0, a.queue) {
-			return
-		}
-		for i, q := range a.more {
-			if !yield(i+1, q) {
-				return
-			}
-		}
-	}
-}
-
 // isSet reports whether it is an acquisition of several names.
-func (a *Acquisition) isSet() bool { return len(a.more) > 0 }
-
-// nameOf returns the name of the queue that the i-th key is in.
-func (a *Acquisition) nameOf(i int) string {
-	if i > 0 && i <= len(a.more) {
-		return a.more[i-1].Name
-	}
-	return a.queue.Name
-}
+func (a *Acquisition) isSet() bool { return len(a.queues) > 1 }
 
 // of describes the i-th key for an error's text: quoted, and for a set with its name.
 func (a *Acquisition) of(i int) string {
@@ -202,13 +180,13 @@ func (a *Acquisition) of(i int) string {
 	if !a.isSet() {
 		return strconv.Quote(a.Key())
 	}
-	return fmt.Sprintf("of %q, %q", a.nameOf(i), a.owned()[i])
+	return fmt.Sprintf("of %q, %q", a.queues[i].Name, a.owned()[i])
 }
 
 // Mode returns the mode in which it is acquired. That of a set is shared if all its names are.
 func (a *Acquisition) Mode() observe.Mode {
-	mode := a.queue.mode()
-	for _, q := range a.more {
+	mode := a.queues[0].mode()
+	for _, q := range a.queues[1:] {
 		if !q.Shared {
 			mode = observe.Exclusive
 		}
@@ -217,11 +195,11 @@ func (a *Acquisition) Mode() observe.Mode {
 }
 
 // Name returns the queue's name as it was given; for a set, the first of its names.
-func (a *Acquisition) Name() string { return a.queue.Name }
+func (a *Acquisition) Name() string { return a.queues[0].Name }
 
 // Names returns its names as they were given.
 func (a *Acquisition) Names() (all []string) {
-	for _, q := range a.queues() {
+	for _, q := range a.queues {
 		all = append(all, q.Name)
 	}
 	return all
@@ -303,7 +281,7 @@ func (a *Acquisition) Reads() (all []session.Read) {
 		}})
 	}
 	if a.wantedOpen() {
-		for _, q := range a.queues() {
+		for _, q := range a.queues {
 			all = append(all, session.Read{Ops: q.lastConflicts(0), Seen: a.observeBehind})
 		}
 	}

@@ -20,7 +20,7 @@ import (
 
 // began returns an acquisition that has begun and whose enqueue is not sent.
 func (w *fixture) began(s *session.Session, q Queue) *Acquisition {
-	c := &Acquisition{s: s, queue: q}
+	c := &Acquisition{s: s, queues: []Queue{q}}
 	err := c.begins()
 	require.NoError(w, err)
 	return c
@@ -33,14 +33,14 @@ func (w *fixture) skipsOwn(c *Acquisition) bool {
 		r := o.GetRequestRange()
 		read = append(read, string(r.Key)+" to "+string(r.RangeEnd))
 	}
-	end := c.queue.Prefix[:len(c.queue.Prefix)-1] + "0"
+	end := c.queues[0].Prefix[:len(c.queues[0].Prefix)-1] + "0"
 	if len(read) == 1 {
-		assert.Equal(w, []string{c.queue.Prefix + " to " + end}, read)
+		assert.Equal(w, []string{c.queues[0].Prefix + " to " + end}, read)
 		return false
 	}
-	own := keys.QueueKey{Lease: c.s.ID(), N: 1}.In(c.queue.Prefix)
+	own := keys.QueueKey{Lease: c.s.ID(), N: 1}.In(c.queues[0].Prefix)
 	own = own[:len(own)-len("-1")]
-	assert.Equal(w, []string{c.queue.Prefix + " to " + own + "-", own + ". to " + end}, read)
+	assert.Equal(w, []string{c.queues[0].Prefix + " to " + own + "-", own + ". to " + end}, read)
 	return true
 }
 

@@ -2,6 +2,7 @@ package queue
 
 import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/txn"
@@ -74,31 +75,22 @@ func (q Queue) noConflicts() (cs []*pb.Compare) {
 	return cs
 }
 
-// first returns the name of the first-created key that was read, or "" if there is none.
-func first(read txn.Answers) (key string) {
-	create := int64(0)
-	for kv := range read.All() {
-		if key == "" || kv.CreateRevision < create {
-			key, create = string(kv.Key), kv.CreateRevision
+// first returns the first-created key that was read, or nil if there is none.
+func first(read txn.Answers) (kv *mvccpb.KeyValue) {
+	for other := range read.All() {
+		if kv == nil || other.CreateRevision < kv.CreateRevision {
+			kv = other
 		}
 	}
-	return key
+	return kv
 }
 
 // spans returns how many conflicting spans all its queues have together.
 func (a *Acquisition) spans() (n int) {
-	for _, q := range a.queues() {
-		n += q.spans()
+	for _, q := range a.queues {
+		n += len(q.conflicts())
 	}
 	return n
-}
-
-// spans returns how many conflicting spans there are.
-func (q Queue) spans() int {
-	if q.Shared {
-		return 2
-	}
-	return 1
 }
 
 // An etcd range also visits deleted keys until they are compacted. If a session takes one name
@@ -111,6 +103,6 @@ func (q Queue) spans() int {
 // layout. In etcd's layout the keys of other names may lie among the session's keys, and a shared
 // acquisition reads only the conflicting keys.
 func (a *Acquisition) isAlone() bool {
-	ordinary := !a.queue.EtcdLayout && !a.queue.Shared && a.permit == nil && !a.isSet()
-	return ordinary && a.s.Alone(a.n, a.queue.Prefix)
+	ordinary := !a.queues[0].EtcdLayout && !a.queues[0].Shared && a.permit == nil && !a.isSet()
+	return ordinary && a.s.Alone(a.n, a.queues[0].Prefix)
 }

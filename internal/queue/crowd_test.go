@@ -103,7 +103,7 @@ func (c *crowd) work(s *session.Session) {
 		}
 		r.Try = c.n(8) == 0
 		ctx, cancel := context.WithTimeout(c.Context(), time.Millisecond+c.ms(1500)/time.Duration(1+c.n(20)))
-		a, err := Acquire(ctx, s, q, r)
+		a, err := Acquire(ctx, s, r, q)
 		cancel()
 		if err != nil {
 			continue

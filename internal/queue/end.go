@@ -22,9 +22,11 @@ func (a *Acquisition) endsAs(fx state.Effects, why error) *ending {
 	case fx.End == state.GivenBack:
 		return &ending{err: why, released: true}
 	case fx.End == state.KeyDeleted && why == nil:
-		why = a.deletedKey(fx.Own)
+		if why = ErrKeyDeleted; a.isSet() {
+			why = fmt.Errorf("%w: %s", ErrKeyDeleted, a.of(fx.Own))
+		}
 	case fx.End == state.KeyOverwritten:
-		why = &detail{ErrKeyOverwritten, fmt.Sprintf("%s at revision %d", a.of(fx.Own), fx.At)}
+		why = fmt.Errorf("%w: %s at revision %d", ErrKeyOverwritten, a.of(fx.Own), fx.At)
 	case fx.End == state.GivenUp:
 		why = context.Canceled // no caller has this acquisition
 	}
@@ -40,23 +42,20 @@ func (a *Acquisition) End(cause error) { a.apply(state.EndOfSession{}, cause) }
 // carryEnd carries out an end: first the notifications, then the cleanup at the server.
 func (a *Acquisition) carryEnd(fx state.Effects, e *ending) {
 	var delayed clock.Instant
-	if fx.Held && fx.Verdict != state.Lost {
+	if fx.Held && fx.Verdict != state.Lost && (fx.Rest || fx.End == state.KeyOverwritten) {
 		delayed = a.delayed()
 	}
 	a.announce(e)
+	if fx.Rest {
+		a.leaveRest(delayed)
+	}
 	switch fx.End {
 	case state.KeyDeleted:
 		if !fx.Rest && !fx.Remove {
 			a.s.GoneElsewhere(a.n)
 		}
-		if fx.Rest {
-			a.leaveRest(delayed)
-		}
 		a.s.RenewNow() // its lease may be gone too
 	case state.KeyOverwritten:
-		if fx.Rest {
-			a.leaveRest(delayed)
-		}
 		if fx.Verdict != state.Lost { // otherwise a release has deleted it
 			a.reopen(delayed)
 			key := state.Key{Name: a.owned()[fx.Own], Create: a.own().Create}
@@ -109,14 +108,6 @@ func (a *Acquisition) leaveOverheld(ctx context.Context) {
 		until, _ := a.keeps()
 		a.s.LeaveAt(a.n, until)
 	}
-}
-
-// deletedKey returns the cause of an end by the deletion of the key at index i.
-func (a *Acquisition) deletedKey(i int) error {
-	if !a.isSet() {
-		return ErrKeyDeleted
-	}
-	return &detail{ErrKeyDeleted, a.of(i)}
 }
 
 // announce does what rule H1 asks for once the end is marked. It cancels contexts, closes channels,

@@ -75,7 +75,7 @@ func (a *Acquisition) enqueue(ctx context.Context, r Request) (state.Outcome, er
 // begins adds an entry to the session's ledger, which assigns new key names.
 func (a *Acquisition) begins() (err error) {
 	var specs []keys.Spec
-	for _, q := range a.queues() {
+	for _, q := range a.queues {
 		specs = append(specs, q.spec())
 	}
 	if a.n, a.keys, err = a.s.Begin(specs...); err != nil {
@@ -100,7 +100,7 @@ func (a *Acquisition) enqueueTxn(r Request, skipOwn bool) *pb.TxnRequest {
 		t.Compare = append(t.Compare, txn.CreateIs(key, 0))
 		t.Success = append(t.Success, txn.Put(key, r.Value, a.s.ID()))
 	}
-	for _, q := range a.queues() {
+	for _, q := range a.queues {
 		switch {
 		case skipOwn:
 			from, to := keys.LeaseRange(own)
@@ -115,7 +115,7 @@ func (a *Acquisition) enqueueTxn(r Request, skipOwn bool) *pb.TxnRequest {
 		}
 	}
 	if a.permit != nil {
-		t.Success = append(t.Success, a.queue.slotsIfFirst())
+		t.Success = append(t.Success, a.queues[0].slotsIfFirst())
 	}
 	if a.hasOwnerKey {
 		t.Success = append(t.Success, txn.Put(a.s.OwnerKey(a.n), r.Owner, a.s.ID()))
@@ -130,7 +130,7 @@ func (a *Acquisition) enqueued(resp *pb.TxnResponse, skipOwn bool) error {
 		Own: state.Key{Name: a.keys[0], Create: txn.PutRevision(resp, 0)}, Others: a.keys[1:], Revision: resp.Header.Revision,
 	}
 	ahead, own, wrong := a.readAhead(resp, &ev)
-	for _, q := range a.queues() {
+	for _, q := range a.queues {
 		if !skipOwn && !q.Shared { // only then does it read its key
 			own--
 		}
@@ -198,14 +198,14 @@ func (a *Acquisition) refused(ctx context.Context, try bool) (outcome state.Outc
 		return state.NotApplied, err
 	}
 	switch {
-	case first(own.In(resp)) != "":
+	case first(own.In(resp)) != nil:
 		a.apply(state.AnswerLost{}, nil)
 		return state.Unknown, fmt.Errorf("another copy of the request put key %q", a.keys[0])
 	case cancel.In(resp).KV(0) != nil:
 		err = fmt.Errorf("key %q: somebody else wrote its cancel key", a.keys[0])
 	case try:
 		if err = a.firstBusy(resp, conflicts); err == nil {
-			err = &detail{ErrBusy, "held until a moment ago"}
+			err = fmt.Errorf("%w: held until a moment ago", ErrBusy)
 		}
 	default:
 		err = fmt.Errorf("key %q was refused, and nothing shows why", a.keys[0])
@@ -216,7 +216,7 @@ func (a *Acquisition) refused(ctx context.Context, try bool) (outcome state.Outc
 
 // firstConflicts adds to t a read of the first-created conflicting keys, for each queue.
 func (a *Acquisition) firstConflicts(t *pb.TxnRequest) (each []txn.Ops) {
-	for _, q := range a.queues() {
+	for _, q := range a.queues {
 		each = append(each, txn.Then(t, q.firstConflicts()...))
 	}
 	return each
@@ -226,8 +226,8 @@ func (a *Acquisition) firstConflicts(t *pb.TxnRequest) (each []txn.Ops) {
 // each is what firstConflicts added.
 func (a *Acquisition) firstBusy(resp *pb.TxnResponse, each []txn.Ops) error {
 	for i, ops := range each {
-		if key := first(ops.In(resp)); key != "" {
-			return a.busy(i, key)
+		if kv := first(ops.In(resp)); kv != nil {
+			return a.busy(i, string(kv.Key))
 		}
 	}
 	return nil
@@ -238,12 +238,12 @@ func (a *Acquisition) firstBusy(resp *pb.TxnResponse, each []txn.Ops) error {
 func (a *Acquisition) busy(i int, key string) error {
 	which := ""
 	if a.isSet() {
-		which = fmt.Sprintf("%q is ", a.nameOf(i))
+		which = fmt.Sprintf("%q is ", a.queues[i].Name)
 	}
 	if lease, ok := a.owner(key); ok {
-		return &detail{ErrBusy, fmt.Sprintf("%sheld by %q, lease %x", which, key, lease)}
+		return fmt.Errorf("%w: %sheld by %q, lease %x", ErrBusy, which, key, lease)
 	}
-	return &detail{ErrBusy, fmt.Sprintf("%sheld by %q", which, key)}
+	return fmt.Errorf("%w: %sheld by %q", ErrBusy, which, key)
 }
 
 // peek reads before a try. If somebody else holds or waits, it fails with ErrBusy, and nothing is
@@ -253,7 +253,7 @@ func (a *Acquisition) peek(ctx context.Context) error {
 	conflicts := a.firstConflicts(t)
 	var slots txn.Ops
 	if a.permit != nil {
-		slots = txn.Then(t, a.queue.slots())
+		slots = txn.Then(t, a.queues[0].slots())
 	}
 	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read who holds", Repeat: cluster.Always}, t)
 	if err != nil {

@@ -32,15 +32,6 @@ type loss struct{ cause error }
 func (l *loss) Error() string   { return "lost: " + l.cause.Error() }
 func (l *loss) Unwrap() []error { return []error{ErrLost, l.cause} }
 
-// detail is a sentinel with an explanation.
-type detail struct {
-	sentinel error
-	text     string
-}
-
-func (d *detail) Error() string { return d.sentinel.Error() + ": " + d.text }
-func (d *detail) Unwrap() error { return d.sentinel }
-
 // cause returns the error of an acquisition that was never held: err without ErrLost.
 func cause(err error) error {
 	var l *loss
@@ -69,12 +60,12 @@ func (a *Acquisition) explain(err error) error {
 	case cluster.IsPermissionDenied(err):
 		var needs strings.Builder
 		fmt.Fprintf(&needs, "%q", keys.SessionRoot(a.s.Host().Namespace))
-		for _, q := range a.queues() {
+		for _, q := range a.queues {
 			fmt.Fprintf(&needs, " and from %q", q.Prefix)
 		}
 		return fmt.Errorf("%w (the role needs readwrite on all keys from %s)", err, &needs)
 	case a.isSet() && cluster.IsTooManyOps(err):
-		return fmt.Errorf("%w (the server's --max-txn-ops is too low for %d names at once)", err, 1+len(a.more))
+		return fmt.Errorf("%w (the server's --max-txn-ops is too low for %d names at once)", err, len(a.queues))
 	}
 	return err
 }

@@ -484,7 +484,7 @@ func TestAReleaseInTheBackgroundDoesNotWaitForAnUndoOnAFullDisk(t *testing.T) {
 		w.f.SetNoSpace(true)
 		other, err := New("", "other", false)
 		require.NoError(w, err)
-		_, err = Acquire(w.Context(), s, other, Request{})
+		_, err = Acquire(w.Context(), s, Request{}, other)
 		require.Error(w, err)
 		lost := w.f.Inject(isRelease.rule(etcdfake.Rule{Lose: true}))
 		ctx, cancel := context.WithCancel(w.Context())

@@ -24,7 +24,7 @@ func failOnAFullDisk(w *fixture, s *session.Session, n int, rule etcdfake.Rule) 
 	f := w.f.Inject(isEnqueue.rule(rule))
 	for range n {
 		ctx, cancel := context.WithTimeout(w.Context(), 50*time.Millisecond)
-		_, err := Acquire(ctx, s, w.queue(), Request{})
+		_, err := Acquire(ctx, s, Request{}, w.queue())
 		cancel()
 		require.Error(w, err)
 	}
@@ -73,14 +73,14 @@ func TestAFullDiskLeavesNoKeysOnTheLease(t *testing.T) {
 				s := w.session()
 				other, err := New("", "other", false)
 				require.NoError(w, err)
-				held, err := Acquire(w.Context(), s, other, Request{})
+				held, err := Acquire(w.Context(), s, Request{}, other)
 				require.NoError(w, err)
 				if rule.Err == nil {
 					w.f.SetNoSpace(true)
 				}
 				f := w.f.Inject(isEnqueue.rule(rule))
 				for range 136 {
-					c, err := Acquire(w.Context(), s, w.queue(), Request{})
+					c, err := Acquire(w.Context(), s, Request{}, w.queue())
 					if rule.Err != nil {
 						require.NoError(w, err)
 						w.release(c)

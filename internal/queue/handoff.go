@@ -56,7 +56,7 @@ func (a *Acquisition) releaseTxn(handoff, exact bool) *pb.TxnRequest {
 		return t
 	}
 	if next, rest, ok := now.Successors.First(); ok {
-		successor := slices.Concat([]byte(a.queue.Prefix), next.Name)
+		successor := slices.Concat([]byte(a.queues[0].Prefix), next.Name)
 		_, name := keys.Split(a.Key())
 		t.Compare = append(t.Compare, txn.CreateIs(successor, next.Create))
 		t.Success = append(t.Success, txn.PutKeepingLease(successor, next.HandedOff(name, now.Own.Create, rest)))

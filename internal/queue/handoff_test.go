@@ -32,7 +32,7 @@ func takingHandoffs(s *session.Session) Request {
 func (w *fixture) queueUp(n int) (*Acquisition, []*acquireCall) {
 	w.Helper()
 	s := w.session()
-	holder, err := Acquire(w.Context(), s, w.queue(), takingHandoffs(s))
+	holder, err := Acquire(w.Context(), s, takingHandoffs(s), w.queue())
 	require.NoError(w, err)
 	var waiting []*acquireCall
 	for range n {
@@ -114,9 +114,9 @@ func TestAHandoffKeepsTheKeysOwnValueAndItsLease(t *testing.T) {
 func TestAHandoffThatComesBeforeThePredecessorIsFollowedCounts(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		s := w.session()
-		a := &Acquisition{s: s, queue: w.queue(), parent: w.Context(), state: state.Begin(state.Options{Handoffs: true})}
+		a := &Acquisition{s: s, queues: w.queues(), parent: w.Context(), state: state.Begin(state.Options{Handoffs: true})}
 		require.NoError(w, a.begins())
-		value, name := string(s.LabelOf("", false, "", nil)), a.queue.Prefix+"7f3a-1"
+		value, name := string(s.LabelOf("", false, "", nil)), a.queues[0].Prefix+"7f3a-1"
 		predecessor := state.Key{Name: name, Create: w.f.Put(name, value, 0)}
 		own := state.Key{Name: a.Key(), Create: w.f.Put(a.Key(), value, s.ID())}
 		a.mu.Lock() // as apply does, but nothing is carried out

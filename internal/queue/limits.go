@@ -77,6 +77,6 @@ func (a *Acquisition) overheld() bool {
 	if !ok || clock.Now().Before(end) {
 		return false
 	}
-	a.apply(state.HoldExpired{}, &detail{ErrMaxHold, fmt.Sprintf("for %v", a.bounds.Load().Max)})
+	a.apply(state.HoldExpired{}, fmt.Errorf("%w: for %v", ErrMaxHold, a.bounds.Load().Max))
 	return true
 }

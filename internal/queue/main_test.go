@@ -39,8 +39,9 @@ type fixture struct {
 	others *others  // nil if the test's writes are sent alone
 }
 
-// more returns the queues of the other names. Every other one is shared.
-func (w *fixture) more() (all []Queue) {
+// queues returns the queue, and those of the other names. Every other one of these is shared.
+func (w *fixture) queues() []Queue {
+	all := []Queue{w.queue()}
 	for i, name := range w.set {
 		q, err := New("", name, w.etcd)
 		require.NoError(w, err)
@@ -52,7 +53,7 @@ func (w *fixture) more() (all []Queue) {
 
 // take acquires the queue, and those of the other names.
 func (w *fixture) take(ctx context.Context, s *session.Session, r Request) (*Acquisition, error) {
-	return AcquireAll(ctx, s, r, w.queue(), w.more()...)
+	return Acquire(ctx, s, r, w.queues()...)
 }
 
 // inBubble runs f in a fixture whose every goroutine is gone at the end.
@@ -101,7 +102,7 @@ func (w *fixture) acquireExclusive(s *session.Session) *Acquisition {
 	w.Helper()
 	q := w.queue()
 	q.Shared = false
-	c, err := Acquire(w.Context(), s, q, Request{})
+	c, err := Acquire(w.Context(), s, Request{}, q)
 	require.NoError(w, err)
 	w.held(c)
 	return c
@@ -112,7 +113,7 @@ func (w *fixture) keys() []string { return w.f.Keys(w.queue().Prefix) }
 
 func (w *fixture) acquire(s *session.Session) *Acquisition {
 	w.Helper()
-	c, err := w.take(w.Context(), s, labelled(Request{}, 1+len(w.more())))
+	c, err := w.take(w.Context(), s, labelled(Request{}, len(w.queues())))
 	require.NoError(w, err)
 	w.held(c)
 	return c
@@ -137,7 +138,7 @@ func labelled(r Request, n int) Request {
 func (w *fixture) held(c *Acquisition) {
 	w.Helper()
 	require.NoError(w, c.Err())
-	for i, q := range c.queues() {
+	for i, q := range c.queues {
 		kv := w.f.Get(c.owned()[i])
 		require.NotNil(w, kv, "held, and its key is not there")
 		assert.Equal(w, kv.CreateRevision, int64(c.Token()))
@@ -178,11 +179,11 @@ type acquireCall struct {
 // acquiring starts an Acquire, and returns when it waits for something.
 func (w *fixture) acquiring(ctx context.Context, s *session.Session, r Request) *acquireCall {
 	a := &acquireCall{w: w, done: make(chan struct{})}
-	q, more := w.queue(), w.more()
+	queues := w.queues()
 	go func() {
 		defer close(a.done)
 		began := time.Now()
-		a.c, a.err = AcquireAll(ctx, s, r, q, more...)
+		a.c, a.err = Acquire(ctx, s, r, queues...)
 		a.took = time.Since(began)
 		assert.NotEqual(w, a.c == nil, a.err == nil, "an error and a handle are never both nil, nor both set")
 	}()

@@ -44,7 +44,7 @@ func (a *Acquisition) beginNotices(ctx context.Context) {
 
 // which identifies the acquisition in events.
 func (a *Acquisition) which() observe.Acquisition {
-	c := observe.Acquisition{ID: a.notice.id, Name: a.queue.Name, Key: a.Key(), Token: a.Token(), Lease: a.s.ID(), Mode: a.Mode(), Slot: a.Slot()}
+	c := observe.Acquisition{ID: a.notice.id, Name: a.queues[0].Name, Key: a.Key(), Token: a.Token(), Lease: a.s.ID(), Mode: a.Mode(), Slot: a.Slot()}
 	if a.permit != nil && c.Slot < 0 {
 		c.Token = 0 // the create revision of a turnstile key is not a token
 	}
@@ -69,7 +69,7 @@ func (a *Acquisition) notifyEnqueued() {
 	v := a.notice
 	switch {
 	case v == nil:
-	case a.queue.Election:
+	case a.queues[0].Election:
 		v.source.Now(v.ctx, observe.CampaignEnqueued{Acquisition: a.which(), Ahead: v.ahead})
 	default:
 		v.source.Now(v.ctx, observe.LockEnqueued{Acquisition: a.which(), Ahead: v.ahead})
@@ -103,7 +103,7 @@ func (a *Acquisition) notifyWon() {
 	v.won = clock.Now()
 	wait := v.won.Sub(v.began)
 	v.mu.Unlock()
-	if a.queue.Election {
+	if a.queues[0].Election {
 		v.source.Now(v.ctx, observe.TermElected{Acquisition: a.which(), How: a.how(), Wait: wait})
 	} else {
 		v.source.Now(v.ctx, observe.LockAcquired{Acquisition: a.which(), How: a.how(), Wait: wait})
@@ -124,7 +124,7 @@ func (a *Acquisition) notifyGaveUp(err error) {
 		return
 	}
 	wait := clock.Now().Sub(v.began)
-	if a.queue.Election {
+	if a.queues[0].Election {
 		v.source.Now(v.ctx, observe.CampaignGaveUp{Acquisition: a.which(), Wait: wait, Err: err})
 	} else {
 		v.source.Now(v.ctx, observe.LockGaveUp{Acquisition: a.which(), Wait: wait, Err: err})
@@ -135,7 +135,7 @@ func (a *Acquisition) notifyGaveUp(err error) {
 // loss that concerns the acquisition alone; the session logs its own end, once.
 func (a *Acquisition) notifyLoss(e *ending) {
 	if e.lost && (errors.Is(e.err, ErrKeyDeleted) || errors.Is(e.err, ErrKeyOverwritten) || errors.Is(e.err, ErrMaxHold)) {
-		a.s.Host().Cluster.Logger().Warn("lost", "name", a.queue.Name, "key", a.Key(), "cause", cause(e.err).Error())
+		a.s.Host().Cluster.Logger().Warn("lost", "name", a.queues[0].Name, "key", a.Key(), "cause", cause(e.err).Error())
 	}
 	v := a.notice
 	if v == nil {
@@ -169,7 +169,7 @@ func (a *Acquisition) notifyEnd(lost, pending error, deliver func(context.Contex
 	}
 	var ev observe.Event
 	switch {
-	case a.queue.Election:
+	case a.queues[0].Election:
 		ev = observe.TermEnded{Acquisition: a.which(), Led: held, Err: lost, Pending: pending}
 	case lost != nil:
 		ev = observe.LockLost{Acquisition: a.which(), Held: held, Err: lost}

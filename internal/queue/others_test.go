@@ -79,7 +79,7 @@ func (o *others) use(s *session.Session, name string) {
 	defer cancel()
 	q, err := New("", name, false)
 	assert.NoError(o.w, err)
-	c, err := Acquire(ctx, s, q, Request{})
+	c, err := Acquire(ctx, s, Request{}, q)
 	if err != nil {
 		if s.Err() == nil {
 			assert.True(o.w, o.fa.final && !o.fa.own(), "what nobody would answer otherwise, and nothing else, ends an acquisition: %v", err)

@@ -148,7 +148,7 @@ func (w *fixture) slowWaiters(n int) (slow int) {
 	holder, waiter := w.session(), w.session()
 	var held []*Acquisition
 	for _, q := range w.queuesOf(names(n)...) {
-		c, err := Acquire(w.Context(), holder, q, Request{})
+		c, err := Acquire(w.Context(), holder, Request{}, q)
 		require.NoError(w, err)
 		held = append(held, c)
 	}
@@ -157,7 +157,7 @@ func (w *fixture) slowWaiters(n int) (slow int) {
 	began := time.Now()
 	for _, q := range w.queuesOf(names(n)...) {
 		go func() { // ends with the release
-			c, err := Acquire(w.Context(), waiter, q, Request{})
+			c, err := Acquire(w.Context(), waiter, Request{}, q)
 			after := time.Since(began)
 			if assert.NoError(w, err) {
 				assert.NoError(w, c.Release(w.Context(), errGivenBack))

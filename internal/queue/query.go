@@ -105,12 +105,12 @@ func (a *Acquisition) prepare(q *query) {
 	}
 	t.Compare = append(t.Compare, txn.ModIs(session, mod))
 	var ahead []*pb.RequestOp
-	for _, in := range a.queues() {
+	for _, in := range a.queues {
 		ahead = append(ahead, in.upTo(q.own.Create)...)
 	}
 	q.ahead = txn.Then(t, ahead...)
 	if q.handoffs {
-		q.next = txn.Then(t, txn.NextUnder(a.queue.Prefix, keys.MaxSuccessors, q.own.Create+1))
+		q.next = txn.Then(t, txn.NextUnder(a.queues[0].Prefix, keys.MaxSuccessors, q.own.Create+1))
 	}
 	q.session, q.keys = txn.Else(t, txn.Stat(session)), txn.Else(t, a.ownKeys(txn.Stat)...)
 }
@@ -149,7 +149,7 @@ func (a *Acquisition) answer(q query, predecessor state.Key, resp *pb.TxnRespons
 		return ev
 	}
 	if q.handoffs {
-		ev.Successors = a.queue.successors(q.next.In(resp).KVs(0))
+		ev.Successors = a.queues[0].successors(q.next.In(resp).KVs(0))
 	}
 	return ev
 }

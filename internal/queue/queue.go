@@ -47,14 +47,14 @@ func (a *Acquisition) withToken(ctx context.Context) context.Context {
 	if a.isSet() {
 		return fencing.NewContext(ctx, "", 0)
 	}
-	return a.ContextFor(ctx, a.queue.Name)
+	return a.ContextFor(ctx, a.queues[0].Name)
 }
 
 // ContextFor returns a child of ctx that carries the token of name, or of the slot of that
 // semaphore, in the mode in which it is held. If name is not one of its names, the child carries no
 // token.
 func (a *Acquisition) ContextFor(ctx context.Context, name string) context.Context {
-	for _, q := range a.queues() {
+	for _, q := range a.queues {
 		switch {
 		case q.Name != name:
 		case a.Slot() >= 0:

@@ -38,11 +38,11 @@ func TestTheLargestSetLearnsWhyItIsRefused(t *testing.T) {
 			ctx, cancel := context.WithTimeout(w.Context(), 10*time.Second)
 			defer cancel()
 			go func() {
-				_, err := AcquireAll(ctx, s, Request{Try: true}, all[0], all[1:]...)
+				_, err := Acquire(ctx, s, Request{Try: true}, all...)
 				done <- err
 			}()
 			synctest.Wait()
-			c, err := Acquire(w.Context(), other, one, Request{})
+			c, err := Acquire(w.Context(), other, Request{}, one)
 			require.NoError(w, err)
 			require.ErrorIs(w, <-done, ErrBusy)
 			w.release(c)
@@ -85,14 +85,14 @@ func TestNoCancelKeyIsLeftOfATake(t *testing.T) {
 		},
 		"resumed": func(w *fixture, s *session.Session, p *Acquisition) *session.Session {
 			next := w.successor(s)
-			back, err := Resume(w.Context(), next, w.queue(), p.Key(), p.Token(), Limits{})
+			back, err := Resume(w.Context(), next, []string{p.Key()}, p.Token(), Limits{}, w.queue())
 			require.NoError(w, err)
 			w.release(back)
 			return next
 		},
 		"resumed, and kept for a while": func(w *fixture, s *session.Session, p *Acquisition) *session.Session {
 			next := w.successor(s)
-			back, err := Resume(w.Context(), next, w.queue(), p.Key(), p.Token(), Limits{AtLeast: time.Second})
+			back, err := Resume(w.Context(), next, []string{p.Key()}, p.Token(), Limits{AtLeast: time.Second}, w.queue())
 			require.NoError(w, err)
 			require.NoError(w, back.Release(w.Context(), errGivenBack))
 			return next

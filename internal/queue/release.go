@@ -126,7 +126,7 @@ func (a *Acquisition) deleteKeys(ctx context.Context) error {
 
 // goneBefore returns the cause of a loss of keys that a release did not find.
 func (a *Acquisition) goneBefore(r state.Remains) error {
-	return &detail{ErrKeyDeleted, a.of(r.Index) + ", before its release"}
+	return fmt.Errorf("%w: %s, before its release", ErrKeyDeleted, a.of(r.Index))
 }
 
 // wasLost cleans up after a release that found a loss.

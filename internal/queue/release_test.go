@@ -24,7 +24,7 @@ func TestAReleaseOfAKeyThatSomebodyOverwroteSaysLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 				s := w.session()
-				c, err := Acquire(w.Context(), s, w.queue(), Request{Value: []byte("mine")})
+				c, err := Acquire(w.Context(), s, Request{Value: []byte("mine")}, w.queue())
 				require.NoError(w, err)
 				if name == "the answer is lost" { // and nothing can be known from the repeat
 					w.f.Inject(isRelease.rule(etcdfake.Rule{Lose: true, Err: status.Error(codes.Unavailable, "gone"), Times: 1}))

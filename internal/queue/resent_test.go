@@ -72,7 +72,7 @@ func TestALateCopyThatAnInterceptorSentLeavesNothingInTheQueue(t *testing.T) {
 			inBubble(t, etcdfake.Options{}, func(w *fixture) {
 				s := w.through(resend)
 				w.f.Inject(etcdfake.Rule{Method: "Txn", Match: writes(false), Times: 1, Late: 3 * time.Second, Err: errConnectionLost})
-				c, err := Acquire(w.Context(), s, w.queue(), Request{Try: try})
+				c, err := Acquire(w.Context(), s, Request{Try: try}, w.queue())
 				require.NoError(w, err)
 				w.held(c)
 				w.release(c)
@@ -114,7 +114,7 @@ func TestAnInterceptorThatSendsEverythingTwiceChangesNothing(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		a, b := w.through(twice), w.through(twice)
 		lock := func(s *session.Session) Request { return Request{Value: s.LabelOf("", false, "", nil), Handoffs: true} }
-		first, err := Acquire(w.Context(), a, w.queue(), lock(a))
+		first, err := Acquire(w.Context(), a, lock(a), w.queue())
 		require.NoError(w, err)
 		var waiters []*acquireCall
 		for range 4 {
@@ -125,7 +125,7 @@ func TestAnInterceptorThatSendsEverythingTwiceChangesNothing(t *testing.T) {
 		for _, waiter := range waiters {
 			w.release(waiter.won())
 		}
-		c, err := Acquire(w.Context(), a, w.queue(), Request{Try: true})
+		c, err := Acquire(w.Context(), a, Request{Try: true}, w.queue())
 		require.NoError(w, err)
 		require.NoError(w, c.Rewrite(w.Context(), []byte("one")))
 		require.NoError(w, c.Rewrite(w.Context(), []byte("two")))

@@ -16,24 +16,19 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// Resume returns the acquisition of a key that the session's predecessor held. One transaction
-// reads whether key has the create revision t, on this session, with nothing before it in the
-// queue. The error matches ErrLost if the key no longer exists. A key is resumed once. A key that
-// this session acquired itself must not be resumed, because it has a holder.
-func Resume(ctx context.Context, s *session.Session, q Queue, key string, t fencing.Token, l Limits) (*Acquisition, error) {
-	return ResumeAll(ctx, s, []string{key}, t, l, q)
-}
-
-// ResumeAll is Resume for a set. own are its keys, in the order of its names.
-func ResumeAll(ctx context.Context, s *session.Session, own []string, t fencing.Token, l Limits, q Queue, more ...Queue) (*Acquisition, error) {
+// Resume returns the acquisition of keys that the session's predecessor held: one key in each of
+// queues, in their order. One transaction reads whether each has the create revision t, on this
+// session, with nothing before it in its queue. The error matches ErrLost if one no longer exists. A key
+// is resumed once. A key that this session acquired itself must not be resumed, because it has a holder.
+func Resume(ctx context.Context, s *session.Session, own []string, t fencing.Token, l Limits, queues ...Queue) (*Acquisition, error) {
 	if t <= 0 {
 		return nil, fmt.Errorf("token %d is none", t)
 	}
-	if len(own) != 1+len(more) {
-		return nil, fmt.Errorf("%d keys for %d names", len(own), 1+len(more))
+	if len(own) != len(queues) {
+		return nil, fmt.Errorf("%d keys for %d names", len(own), len(queues))
 	}
-	a := newAcquisition(ctx, s, q, slices.Clone(more))
-	a.keys, a.hasOwnerKey = slices.Clone(own), q.Election // the predecessor may have put an owner key
+	a := newAcquisition(ctx, s, slices.Clone(queues))
+	a.keys, a.hasOwnerKey = slices.Clone(own), queues[0].Election // the predecessor may have put an owner key
 	if a.permit != nil {
 		a.permit.cancels = true // the session was taken over, so no copy of the predecessor's enqueue can be applied
 	}
@@ -90,50 +85,39 @@ func (a *Acquisition) queryOwned(ctx context.Context, s *session.Session, t fenc
 	case err == nil:
 		a.state = state.Resumed(sent.own, mod, a.keys[1:]...)
 	case a.lacksOwn(sent, resp) && s.Adopt(a.n, a.keys...):
-		a.lostBefore(putAt(sent.keys.In(resp)))
+		if left := first(sent.keys.In(resp)); left != nil { // it is left as at any other loss of one key (rule ML6)
+			a.endedBefore(state.Key{Name: a.keys[0], Create: left.CreateRevision}, state.OwnDeleted{}, ErrKeyDeleted)
+		} else {
+			s.Learn(a.n, session.Absent)
+		}
 	case errors.Is(err, ErrKeyOverwritten) && s.Adopt(a.n, a.keys...):
-		a.overwrittenBefore(sent.own, sent.value.In(resp).KV(0).ModRevision)
+		// Its key was taken off its lease, so nothing else would remove it from the queue.
+		a.endedBefore(sent.own, state.OwnChanged{Create: sent.own.Create, Mod: sent.value.In(resp).KV(0).ModRevision}, nil)
 	}
 	return resp.Header.Revision, err
 }
 
-// lostBefore handles a set that lost a key before it was resumed. The other keys, put at create,
-// are left as at any other loss of one key (rule ML6). If create is 0, no key is left.
-func (a *Acquisition) lostBefore(create int64) {
-	if create == 0 {
-		a.s.Learn(a.n, session.Absent)
-		return
-	}
-	a.notice = nil // it was never held here
-	a.state = state.Resumed(state.Key{Name: a.keys[0], Create: create}, create, a.keys[1:]...)
-	a.apply(state.OwnDeleted{}, ErrKeyDeleted)
-}
-
-// overwrittenBefore removes the key own. Somebody else wrote to it at mod, before it was resumed,
-// and took it off its lease, so nothing else would remove it from the queue.
-func (a *Acquisition) overwrittenBefore(own state.Key, mod int64) {
+// endedBefore ends, by ev, a hold that ended before it was resumed.
+func (a *Acquisition) endedBefore(own state.Key, ev state.Event, why error) {
 	a.notice = nil // it was never held here
 	a.state = state.Resumed(own, own.Create, a.keys[1:]...)
-	a.apply(state.OwnChanged{Create: own.Create, Mod: mod}, nil)
+	a.apply(ev, why)
 }
 
 // knowOwn takes the acquisition's number and the modes from the names of its keys.
 func (a *Acquisition) knowOwn() error {
-	for i, q := range a.queues() {
+	for i := range a.queues {
+		q := &a.queues[i]
 		own, ok := q.Parse(a.keys[i])
 		if !ok || own.Lease != a.s.ID() || !q.isHeldAs(own.Form) || i > 0 && own.N != a.n {
 			return fmt.Errorf("key %q is not one of lease %x under the name %q", a.keys[i], a.s.ID(), q.Name)
 		}
 		a.n = own.N
 		if own.Form == keys.Slot {
-			a.queue.resumed = int32(own.Slot) + 1
+			q.resumed = int32(own.Slot) + 1
 			continue
 		}
-		if shared := own.Form == keys.Shared; i == 0 {
-			a.queue.Shared = shared
-		} else {
-			a.more[i-1].Shared = shared
-		}
+		q.Shared = own.Form == keys.Shared
 	}
 	return nil
 }
@@ -146,12 +130,12 @@ func (a *Acquisition) checkValue(value []byte) error {
 	}
 	n, set := keys.SizeOfSet(value)
 	switch {
-	case a.queue.Election && keys.OfLock(value):
-		return &detail{ErrOther, fmt.Sprintf("key %q is a lock's", a.Key())}
-	case !a.queue.Election && !keys.OfLock(value):
-		return &detail{ErrOther, fmt.Sprintf("key %q is no lock's: an election's, or somebody overwrote it", a.Key())}
+	case a.queues[0].Election && keys.OfLock(value):
+		return fmt.Errorf("%w: key %q is a lock's", ErrOther, a.Key())
+	case !a.queues[0].Election && !keys.OfLock(value):
+		return fmt.Errorf("%w: key %q is no lock's: an election's, or somebody overwrote it", ErrOther, a.Key())
 	case set && n != len(a.keys), !set && a.isSet():
-		return &detail{ErrOther, fmt.Sprintf("key %q is one of %d that are held as a whole, and %d are resumed", a.Key(), max(n, 1), len(a.keys))}
+		return fmt.Errorf("%w: key %q is one of %d that are held as a whole, and %d are resumed", ErrOther, a.Key(), max(n, 1), len(a.keys))
 	}
 	return nil
 }
@@ -162,12 +146,7 @@ func (a *Acquisition) lacksOwn(q query, resp *pb.TxnResponse) bool {
 	if !a.isSet() || resp.Succeeded || a.s.ValidateKey(q.session.In(resp).KV(0), resp.Header.Revision) != nil {
 		return false
 	}
-	for i := range a.keys {
-		if q.keys.In(resp).KV(i) == nil {
-			return true
-		}
-	}
-	return false
+	return q.keys.In(resp).Count() < len(a.keys)
 }
 
 // resumed returns the modification revision of its key, or an error that says why the answer to q
@@ -179,7 +158,7 @@ func (a *Acquisition) resumed(q query, resp *pb.TxnResponse) (mod int64, err err
 		}
 		for i := range a.owned() {
 			if q.keys.In(resp).KV(i).GetCreateRevision() != q.own.Create {
-				return 0, &loss{&detail{ErrKeyDeleted, fmt.Sprintf("%s with create revision %d is not there", a.of(i), q.own.Create)}}
+				return 0, &loss{fmt.Errorf("%w: %s with create revision %d is not there", ErrKeyDeleted, a.of(i), q.own.Create)}
 			}
 		}
 		return 0, fmt.Errorf("refused at revision %d, and nothing shows why", resp.Header.Revision)
@@ -195,7 +174,7 @@ func (a *Acquisition) resumed(q query, resp *pb.TxnResponse) (mod int64, err err
 	}
 	kv := q.value.In(resp).KV(0)
 	if kv.Lease != a.s.ID() {
-		return 0, &loss{&detail{ErrKeyOverwritten, fmt.Sprintf("%s is on another lease, or on none", a.of(0))}}
+		return 0, &loss{fmt.Errorf("%w: %s is on another lease, or on none", ErrKeyOverwritten, a.of(0))}
 	}
 	if err := a.checkValue(kv.Value); err != nil {
 		return 0, err

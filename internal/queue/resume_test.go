@@ -44,13 +44,13 @@ func TestEveryFailureOfAResumptionCanBeRepeated(t *testing.T) {
 		c := w.acquire(s)
 		next := w.successor(s)
 		hit := w.f.Inject(isResume.rule(fa.rule))
-		r, err := ResumeAll(w.Context(), next, c.AllKeys(), c.Token(), Limits{}, w.queue(), w.more()...)
+		r, err := Resume(w.Context(), next, c.AllKeys(), c.Token(), Limits{}, w.queues()...)
 		assert.NotZero(w, hit.Hits())
 		w.f.LiftAll()
 		if err != nil {
 			assert.Nil(w, r)
 			assert.NotErrorIs(w, err, ErrLost)
-			r, err = ResumeAll(w.Context(), next, c.AllKeys(), c.Token(), Limits{}, w.queue(), w.more()...)
+			r, err = Resume(w.Context(), next, c.AllKeys(), c.Token(), Limits{}, w.queues()...)
 			require.NoError(w, err)
 		}
 		time.Sleep(4 * time.Second) // what is late arrives
@@ -88,11 +88,11 @@ func TestConfirmAndResumeEndWithTheirContexts(t *testing.T) {
 		next := w.successor(s)
 		silence = w.f.Inject(isResume.rule(etcdfake.Rule{Hang: true}))
 		w.inTime(func(ctx context.Context) error {
-			_, err := Resume(ctx, next, w.queue(), c.Key(), c.Token(), Limits{})
+			_, err := Resume(ctx, next, []string{c.Key()}, c.Token(), Limits{}, w.queue())
 			return err
 		})
 		silence.Lift()
-		r, err := ResumeAll(w.Context(), next, c.AllKeys(), c.Token(), Limits{}, w.queue(), w.more()...)
+		r, err := Resume(w.Context(), next, c.AllKeys(), c.Token(), Limits{}, w.queues()...)
 		require.NoError(w, err)
 		w.release(r)
 		w.clear()
@@ -131,12 +131,12 @@ func TestAKeyWhoseTokenIsAtTheFloorIsNotResumed(t *testing.T) {
 		c := w.acquire(s)
 		strict := w.successorWith(s, pawl.Config{TokenFloor: c.Token()})
 		before := w.f.Counts()
-		r, err := Resume(w.Context(), strict, w.queue(), c.Key(), c.Token(), Limits{})
+		r, err := Resume(w.Context(), strict, []string{c.Key()}, c.Token(), Limits{}, w.queue())
 		assert.Nil(w, r)
 		require.ErrorIs(w, err, pawl.ErrTokenFloor)
 		assert.Empty(w, w.f.Counts().Since(before).Received["Txn"], "it is refused before anything is sent")
 		next := w.successorWith(strict, pawl.Config{TokenFloor: c.Token() - 1})
-		r, err = Resume(w.Context(), next, w.queue(), c.Key(), c.Token(), Limits{})
+		r, err = Resume(w.Context(), next, []string{c.Key()}, c.Token(), Limits{}, w.queue())
 		require.NoError(w, err)
 		w.held(r)
 		w.release(r)
@@ -161,11 +161,11 @@ func TestAResumptionWhoseContextEndsInTheInstantOfSuccessIsNone(t *testing.T) {
 		}
 		next := w.successorWith(s, pawl.Config{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(late)}})
 		armed = true
-		r, err := Resume(ctx, next, w.queue(), c.Key(), c.Token(), Limits{})
+		r, err := Resume(ctx, next, []string{c.Key()}, c.Token(), Limits{}, w.queue())
 		require.False(w, armed)
 		assert.Nil(w, r)
 		require.ErrorIs(w, err, context.Canceled)
-		r, err = Resume(w.Context(), next, w.queue(), c.Key(), c.Token(), Limits{})
+		r, err = Resume(w.Context(), next, []string{c.Key()}, c.Token(), Limits{}, w.queue())
 		require.NoError(w, err)
 		w.held(r)
 		w.release(r)
@@ -180,7 +180,7 @@ func TestAKeyOnAnothersLeaseIsNotResumed(t *testing.T) {
 		c := w.acquire(s)
 		next := w.successor(s)
 		w.f.Put(c.Key(), string(w.f.Get(c.Key()).Value), w.session().ID())
-		r, err := Resume(w.Context(), next, w.queue(), c.Key(), c.Token(), Limits{})
+		r, err := Resume(w.Context(), next, []string{c.Key()}, c.Token(), Limits{}, w.queue())
 		assert.Nil(w, r)
 		w.oneCause(ErrKeyOverwritten, err)
 		require.ErrorIs(w, err, ErrLost)
@@ -194,10 +194,10 @@ func TestAResumedSetHasTheModesOfItsKeys(t *testing.T) {
 		s := w.session()
 		held := w.takes(w.Context(), s, Request{}, "+a", "b", "+c").won()
 		qs := w.queuesOf("a", "b", "c") // as a caller names them who does not know the modes
-		r, err := ResumeAll(w.Context(), w.successor(s), held.AllKeys(), held.Token(), Limits{}, qs[0], qs[1:]...)
+		r, err := Resume(w.Context(), w.successor(s), held.AllKeys(), held.Token(), Limits{}, qs...)
 		require.NoError(w, err)
 		for i, shared := range []bool{true, false, true} {
-			name := r.nameOf(i)
+			name := r.queues[i].Name
 			ctx := r.ContextFor(w.Context(), name)
 			_, _, isShared := fencing.FromSharedContext(ctx)
 			_, _, isExclusive := fencing.FromContext(ctx)

@@ -49,7 +49,7 @@ func rewriting(t *testing.T, f func(w *writer)) {
 		engine := inside.SessionOf(s)
 		q, err := queue.New("", "e", false)
 		require.NoError(t, err)
-		held, err := queue.Acquire(t.Context(), engine, q, queue.Request{Value: []byte("0")})
+		held, err := queue.Acquire(t.Context(), engine, queue.Request{Value: []byte("0")}, q)
 		require.NoError(t, err)
 		f(&writer{fake, t, t.Context(), engine, held})
 	})

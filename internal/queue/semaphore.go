@@ -67,10 +67,10 @@ func (q Queue) slotsIfFirst() *pb.RequestOp {
 func (a *Acquisition) taken(kvs []*mvccpb.KeyValue) []state.Taken {
 	all := make([]state.Taken, len(kvs))
 	for i, kv := range kvs {
-		k, ok := a.queue.Parse(string(kv.Key))
+		k, ok := a.queues[0].Parse(string(kv.Key))
 		if !ok {
 			k.Slot = -1
-			a.s.Host().Cluster.Logger().Warn("waiting for a key that is not pawl's", "name", a.queue.Name, "key", string(kv.Key), "create_revision", kv.CreateRevision)
+			a.s.Host().Cluster.Logger().Warn("waiting for a key that is not pawl's", "name", a.queues[0].Name, "key", string(kv.Key), "create_revision", kv.CreateRevision)
 		}
 		all[i] = state.Taken{Slot: k.Slot, Limit: k.Limit}
 	}
@@ -91,16 +91,16 @@ func (a *Acquisition) takenIfFirst(resp *pb.TxnResponse) ([]state.Taken, bool) {
 // the answer of slots.
 func (a *Acquisition) noneFree(read txn.Answers) error {
 	taken := a.taken(read.KVs(0))
-	if _, ok := state.Free(a.queue.Limit, taken); ok {
+	if _, ok := state.Free(a.queues[0].Limit, taken); ok {
 		return nil
 	}
-	return &detail{ErrBusy, fmt.Sprintf("no slot is free: %d of %d are held", len(taken), a.queue.Limit)}
+	return fmt.Errorf("%w: no slot is free: %d of %d are held", ErrBusy, len(taken), a.queues[0].Limit)
 }
 
 // querySlots adds reads of slots to a query: the held ones, which the first in the turnstile has to
 // know, and those that it may have taken already.
 func (a *Acquisition) querySlots(q *query) {
-	q.slots = txn.Then(q.txn, a.queue.slots())
+	q.slots = txn.Then(q.txn, a.queues[0].slots())
 	var tried []*pb.RequestOp
 	for _, key := range a.tried() {
 		tried = append(tried, txn.Stat(key))
@@ -118,7 +118,7 @@ func (a *Acquisition) tried() (all []string) {
 
 // slotKey returns the key of a slot that it holds or tries to take.
 func (a *Acquisition) slotKey(slot int) string {
-	return keys.QueueKey{Lease: a.s.ID(), N: a.n, Form: keys.Slot, Slot: slot, Limit: a.queue.Limit}.In(a.queue.Prefix)
+	return keys.QueueKey{Lease: a.s.ID(), N: a.n, Form: keys.Slot, Slot: slot, Limit: a.queues[0].Limit}.In(a.queues[0].Prefix)
 }
 
 // take takes the slot that was free in the last answer. If its own answer does not show the result,
@@ -154,7 +154,7 @@ func (a *Acquisition) take(ctx context.Context, value []byte, wait *backoff.Back
 // enqueue.
 func (a *Acquisition) takeTxn(slot int, key string, value []byte) *pb.TxnRequest {
 	own := a.own()
-	from, to := keys.SlotRange(a.queue.Prefix, slot)
+	from, to := keys.SlotRange(a.queues[0].Prefix, slot)
 	t := &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.CreateIs(own.Name, own.Create), a.s.Same(), txn.NoneBetween(from, to)},
 		Success: []*pb.RequestOp{txn.Put(key, value, a.s.ID()), txn.Delete(own.Name)},
@@ -172,7 +172,7 @@ func (a *Acquisition) foundTake(tried txn.Answers, rev int64) error {
 	for kv := range tried.All() {
 		ev.Own = state.Key{Name: string(kv.Key), Create: kv.CreateRevision}
 	}
-	if a.apply(ev, &detail{ErrKeyDeleted, fmt.Sprintf("%s at revision %d", a.of(0), rev)}); ev.Own.Create > 0 {
+	if a.apply(ev, fmt.Errorf("%w: %s at revision %d", ErrKeyDeleted, a.of(0), rev)); ev.Own.Create > 0 {
 		return nil
 	}
 	return a.Err()
@@ -180,7 +180,7 @@ func (a *Acquisition) foundTake(tried txn.Answers, rev int64) error {
 
 // followSlots watches the deletions of slots, starting at revision from.
 func (a *Acquisition) followSlots(from int64) {
-	begin, end := keys.SlotsRange(a.queue.Prefix)
+	begin, end := keys.SlotsRange(a.queues[0].Prefix)
 	w := a.s.Host().Watches.WatchDeletionsNow(string(begin), string(end), from, func(u watcher.Update) { a.slotsChanged(from, u) })
 	a.keep(w, &a.watches.predecessor, func() bool { return a.state.FollowsSlots() }) // not a method value, which copies the state now
 }

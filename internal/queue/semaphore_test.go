@@ -301,14 +301,14 @@ func TestAPermitIsResumedInItsSlot(t *testing.T) {
 		assert.Equal(w, []string{two.Key()}, w.keys())
 
 		w.limit = 1 // the limit was lowered meanwhile
-		_, err := Resume(w.Context(), next, w.queue(), one.Key(), one.Token(), Limits{})
+		_, err := Resume(w.Context(), next, []string{one.Key()}, one.Token(), Limits{}, w.queue())
 		require.Error(w, err)
-		back, err := Resume(w.Context(), next, w.queue(), two.Key(), two.Token(), Limits{})
+		back, err := Resume(w.Context(), next, []string{two.Key()}, two.Token(), Limits{}, w.queue())
 		require.NoError(w, err)
 		require.NoError(w, back.Err())
 		assert.Equal(w, []any{1, two.Token()}, []any{back.Slot(), back.Token()})
 		w.limit = 0
-		_, err = Resume(w.Context(), next, w.queue(), two.Key(), two.Token(), Limits{})
+		_, err = Resume(w.Context(), next, []string{two.Key()}, two.Token(), Limits{}, w.queue())
 		require.Error(w, err, "it is no lock")
 		w.limit = 2
 		w.release(back)

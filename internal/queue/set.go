@@ -26,9 +26,9 @@ type set struct {
 // makeSet makes a, which has not begun, an acquisition of several names.
 func (a *Acquisition) makeSet() {
 	a.set = &set{}
-	a.watches.others = make([]*watcher.Watch, len(a.more))
+	a.watches.others = make([]*watcher.Watch, len(a.queues)-1)
 	a.set.unclaimed, a.set.giveBack = context.WithCancel(context.Background())
-	a.s.SetReads(&a.hook, 1+len(a.more))
+	a.s.SetReads(&a.hook, len(a.queues))
 }
 
 // leaveRest has the other keys of a lost set deleted in the background, when awaitGivenBack allows

@@ -217,7 +217,7 @@ func TestTheRestOfALostSetIsNotHandedOverForEver(t *testing.T) {
 				held := w.takes(w.Context(), s, Request{}, "a", "b", "+c").won()
 				next := w.successor(s)
 				lose(w, held.AllKeys()[1])
-				r, err := ResumeAll(w.Context(), next, held.AllKeys(), held.Token(), Limits{}, qs[0], qs[1:]...)
+				r, err := Resume(w.Context(), next, held.AllKeys(), held.Token(), Limits{}, qs...)
 				if name == "deleted" {
 					w.oneCause(ErrKeyDeleted, err)
 					require.ErrorIs(w, err, ErrLost)
@@ -370,7 +370,7 @@ func TestAKeyOfASetThatIsOffItsLeaseDoesNotStay(t *testing.T) {
 						qs = append(qs, q)
 					}
 					s := w.session()
-					held, err := AcquireAll(w.Context(), s, Request{}, qs[0], qs[1:]...)
+					held, err := Acquire(w.Context(), s, Request{}, qs...)
 					require.NoError(w, err)
 					time.Sleep(time.Second) // armed
 					w.f.Put(held.AllKeys()[1], "another's", 0)

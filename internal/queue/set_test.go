@@ -43,7 +43,7 @@ func (w *fixture) takes(ctx context.Context, s *session.Session, r Request, name
 	r = labelled(r, len(qs))
 	go func() {
 		defer close(a.done)
-		a.c, a.err = AcquireAll(ctx, s, r, qs[0], qs[1:]...)
+		a.c, a.err = Acquire(ctx, s, r, qs...)
 	}()
 	synctest.Wait()
 	return a
@@ -128,7 +128,7 @@ func (c *crowd) takeSets(s *session.Session, won *int) {
 			limit = c.ms(800)
 		}
 		ctx, cancel := context.WithTimeout(c.Context(), limit)
-		a, err := AcquireAll(ctx, s, Request{Try: c.n(8) == 0}, qs[0], qs[1:]...)
+		a, err := Acquire(ctx, s, Request{Try: c.n(8) == 0}, qs...)
 		cancel()
 		if err != nil {
 			if limit > time.Minute {
@@ -152,8 +152,8 @@ func (c *crowd) holdsSet(a *Acquisition) {
 	defer c.mu.Unlock()
 	assert.NoError(c, a.Err())
 	for _, other := range c.holders {
-		for _, p := range a.queues() {
-			for _, q := range other.queues() {
+		for _, p := range a.queues {
+			for _, q := range other.queues {
 				if p.Name == q.Name && (!p.Shared || !q.Shared) {
 					assert.Fail(c, "both hold", "%s: %v and %v", p.Name, other, a)
 				}
@@ -182,7 +182,7 @@ func TestThePartialLossOfASetLeavesTheRestUntilItIsGivenBack(t *testing.T) {
 					synctest.Wait()
 					w.oneCause(cause, held.Err())
 					require.ErrorIs(w, held.Err(), ErrLost)
-					assert.ErrorContains(w, held.Err(), fmt.Sprintf("%q", held.nameOf(i)))
+					assert.ErrorContains(w, held.Err(), fmt.Sprintf("%q", held.queues[i].Name))
 					w.oneCause(cause, context.Cause(held.Context()))
 					var waiting []*acquireCall
 					for _, other := range []string{"a", "b", "c"} {
@@ -455,7 +455,7 @@ func TestAReleaseOfASetOfWhichAKeyIsGoneSaysLost(t *testing.T) {
 			err := held.Release(w.Context(), errGivenBack)
 			w.oneCause(ErrKeyDeleted, err)
 			require.ErrorIs(w, err, ErrLost)
-			assert.ErrorContains(w, err, fmt.Sprintf("%q", held.nameOf(i)))
+			assert.ErrorContains(w, err, fmt.Sprintf("%q", held.queues[i].Name))
 			assert.Equal(w, state.KeyDeleted, held.now().End)
 			w.clear()
 		})

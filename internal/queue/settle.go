@@ -22,15 +22,19 @@ func (a *Acquisition) settle(ctx context.Context, lost error) (outcome state.Out
 	if a.permit != nil {
 		a.permit.settled = late
 	}
-	t, ownOps := a.settlement(late)
+	t := &pb.TxnRequest{}
+	if late { // after this no late copy of the enqueue is applied, neither now nor after a release (rules A5, ML5)
+		txn.Then(t, txn.Put(a.s.CancelKey(a.n), nil, a.s.ID()))
+	}
+	read := txn.Then(t, a.ownKeys(txn.Stat)...)
 	resp, err := a.findOut(ctx, t)
 	if err != nil {
 		return state.Unknown, fmt.Errorf("%w (settling it: %w)", lost, err)
 	}
-	own := ownOps.In(resp)
-	if create := putAt(own); create != 0 {
+	own := read.In(resp)
+	if put := first(own); put != nil { // one that somebody deleted and made again has a greater create revision
 		a.s.Learn(a.n, session.Answered)
-		a.apply(state.Settled{Own: state.Key{Name: a.Key(), Create: create}, Others: a.keys[1:]}, nil)
+		a.apply(state.Settled{Own: state.Key{Name: a.Key(), Create: put.CreateRevision}, Others: a.keys[1:]}, nil)
 		return state.Applied, a.missing(own, resp.Header.Revision)
 	}
 	a.apply(state.Settled{}, nil)
@@ -49,7 +53,7 @@ func (a *Acquisition) settle(ctx context.Context, lost error) (outcome state.Out
 func (a *Acquisition) missing(own txn.Answers, rev int64) error {
 	for i := range a.owned() {
 		if own.KV(i).GetCreateRevision() != a.own().Create {
-			a.apply(state.OwnDeleted{Index: i}, &detail{ErrKeyDeleted, fmt.Sprintf("%s at revision %d", a.of(i), rev)})
+			a.apply(state.OwnDeleted{Index: i}, fmt.Errorf("%w: %s at revision %d", ErrKeyDeleted, a.of(i), rev))
 			return a.Err()
 		}
 	}
@@ -64,18 +68,7 @@ func (a *Acquisition) ownKeys(op func(key string) *pb.RequestOp) (ops []*pb.Requ
 	return ops
 }
 
-// settlement puts the cancel key and reads the acquisition's keys. After it no late copy of the
-// enqueue is applied, neither now nor after a release (rules A5, ML5). late is false if the enqueue
-// was answered. Then there is no late copy, and settlement only reads.
-func (a *Acquisition) settlement(late bool) (t *pb.TxnRequest, own txn.Ops) {
-	t = &pb.TxnRequest{}
-	if late {
-		txn.Then(t, txn.Put(a.s.CancelKey(a.n), nil, a.s.ID()))
-	}
-	return t, txn.Then(t, a.ownKeys(txn.Stat)...)
-}
-
-// findOut sends the transaction of a settlement until it is answered.
+// findOut sends the transaction that settles an enqueue until it is answered.
 func (a *Acquisition) findOut(ctx context.Context, t *pb.TxnRequest) (*pb.TxnResponse, error) {
 	for wait := backoff.Request(); ; {
 		resp, err := a.write(ctx, batch.Write{Op: "settle enqueue", Repeat: cluster.Always, Kind: batch.Plain, Txn: t})

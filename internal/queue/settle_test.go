@@ -53,7 +53,7 @@ func TestAnEnqueueIsNotHeldIfItsSessionWasTakenOverBeforeItIsSettled(t *testing.
 		key, _ := s.Key()
 		w.loseAnswer()
 		w.before(isSettle, func(*pb.TxnRequest) { w.f.Put(key, "successor", s.ID()) })
-		_, err := Acquire(w.Context(), s, w.queue(), Request{})
+		_, err := Acquire(w.Context(), s, Request{}, w.queue())
 		assert.ErrorIs(w, err, lease.ErrRevoked)
 		assert.Equal(w, err, s.Err())
 	})
@@ -68,7 +68,7 @@ func TestAKeyOverwrittenBeforeItsEnqueueIsSettledIsLostAtOnce(t *testing.T) {
 		w.before(isSettle, func(q *pb.TxnRequest) {
 			w.f.Put(string(q.Success[1].GetRequestRange().GetKey()), "another's", s.ID())
 		})
-		c, err := Acquire(w.Context(), s, w.queue(), Request{})
+		c, err := Acquire(w.Context(), s, Request{}, w.queue())
 		if err == nil {
 			synctest.Wait()
 			err = c.Err()

@@ -94,7 +94,7 @@ func TestASharedOneWaitsForForeignKeysOnEitherSide(t *testing.T) {
 				w.f.Put("name/+foreign", "", 0) // among the shared ones, so it conflicts with exclusive ones only
 				a := w.starts(w.session(), true)
 				require.True(w, a.waits())
-				_, err := Acquire(w.Context(), w.session(), w.in(true), Request{Try: true})
+				_, err := Acquire(w.Context(), w.session(), Request{Try: true}, w.in(true))
 				require.ErrorIs(w, err, ErrBusy)
 				w.f.Delete(key)
 				w.release(a.won())
@@ -187,15 +187,15 @@ func TestASessionWithASharedKeyIsNotAlone(t *testing.T) {
 func TestASharedTryIsBusyOnlyBesideExclusiveOnes(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		r := w.starts(w.session(), true).won()
-		q, err := Acquire(w.Context(), w.session(), w.in(true), Request{Try: true})
+		q, err := Acquire(w.Context(), w.session(), Request{Try: true}, w.in(true))
 		require.NoError(w, err)
 		w.held(q)
-		_, err = Acquire(w.Context(), w.session(), w.in(false), Request{Try: true})
+		_, err = Acquire(w.Context(), w.session(), Request{Try: true}, w.in(false))
 		require.ErrorIs(w, err, ErrBusy)
 		writer := w.starts(w.session(), false)
 		late := w.session()
 		rev := w.f.Revision()
-		_, err = Acquire(w.Context(), late, w.in(true), Request{Try: true})
+		_, err = Acquire(w.Context(), late, Request{Try: true}, w.in(true))
 		require.ErrorIs(w, err, ErrBusy)
 		require.ErrorContains(w, err, "lease")
 		assert.Equal(w, rev, w.f.Revision())

@@ -98,7 +98,7 @@ func (st *story) follows(step string) string {
 	case strings.HasPrefix(does, "resumes the lock of "):
 		var err error
 		from := st.cast[lastWord(step)].a
-		st.cast[who].a, err = Resume(st.Context(), st.cast[who].s, st.queue(), from.Key(), from.Token(), Limits{})
+		st.cast[who].a, err = Resume(st.Context(), st.cast[who].s, []string{from.Key()}, from.Token(), Limits{}, st.queue())
 		require.NoError(st, err)
 	case does == "acquires":
 		st.limit = 0
@@ -138,7 +138,7 @@ func (who *actor) acquires(st *story) {
 	ctx, cancel := context.WithCancel(st.Context())
 	st.Cleanup(cancel)
 	r := Request{Value: keys.NewLabel(keys.Identity{}).Lock(time.Time{}), Handoffs: true}
-	a := newAcquisition(ctx, who.s, st.queue(), nil)
+	a := newAcquisition(ctx, who.s, st.queues())
 	a.state = state.Begin(state.Options{Handoffs: r.Handoffs && st.limit == 0, Limit: st.limit})
 	who.a, who.cancel = a, cancel
 	go func() {

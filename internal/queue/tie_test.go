@@ -38,7 +38,7 @@ func TestATieFailsTheAcquisitionLoudly(t *testing.T) {
 	const loud = "two of one queue in one request"
 	t.Run("seen by the enqueue", func(t *testing.T) {
 		inBubble(t, etcdfake.Options{}, func(w *fixture) {
-			_, err := Acquire(w.Context(), w.through(tying), w.queue(), Request{})
+			_, err := Acquire(w.Context(), w.through(tying), Request{}, w.queue())
 			assert.ErrorContains(w, err, loud)
 			w.f.Delete(tiedKey)
 			w.clear()
@@ -47,7 +47,7 @@ func TestATieFailsTheAcquisitionLoudly(t *testing.T) {
 	t.Run("seen by the query after an enqueue was settled", func(t *testing.T) {
 		inBubble(t, etcdfake.Options{}, func(w *fixture) {
 			w.f.Inject(isEnqueue.rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
-			_, err := Acquire(w.Context(), w.through(tying), w.queue(), Request{})
+			_, err := Acquire(w.Context(), w.through(tying), Request{}, w.queue())
 			assert.ErrorContains(w, err, loud)
 			w.f.Delete(tiedKey)
 			w.clear()
@@ -81,7 +81,7 @@ func TestATieFailsTheAcquisitionLoudly(t *testing.T) {
 			s := w.session()
 			c := w.acquire(s)
 			show(w, isResume, func() int64 { return int64(c.Token()) })
-			_, err := Resume(w.Context(), s, w.queue(), c.Key(), c.Token(), Limits{})
+			_, err := Resume(w.Context(), s, []string{c.Key()}, c.Token(), Limits{}, w.queue())
 			assert.ErrorContains(w, err, loud)
 		})
 	})

@@ -68,7 +68,7 @@ func TestInEtcdsLayoutEverythingGoesAlone(t *testing.T) {
 		inBubble(t, etcdfake.Options{}, func(w *fixture) {
 			s, sizes := w.gathering()
 			w.each(8, etcdLayout, func(q Queue) {
-				c, err := Acquire(w.Context(), s, q, Request{})
+				c, err := Acquire(w.Context(), s, Request{}, q)
 				if assert.NoError(w, err) {
 					assert.NoError(w, c.Release(w.Context(), errGivenBack))
 				}
@@ -91,7 +91,7 @@ func TestInEtcdsLayoutEverythingGoesAlone(t *testing.T) {
 			}
 			s.Leave(17)
 			w.each(8, false, func(q Queue) {
-				c, err := Acquire(w.Context(), s, q, Request{})
+				c, err := Acquire(w.Context(), s, Request{}, q)
 				if assert.NoError(w, err) {
 					assert.NoError(w, c.Release(w.Context(), errGivenBack))
 				}
@@ -123,7 +123,7 @@ func TestWhatIsNoWriteOfTheQueueGoesAlone(t *testing.T) {
 		var held sync.Map
 		var released sync.WaitGroup
 		w.each(8, false, func(q Queue) {
-			c, err := Acquire(w.Context(), holder, q, Request{})
+			c, err := Acquire(w.Context(), holder, Request{}, q)
 			assert.NoError(w, err)
 			held.Store(q.Name, c)
 		})
@@ -135,7 +135,7 @@ func TestWhatIsNoWriteOfTheQueueGoesAlone(t *testing.T) {
 			})
 		})
 		w.each(8, false, func(q Queue) {
-			_, err := Acquire(w.Context(), s, q, Request{})
+			_, err := Acquire(w.Context(), s, Request{}, q)
 			assert.NoError(w, err)
 		})
 		released.Wait()
@@ -150,7 +150,7 @@ func TestReleasesBesideRefusedEnqueuesSayNil(t *testing.T) {
 		var held []*Acquisition
 		var mu sync.Mutex
 		w.each(100, false, func(q Queue) {
-			c, err := Acquire(w.Context(), s, q, Request{})
+			c, err := Acquire(w.Context(), s, Request{}, q)
 			assert.NoError(w, err)
 			mu.Lock()
 			defer mu.Unlock()
@@ -164,7 +164,7 @@ func TestReleasesBesideRefusedEnqueuesSayNil(t *testing.T) {
 			all.Go(func() {
 				q, err := New("", fmt.Sprint("refused", i), false)
 				assert.NoError(w, err)
-				_, err = Acquire(w.Context(), s, q, Request{})
+				_, err = Acquire(w.Context(), s, Request{}, q)
 				assert.True(w, cluster.IsNoSpace(err), "%v", err)
 			})
 		}
@@ -199,11 +199,11 @@ func TestWhatOneIsRefusedForConcernsNobodyElse(t *testing.T) {
 				own, why := refuse(w, s)
 				var refused sync.WaitGroup
 				refused.Go(func() {
-					_, err := Acquire(w.Context(), own, w.queue(), Request{})
+					_, err := Acquire(w.Context(), own, Request{}, w.queue())
 					assert.True(w, why(err), "%v", err)
 				})
 				w.each(31, false, func(q Queue) {
-					c, err := Acquire(w.Context(), s, q, Request{})
+					c, err := Acquire(w.Context(), s, Request{}, q)
 					if assert.NoError(w, err) {
 						assert.NoError(w, c.Release(w.Context(), errGivenBack))
 					}
@@ -227,7 +227,7 @@ func TestASessionThatEndsSendsNothingMore(t *testing.T) {
 		time.AfterFunc(100*time.Millisecond, func() { _ = s.Close(w.Context()) })
 		began := time.Now()
 		w.each(3, false, func(q Queue) {
-			_, err := Acquire(w.Context(), s, q, Request{})
+			_, err := Acquire(w.Context(), s, Request{}, q)
 			w.oneCause(errClosed, err)
 		})
 		assert.Equal(w, 100*time.Millisecond, time.Since(began))
@@ -290,7 +290,7 @@ func TestALeaseThatIsGoneEndsNoOtherSessionAfterALostAnswer(t *testing.T) {
 			all.Go(func() {
 				q, err := New("", fmt.Sprint("each", i), false)
 				require.NoError(w, err)
-				got, err := Acquire(w.Context(), s, q, Request{})
+				got, err := Acquire(w.Context(), s, Request{}, q)
 				if i == 1 {
 					assert.ErrorIs(w, err, lease.ErrRevoked)
 				} else if assert.NoError(w, err) {

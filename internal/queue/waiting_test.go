@@ -25,7 +25,7 @@ func TestWaitersOfOneSessionThatGaveUpAreRemovedTogether(t *testing.T) {
 		ctx, giveUp := context.WithCancel(w.Context())
 		var all sync.WaitGroup
 		for range waiters {
-			all.Go(func() { _, _ = Acquire(ctx, s, w.queue(), Request{}) })
+			all.Go(func() { _, _ = Acquire(ctx, s, Request{}, w.queue()) })
 		}
 		synctest.Wait()
 		after := w.waiting(next)
@@ -52,7 +52,7 @@ func TestARevokedLeaseWithAThousandLocksIsReadAFewTimes(t *testing.T) {
 		for i := range locks {
 			q, err := New("", "many"+string(rune('0'+i%10))+string(rune('0'+i/10%10))+string(rune('0'+i/100)), false)
 			require.NoError(w, err)
-			c, err := Acquire(w.Context(), s, q, Request{})
+			c, err := Acquire(w.Context(), s, Request{}, q)
 			require.NoError(w, err)
 			held = append(held, c)
 		}

@@ -67,7 +67,7 @@ func (a *Acquisition) watchBehind() {
 		return
 	}
 	i := 0
-	for _, q := range a.queues() {
+	for _, q := range a.queues {
 		for _, s := range q.conflicts() {
 			a.watchSpan(s, &a.wanted.watches[i], create)
 			i++

@@ -19,26 +19,26 @@ var wantings = []struct {
 	as   func(w *fixture)                     // what the holder holds
 	wait func(w *fixture, s *session.Session) // queues behind it
 }{
-	{"a lock", func(*fixture) {}, func(w *fixture, s *session.Session) { w.queues(s, "name", false) }},
-	{"a lock, shared", func(*fixture) {}, func(w *fixture, s *session.Session) { w.queues(s, "name", true) }},
-	{"a shared lock", func(w *fixture) { w.shared = true }, func(w *fixture, s *session.Session) { w.queues(s, "name", false) }},
-	{"the first of a set", func(w *fixture) { w.set = []string{"b", "c"} }, func(w *fixture, s *session.Session) { w.queues(s, "name", false) }},
-	{"the shared one of a set", func(w *fixture) { w.set = []string{"b", "c"} }, func(w *fixture, s *session.Session) { w.queues(s, "b", false) }},
-	{"the last of a set", func(w *fixture) { w.set = []string{"b", "c"} }, func(w *fixture, s *session.Session) { w.queues(s, "c", true) }},
-	{"etcd's layout", func(w *fixture) { w.etcd = true }, func(w *fixture, s *session.Session) { w.queues(s, "name", false) }},
-	{"a nested name", func(w *fixture) { w.etcd = true }, func(w *fixture, s *session.Session) { w.queues(s, "name/nested", false) }},
+	{"a lock", func(*fixture) {}, func(w *fixture, s *session.Session) { w.enqueues(s, "name", false) }},
+	{"a lock, shared", func(*fixture) {}, func(w *fixture, s *session.Session) { w.enqueues(s, "name", true) }},
+	{"a shared lock", func(w *fixture) { w.shared = true }, func(w *fixture, s *session.Session) { w.enqueues(s, "name", false) }},
+	{"the first of a set", func(w *fixture) { w.set = []string{"b", "c"} }, func(w *fixture, s *session.Session) { w.enqueues(s, "name", false) }},
+	{"the shared one of a set", func(w *fixture) { w.set = []string{"b", "c"} }, func(w *fixture, s *session.Session) { w.enqueues(s, "b", false) }},
+	{"the last of a set", func(w *fixture) { w.set = []string{"b", "c"} }, func(w *fixture, s *session.Session) { w.enqueues(s, "c", true) }},
+	{"etcd's layout", func(w *fixture) { w.etcd = true }, func(w *fixture, s *session.Session) { w.enqueues(s, "name", false) }},
+	{"a nested name", func(w *fixture) { w.etcd = true }, func(w *fixture, s *session.Session) { w.enqueues(s, "name/nested", false) }},
 	{"somebody else's key", func(*fixture) {}, func(w *fixture, s *session.Session) { w.f.Put("name/other", "", s.ID()) }},
 }
 
-// queues starts an Acquire of name, which is not released.
-func (w *fixture) queues(s *session.Session, name string, shared bool) {
+// enqueues starts an Acquire of name, which is not released.
+func (w *fixture) enqueues(s *session.Session, name string, shared bool) {
 	w.Helper()
 	q, err := New("", name, w.etcd)
 	require.NoError(w, err)
 	q.Shared = shared
 	ctx, cancel := context.WithCancel(w.Context())
 	w.Cleanup(cancel)
-	go func() { _, _ = Acquire(ctx, s, q, Request{}) }()
+	go func() { _, _ = Acquire(ctx, s, Request{}, q) }()
 	synctest.Wait()
 }
 
@@ -168,8 +168,8 @@ func TestWhatIsNotBehindAHolderDoesNotWantIt(t *testing.T) {
 		require.NoError(w, err, "its own session may")
 		w.isNotWanted(a)
 		w.isNotWanted(b)
-		w.queues(w.session(), "name2", false)
-		w.queues(w.session(), "other", false)
+		w.enqueues(w.session(), "name2", false)
+		w.enqueues(w.session(), "other", false)
 		w.release(b)
 		time.Sleep(s.TTL())
 		w.isNotWanted(a)
@@ -228,7 +228,7 @@ func (w *fixture) acquireExclusiveOf(s *session.Session, name string) *Acquisiti
 	w.Helper()
 	q, err := New("", name, false)
 	require.NoError(w, err)
-	c, err := Acquire(w.Context(), s, q, Request{})
+	c, err := Acquire(w.Context(), s, Request{}, q)
 	require.NoError(w, err)
 	return c
 }

@@ -30,7 +30,7 @@ func (a *Acquisition) checkLayouts() {
 	if host.Layouts == nil || !host.Cluster.Logger().Enabled(context.Background(), slog.LevelError) {
 		return
 	}
-	for i, q := range a.queues() {
+	for i, q := range a.queues {
 		if q.Semaphore || !strings.Contains(q.Name, "/") || !host.Layouts.First(q.Prefix) {
 			continue
 		}
@@ -92,8 +92,8 @@ func (a *Acquisition) checkMixed() {
 		if err != nil {
 			return // only the log needs it
 		}
-		if kv := txn.KV(resp, 0); kv != nil && kv.CreateRevision == p.Create && keys.OfLock(kv.Value) == a.queue.Election {
-			log.Warn("a lock and an election use one name: this one waits for the other", "name", a.queue.Name, "key", a.Key(), "waits_for", p.Name)
+		if kv := txn.KV(resp, 0); kv != nil && kv.CreateRevision == p.Create && keys.OfLock(kv.Value) == a.queues[0].Election {
+			log.Warn("a lock and an election use one name: this one waits for the other", "name", a.queues[0].Name, "key", a.Key(), "waits_for", p.Name)
 		}
 	})
 }

@@ -85,7 +85,9 @@ func (a *Acquisition) created(bit int, from, rev int64) {
 	}
 	gap := a.watches.missed()
 	a.mu.Unlock()
-	a.catchUp(gap)
+	if gap != 0 {
+		a.catchUp(gap)
+	}
 }
 
 // missed returns up to which revision the watches may have missed something. It returns 0 if they
@@ -97,11 +99,11 @@ func (w *watches) missed() (gap int64) {
 	return gap
 }
 
-// catchUp finds out what happened up to revision gap, unless gap is 0. If it waits for a slot, a
-// query does that, and otherwise a read.
+// catchUp finds out what happened up to revision gap. If it waits for a slot, a query does that, and
+// otherwise a read.
 func (a *Acquisition) catchUp(gap int64) {
 	switch {
-	case gap == 0 || a.now().End != state.Alive:
+	case a.now().End != state.Alive:
 	case a.now().Phase == state.Full:
 		a.apply(state.SlotFreed{Revision: gap}, nil)
 	default:
@@ -114,7 +116,7 @@ func (a *Acquisition) catchUp(gap int64) {
 // may receive a handoff.
 func (a *Acquisition) follow(p state.Key, from int64) {
 	if _, ok := a.owner(p.Name); !ok {
-		a.s.Host().Cluster.Logger().Warn("waiting for a key that is not pawl's", "name", a.queue.Name, "key", p.Name, "create_revision", p.Create)
+		a.s.Host().Cluster.Logger().Warn("waiting for a key that is not pawl's", "name", a.queues[0].Name, "key", p.Name, "create_revision", p.Create)
 	}
 	w := a.s.Host().Watches.WatchDeletionsNow(p.Name, "", from, func(u watcher.Update) { a.predecessorChanged(p, from, u) })
 	a.keep(w, &a.watches.predecessor, func() bool {
@@ -146,7 +148,7 @@ func (a *Acquisition) watchKey(i int, key string, from int64) {
 
 // owner returns the lease in the name of key, if key is in one of its queues and has pawl's form.
 func (a *Acquisition) owner(key string) (lease int64, ok bool) {
-	for _, q := range a.queues() {
+	for _, q := range a.queues {
 		if lease, ok = q.owner(key); ok {
 			return lease, true
 		}
