@@ -201,10 +201,11 @@ func (r *runner) reign(ctx context.Context, s *session.Session, t *Term) (o outc
 	release := s.DeferRevocation() // before the last call of Err, so that no loss can come between
 	defer release()
 	var result, end error
-	stopped := true                    // true unless lead returned before Run's ctx ended
+	called, stopped := false, true     // stopped unless lead returned before Run's ctx ended
 	defer func() { r.ended(t, end) }() // also if lead panics
 	var jeopardy error
 	end = t.a.Do(ctx, ErrResigned, func(work context.Context) error {
+		called = true
 		defer release()
 		work, watched := r.watchOver(work, s, t)
 		defer watched()
@@ -220,6 +221,8 @@ func (r *runner) reign(ctx context.Context, s *session.Session, t *Term) (o outc
 		return outcome{done: true, result: failed("run", r.name, ctx, context.Cause(ctx))}
 	case errors.Is(end, ErrLost):
 		return outcome{led: true, err: end}
+	case !called: // a deadline has passed of which ctx does not know yet
+		return outcome{done: true, result: failed("run", r.name, ctx, end)}
 	case jeopardy != nil:
 		if end != nil {
 			jeopardy = fmt.Errorf("%w; %w", jeopardy, end)

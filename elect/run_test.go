@@ -182,6 +182,29 @@ func TestRunsContextThatEndsBeforeLeadIsCalledEndsRun(t *testing.T) {
 	})
 }
 
+// late is a context whose deadline passes before it says that it has ended, as on a busy machine.
+type late struct {
+	context.Context
+	deadline time.Time
+}
+
+func (l late) Deadline() (time.Time, bool) { return l.deadline, true }
+
+func TestADeadlineThatPassesBeforeLeadIsCalledIsNoSuccess(t *testing.T) {
+	inBubble(t, func(w *fixture) {
+		opts := elect.RunOptions{Notify: func(ev elect.Event) {
+			if ev.Kind == elect.Elected {
+				time.Sleep(2 * time.Second)
+			}
+		}}
+		err := elect.Run(late{w.ctx, time.Now().Add(time.Second)}, w.client(), "e", opts, func(context.Context, *elect.Term) error {
+			assert.Fail(t, "it leads after the deadline")
+			return nil
+		})
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+	})
+}
+
 func TestRunReturnsInTimeWhateverTheClusterDoes(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		ctx, cancel := context.WithCancel(w.ctx)
