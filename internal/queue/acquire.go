@@ -48,13 +48,19 @@ func Acquire(ctx context.Context, s *session.Session, r Request, queues ...Queue
 		a.notifyWon()
 		return a, nil
 	}
-	if ended := a.Err(); ended != nil { // the acquisition ended, and err only follows from that
+	return nil, a.gaveUp(err)
+}
+
+// gaveUp ends an acquisition that no caller gets, because of err, and returns the error to report.
+func (a *Acquisition) gaveUp(err error) error {
+	if ended := a.Err(); ended != nil { // err only follows from that
 		err = cause(ended)
 	}
 	a.apply(state.GaveUp{}, nil)
+	a.releaseRest() // if it was won, and then lost a key
 	err = a.explain(err)
 	a.notifyGaveUp(err)
-	return nil, err
+	return err
 }
 
 // newAcquisition returns an acquisition that has sent nothing yet.

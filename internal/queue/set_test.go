@@ -49,6 +49,23 @@ func (w *fixture) takes(ctx context.Context, s *session.Session, r Request, name
 	return a
 }
 
+// ML6: a set that loses a key in the instant in which it is won has no caller to release the rest.
+func TestASetThatIsLostAsItIsWonLeavesNothing(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
+		s := w.session()
+		a := newAcquisition(w.Context(), s, w.queuesOf("a", "b"))
+		a.state = state.Begin(state.Options{})
+		require.NoError(w, s.Wait(&a.hook, a))
+		require.NoError(w, a.enter(w.Context(), labelled(Request{}, 2)))
+		a.apply(state.Won{}, nil)
+		w.f.Delete(a.Key())
+		a.apply(state.OwnDeleted{}, nil)
+		require.ErrorIs(w, a.gaveUp(nil), ErrKeyDeleted)
+		synctest.Wait()
+		assert.Empty(w, w.f.Keys("name"), "without waiting for a TTL")
+	})
+}
+
 // ML1, ML2, ML3: a set is held once it is first in all of its queues. Its keys have one create
 // revision, and each of its names is taken meanwhile.
 func TestASetIsHeldOnceItIsFirstInAllItsQueues(t *testing.T) {
