@@ -39,8 +39,11 @@ func (a *Acquisition) rewrite(ctx context.Context, value []byte) error {
 	}
 	var lost error // the last lost answer of this call
 	for {
-		a.apply(state.WriteSent{}, nil)
-		w := a.writeOf(value)
+		fx := a.apply(state.WriteSent{}, nil)
+		if fx.Verdict != state.Again { // it has ended, or a late copy of the value was applied
+			return a.Err()
+		}
+		w := a.writeOf(value, fx.Mod)
 		resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "write value"}, w.txn)
 		if cluster.IsLeaseNotFound(err) {
 			return a.s.Gone(err.Error())
@@ -100,9 +103,10 @@ type valueWrite struct {
 // ownRead are reads of the session key and, with their values, of the acquisition's keys.
 type ownRead struct{ session, own txn.Ops }
 
-func (a *Acquisition) writeOf(value []byte) (w valueWrite) {
+// writeOf puts value if the key's modification revision is mod.
+func (a *Acquisition) writeOf(value []byte, mod int64) (w valueWrite) {
 	session, sessionMod := a.s.Key()
-	own, mod := a.own(), a.now().Mod
+	own := a.own()
 	w.txn = &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.CreateIs(own.Name, own.Create), txn.ModIs(own.Name, mod), txn.ModIs(session, sessionMod)},
 		Success: []*pb.RequestOp{txn.Put(own.Name, value, a.s.ID())},

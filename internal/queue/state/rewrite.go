@@ -21,12 +21,7 @@ type doubt struct {
 const maxLost = 3
 
 func (d *doubt) has(value []byte) bool {
-	for _, v := range d.values {
-		if bytes.Equal(v, value) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.values, func(v []byte) bool { return bytes.Equal(v, value) })
 }
 
 // landed reports whether value, which was read from its key, is in doubt, and records whether it is
@@ -83,15 +78,24 @@ func (RewriteEnded) apply(a *Machine) Effects {
 	return Effects{}
 }
 
-// WriteSent says that the call's value is about to be sent, with a comparison to Mod.
+// WriteSent says that the call's value is about to be sent. Verdict is Again, and then the put has to
+// compare the Mod of the effects, so that each value in doubt was sent with a comparison to the present
+// one. It is Finished if an earlier copy was applied meanwhile, and Lost if the acquisition has ended;
+// then nothing may be sent.
 type WriteSent struct{}
 
 func (WriteSent) apply(a *Machine) Effects {
-	a.doubt.fresh = !a.doubt.has(a.doubt.current)
-	if a.doubt.fresh {
-		a.doubt.values = append(a.doubt.values, a.doubt.current)
+	d := &a.doubt
+	switch {
+	case a.End != Alive:
+		return Effects{Verdict: Lost}
+	case d.done:
+		return Effects{Verdict: Finished}
 	}
-	return Effects{}
+	if d.fresh = !d.has(d.current); d.fresh {
+		d.values = append(d.values, d.current)
+	}
+	return Effects{Verdict: Again, Mod: a.Mod}
 }
 
 // WriteAnswered is the result of a write. What an answer, or the read after an unknown outcome,

@@ -148,6 +148,7 @@ type Effects struct {
 	Handoff bool    // the next deletion carries a handoff
 	Exact   bool    // the next deletion also compares the modification revision
 	Verdict Verdict // what a release or a rewrite does next
+	Mod     int64   // the modification revision that the next put of a value compares
 }
 
 // Apply changes the state by ev and returns the effects.

@@ -346,6 +346,24 @@ func TestValuesInDoubt(t *testing.T) {
 	assert.Equal(t, KeyOverwritten, put("w", 11).End, "it was never in doubt")
 }
 
+// A value is not sent again after it has landed: the put would compare the new modification revision,
+// and the value would not be in doubt any more.
+func TestAValueThatHasLandedIsNotSentAgain(t *testing.T) {
+	a := holding()
+	a.Apply(Rewriting{[]byte("v")})
+	sent := a.Apply(WriteSent{})
+	assert.Equal(t, Effects{Verdict: Again, Mod: a.Mod}, sent)
+	require.Equal(t, Again, a.Apply(WriteAnswered{Outcome: Unknown}).Verdict)
+	a.Apply(OwnChanged{Create: own.Create, Mod: 9, OnLease: true, Value: []byte("v")})
+	assert.Equal(t, Effects{Verdict: Finished}, a.Apply(WriteSent{}))
+	a.Apply(RewriteEnded{})
+
+	a.Apply(Rewriting{[]byte("w")})
+	assert.Equal(t, Effects{Verdict: Again, Mod: 9}, a.Apply(WriteSent{}))
+	a.Apply(Released{})
+	assert.Equal(t, Effects{Verdict: Lost}, a.Apply(WriteSent{}), "none is written after the term")
+}
+
 func TestAWriteIsSentAgainAFewTimes(t *testing.T) {
 	a := holding()
 	a.Apply(Rewriting{[]byte("v")})

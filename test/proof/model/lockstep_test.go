@@ -653,7 +653,9 @@ func (l *lockstep) writes(p *pair, i int) (all []pair, wrong string) {
 		} {
 			a := l.twins[p.twins[i]]
 			v := a.Apply(production.Rewriting{Value: value}).Verdict
-			a.Apply(production.WriteSent{})
+			if sent := a.Apply(production.WriteSent{}); sent.Verdict != production.Again || sent.Mod != a.Mod {
+				return nil, "a write is not sent, or not with the present revision"
+			}
 			got := a.Apply(answered).Verdict
 			a.Apply(production.RewriteEnded{})
 			if want := map[writing]production.Verdict{written: production.Finished, doubted: production.Doubt, vanished: production.Doubt}[w]; v != production.Again || got != want {
