@@ -59,7 +59,7 @@ func (a *Acquisition) carryEnd(fx state.Effects, e *ending) {
 		if fx.Verdict != state.Lost { // otherwise a release has deleted it
 			a.reopen(delayed)
 			key := state.Key{Name: a.owned()[fx.Own], Create: a.own().Create}
-			a.s.Host().Cleanup.Go("overwritten key "+key.Name, func(ctx context.Context) { a.removeOverwritten(ctx, key, delayed) })
+			a.s.Host().Cleanup.Go("overwritten key "+key.Name, func(ctx context.Context) { a.removeOverwritten(ctx, key, fx.Held, delayed) })
 		}
 	case state.HeldTooLong:
 		a.s.Learn(a.n, session.Unreleased)

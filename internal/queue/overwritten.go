@@ -13,12 +13,12 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// removeOverwritten deletes one of the keys after somebody else wrote to it. It first waits for
-// work that may rest on the key, for promises, and for the lock-delay, until delayed. The work
-// outlives the session, because the key may no longer be on the session's lease, and then nothing
-// else would remove it from the queue.
-func (a *Acquisition) removeOverwritten(ctx context.Context, own state.Key, delayed clock.Instant) {
-	if !a.awaitWork(ctx) || !a.awaitPromise(ctx) || !session.AwaitInstant(ctx, delayed) {
+// removeOverwritten deletes one of the keys after somebody else wrote to it. If it was held, it first
+// waits for work that may rest on the key, for promises, and for the lock-delay, until delayed. The
+// removal outlives the session, because the key may no longer be on the session's lease, and then
+// nothing else would remove it from the queue.
+func (a *Acquisition) removeOverwritten(ctx context.Context, own state.Key, held bool, delayed clock.Instant) {
+	if held && !(a.awaitWork(ctx) && a.awaitPromise(ctx) && session.AwaitInstant(ctx, delayed)) {
 		return
 	}
 	if !a.tryUntil(ctx, func() bool { return a.deleteOwn(ctx, own) == nil }) {

@@ -138,3 +138,20 @@ func TestAnAcquireThatIsRefusedSaysSo(t *testing.T) {
 		w.clear()
 	})
 }
+
+// The work of another acquisition of the session does not rest on a key that only waits.
+func TestAWaitersOverwrittenKeyIsNotKeptByWork(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
+		holder, s := w.acquire(w.session()), w.session()
+		defer s.DeferRevocation()()
+		waiter := w.waiting(s)
+		for _, key := range w.keys() {
+			if key != holder.Key() {
+				w.f.Put(key, "another's", 0)
+			}
+		}
+		require.ErrorIs(w, waiter.failed(), ErrKeyOverwritten)
+		synctest.Wait()
+		assert.Equal(w, []string{holder.Key()}, w.keys())
+	})
+}

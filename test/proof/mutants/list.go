@@ -382,7 +382,7 @@ var mutants = []mutant{
 	{"what was held for too long has no lock-delay", "LD2", []edit{{"internal/session/removals.go",
 		"	if s.ledger.state(n) == lost {\n", "	if false {\n"}}, []string{inSession, inLock}},
 	{"an overwritten key has no lock-delay", "LD2", []edit{{"internal/queue/overwritten.go",
-		" || !session.AwaitInstant(ctx, delayed) {", " || !session.AwaitInstant(ctx, clock.Instant{}) {"}}, []string{inLock}},
+		" && session.AwaitInstant(ctx, delayed)) {", " && session.AwaitInstant(ctx, clock.Instant{})) {"}}, []string{inLock}},
 	{"a late release of a set ends its lock-delay", "LD3", []edit{{"internal/queue/set.go",
 		" || !session.AwaitInstant(ctx, delayed) {", " || !session.AwaitInstant(a.set.unclaimed, delayed) && ctx.Err() != nil {"}}, []string{inLock}},
 	{"a close ends the lock-delay of what was held for too long", "LD3", []edit{{"internal/session/ledger.go",
