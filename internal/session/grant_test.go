@@ -53,7 +53,7 @@ func TestTheSessionKeySaysWhoseItIs(t *testing.T) {
 		}
 		require.NoError(t, json.Unmarshal(kv.Value, &v))
 		assert.Equal(t, `me "and" you`, v.Owner)
-		assert.Equal(t, s.Owner(), v.Owner)
+		assert.Equal(t, s.owner, v.Owner)
 		assert.Equal(t, os.Getpid(), v.PID)
 		assert.WithinDuration(t, time.Now(), v.Since, time.Second)
 		assert.NotEmpty(t, keys.SessionNonce(kv.Value))

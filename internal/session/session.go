@@ -42,7 +42,7 @@ type Host struct {
 type Session struct {
 	host  Host
 	id    int64
-	owner string
+	owner string     // names the holder, for people to read
 	label keys.Label // for the values of its keys that name their owner
 	own   ownKey
 
@@ -91,9 +91,6 @@ func (s *Session) lifetime() time.Duration { return s.TTL() + s.validity.reserve
 
 // LockDelay is how long keys have to stay after a hold that ended without its Release (rule LD2).
 func (s *Session) LockDelay() time.Duration { return s.validity.delay }
-
-// Owner names the session's holder, for people to read.
-func (s *Session) Owner() string { return s.owner }
 
 // Host is the session's client.
 func (s *Session) Host() Host { return s.host }
