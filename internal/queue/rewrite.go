@@ -151,21 +151,9 @@ func (a *Acquisition) readInBackground() {
 		_ = a.readOwn(ctx, "read value") // if it failed, the next renewal reads again
 		a.apply(state.ReadEnded{}, nil)
 	}
-	if !a.inBackground("the value of "+a.Key(), read) {
+	if !a.s.Go("the value of "+a.Key(), read) {
 		a.apply(state.ReadEnded{}, nil)
 	}
-}
-
-// inBackground runs f, which only reads, in the background. It returns false, and does not run f,
-// if the client is closed. f's context ends with the session, because then nobody needs what f
-// reads, so closing the client does not wait for it.
-func (a *Acquisition) inBackground(what string, f func(ctx context.Context)) bool {
-	return a.s.Host().Cleanup.Go(what, func(ctx context.Context) {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(a.s.Context(), cancel)()
-		f(ctx)
-	})
 }
 
 // takeIn applies what an answer shows of the session key and, with their values, of the

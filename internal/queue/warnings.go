@@ -36,7 +36,7 @@ func (a *Acquisition) checkLayouts() {
 		}
 		if other, err := keys.NewQueue(host.Namespace, q.Name, !q.EtcdLayout); err == nil {
 			own := a.keys[i]
-			a.inBackground(fmt.Sprintf("the other layout of %q", q.Name), func(ctx context.Context) {
+			a.s.Go(fmt.Sprintf("the other layout of %q", q.Name), func(ctx context.Context) {
 				a.checkLayout(ctx, q.Prefix, own, other)
 			})
 		}
@@ -86,7 +86,7 @@ func (a *Acquisition) checkMixed() {
 	if owner, ok := a.owner(p.Name); !ok || owner == a.s.ID() {
 		return
 	}
-	a.inBackground(fmt.Sprintf("the kind of %q", p.Name), func(ctx context.Context) {
+	a.s.Go(fmt.Sprintf("the kind of %q", p.Name), func(ctx context.Context) {
 		resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read predecessor", Repeat: cluster.Always},
 			&pb.TxnRequest{Success: []*pb.RequestOp{txn.Get(p.Name)}})
 		if err != nil {

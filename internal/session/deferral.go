@@ -8,10 +8,11 @@ import (
 	"github.com/pawl-locks/pawl/internal/clock"
 )
 
-// A Deferral keeps other processes from acquiring what a session held while work that may rely on the
-// lock is still running. It holds back the revocation of the session's lease, and the removal of keys
-// whose hold has ended: by MaxHold, because one of several keys was lost, or because somebody overwrote
-// the key. The zero Deferral is ready. It is safe for concurrent use.
+// A Deferral holds something back until work is done. Usually it keeps other processes from acquiring
+// what a session held while work that may rely on the lock is still running. It then holds back the
+// revocation of the session's lease, and the removal of keys whose hold has ended: by MaxHold, because
+// one of several keys was lost, or because somebody overwrote the key. The zero Deferral is ready. It
+// is safe for concurrent use.
 type Deferral struct {
 	mu   sync.Mutex
 	work int

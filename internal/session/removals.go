@@ -20,8 +20,7 @@ type removals struct {
 	refused []int64 // entries with which a request was refused because of its content
 	trying  int     // goroutines that try the refused ones
 	single  gate.Gate
-	jobs    int           // goroutines that remove something
-	idle    chan struct{} // closed when no job is left; nil if there is none
+	work    Deferral // the goroutines that remove something; a takeover waits for them
 }
 
 func newRemovals() removals {
@@ -141,32 +140,18 @@ func tryFor(ctx context.Context, tries int) (context.Context, context.CancelFunc
 // goRemove runs f in the background, with a context that ends with the session. It returns false
 // if the session or the client has ended; s.mu is held.
 func (s *Session) goRemove(f func(ctx context.Context)) bool {
-	run := func(ctx context.Context) {
-		defer s.removed()
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(s.ctx, cancel)()
-		f(ctx)
-	}
-	if s.ended.Load() != nil || !s.host.Cleanup.Go(fmt.Sprintf("keys of lease %x", s.id), run) {
+	if s.ended.Load() != nil {
 		return false
 	}
-	r := &s.removals
-	if r.jobs++; r.jobs == 1 {
-		r.idle = make(chan struct{})
+	done := s.removals.work.Begin()
+	begun := s.Go(fmt.Sprintf("keys of lease %x", s.id), func(ctx context.Context) {
+		defer done()
+		f(ctx)
+	})
+	if !begun {
+		done()
 	}
-	return true
-}
-
-// removed counts a goroutine of goRemove that has ended.
-func (s *Session) removed() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r := &s.removals
-	if r.jobs--; r.jobs == 0 {
-		close(r.idle)
-		r.idle = nil
-	}
+	return begun
 }
 
 // sendFresh removes entries until none is left that has not failed.

@@ -113,6 +113,18 @@ func (s *Session) Write(ctx context.Context, w batch.Write) (*pb.TxnResponse, er
 	return s.host.Together.Txn(ctx, w)
 }
 
+// Go runs f in the background, with a context that ends with the session, so that closing the client
+// does not wait for what nobody needs any more. It returns false, and does not run f, if the client is
+// closed. what names f for the client's Close.
+func (s *Session) Go(what string, f func(ctx context.Context)) bool {
+	return s.host.Cleanup.Go(what, func(ctx context.Context) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(s.ctx, cancel)()
+		f(ctx)
+	})
+}
+
 // RenewNow begins a renewal at once, or when the one under way has ended. Calls in a burst, as
 // when a lease ends together with a thousand keys, share it.
 func (s *Session) RenewNow() {

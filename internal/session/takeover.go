@@ -146,18 +146,10 @@ func (s *Session) tidy(ctx context.Context) {
 	for n := range s.ledger.entries {
 		s.removeAfter(s.ledger.kept[n].Sub(clock.Now()), n)
 	}
-	idle := s.removals.idle
 	s.mu.Unlock()
-	if idle == nil {
-		return
-	}
-	late := time.NewTimer(tidyWait)
-	defer late.Stop()
-	select {
-	case <-idle:
-	case <-ctx.Done():
-	case <-late.C:
-	}
+	ctx, cancel := context.WithTimeout(ctx, tidyWait)
+	defer cancel()
+	s.removals.work.Await(ctx)
 }
 
 // takeKey rewrites the session key with the nonce. The request may be repeated: the comparison lets one

@@ -358,7 +358,7 @@ var mutants = []mutant{
 	{"a takeover that failed is forgotten at the next", "N6", []edit{{"internal/session/takeover.go",
 		"	if finished {\n		takeovers.Delete(h)", "	if finished || true {\n		takeovers.Delete(h)"}}, []string{inSession}},
 	{"a takeover waits for removals beyond its context", "N6", []edit{{"internal/session/takeover.go",
-		"	case <-idle:\n	case <-ctx.Done():\n", "	case <-idle:\n"}}, []string{inSession}},
+		"context.WithTimeout(ctx, tidyWait)", "context.WithTimeout(context.WithoutCancel(ctx), tidyWait)"}}, []string{inSession}},
 	{"a promise takes an earlier one back", "V4", []edit{{"internal/queue/promise.go",
 		"	if a.promised.Before(until) {", "	if !until.IsZero() {"}}, []string{inQueue}},
 	{"a bounded hold is said to last as long as its session", "V4", []edit{{"internal/queue/promise.go",
