@@ -96,7 +96,7 @@ func FuzzIdentity(f *testing.F) {
 		}
 		lock := NewLabel(id).Lock(id.Since)
 		require.NotContains(t, string(lock), "\n")
-		for _, value := range [][]byte{lock, NewLabel(id).EtcdLock(id.Since), SessionValue(id, "n"), id.Value()} {
+		for _, value := range [][]byte{lock, InEtcdLayout(NewLabel(id).Lock(id.Since)), SessionValue(id, "n"), id.Value()} {
 			require.Equal(t, id, ParseIdentity(value))
 		}
 		_ = ParseIdentity([]byte(other)) // must not panic, whatever the value

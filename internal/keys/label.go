@@ -39,9 +39,9 @@ func SessionNonce(value []byte) string {
 	return v.Nonce
 }
 
-// ParseIdentity reads the identity in a value that Value, SessionValue, Lock or EtcdLock wrote, with or
-// without a handoff. Of a value that Plain wrote it reads only Since. It leaves out what it cannot
-// read.
+// ParseIdentity reads the identity in a value that Value, SessionValue or Lock wrote, with or without
+// a handoff, in either layout. Of a value that Plain wrote it reads only Since. It leaves out what it
+// cannot read.
 func ParseIdentity(value []byte) (id Identity) {
 	line, _, _ := bytes.Cut(value, newline)
 	if IsPlain(line) {
@@ -151,8 +151,8 @@ func ParseNames(value []byte) []string {
 	return v.Names
 }
 
-// SizeOfSet is how many names were acquired together, according to a value that Multi or EtcdMulti
-// made. ok is false for another value.
+// SizeOfSet is how many names were acquired together, according to a value that Multi made, in either
+// layout. ok is false for another value.
 func SizeOfSet(value []byte) (names int, ok bool) {
 	var v struct {
 		Pawl  string   `json:"pawl"`
@@ -166,16 +166,9 @@ func SizeOfSet(value []byte) (names int, ok bool) {
 	return max(v.Count, len(v.Names)), true
 }
 
-// EtcdMulti is Multi for keys in etcd's layout.
-func (l Label) EtcdMulti(since time.Time, names []string) []byte {
-	return append([]byte(etcdMark), l.Multi(since, names)[1:]...)
-}
-
-// EtcdLock is Lock for a key in etcd's layout. It has the same content but does not begin with
-// LockMark, because such a key never receives a handoff.
-func (l Label) EtcdLock(since time.Time) []byte {
-	return append([]byte(etcdMark), l.Lock(since)[1:]...)
-}
+// InEtcdLayout returns a value of Lock or Multi as it is for a key in etcd's layout. It has the same
+// content but does not begin with LockMark, because such a key never receives a handoff.
+func InEtcdLayout(value []byte) []byte { return append([]byte(etcdMark), value[1:]...) }
 
 // OfLock reports whether a queue key with this value is a lock's, in either layout.
 func OfLock(value []byte) bool { return MarkOf(value) != "" }

@@ -14,7 +14,7 @@ var ann = Identity{Owner: `ann "x"`, Host: "h1", PID: 7, Since: time.Date(2026, 
 func TestFormsOfValuesAreFixed(t *testing.T) {
 	label := NewLabel(ann)
 	assert.Equal(t, `{"pawl":"lock","owner":"ann \"x\"","host":"h1","pid":7,"since":"2026-01-02T03:04:05.000000006Z"}`, string(label.Lock(ann.Since)))
-	assert.Equal(t, `{"layout":"etcd","pawl":"lock","owner":"ann \"x\"","host":"h1","pid":7,"since":"2026-01-02T03:04:05.000000006Z"}`, string(label.EtcdLock(ann.Since)))
+	assert.Equal(t, `{"layout":"etcd","pawl":"lock","owner":"ann \"x\"","host":"h1","pid":7,"since":"2026-01-02T03:04:05.000000006Z"}`, string(InEtcdLayout(label.Lock(ann.Since))))
 	assert.Equal(t, `{"owner":"ann \"x\"","host":"h1","pid":7,"since":"2026-01-02T03:04:05.000000006Z","nonce":"N"}`, string(SessionValue(ann, "N")))
 	assert.Equal(t, `{"owner":"ann \"x\"","host":"h1","pid":7,"since":"2026-01-02T03:04:05.000000006Z"}`, string(ann.Value()))
 }
@@ -49,7 +49,7 @@ func TestTheValueOfASetSaysItsNames(t *testing.T) {
 	assert.Equal(t, []string{"a/b", `c"`}, ParseNames(value))
 	assert.Equal(t, ann, ParseIdentity(value))
 	assert.False(t, Successor{Name: []byte("7f-1"), Create: 4}.receives(value))
-	assert.Equal(t, `{"layout":"etcd","pawl":"multi","count":0,"names":[],`, string(label.EtcdMulti(ann.Since, nil))[:53])
+	assert.Equal(t, `{"layout":"etcd","pawl":"multi","count":0,"names":[],`, string(InEtcdLayout(label.Multi(ann.Since, nil)))[:53])
 	long := make([]string, 32)
 	for i := range long {
 		long[i] = strings.Repeat("x", 100)
@@ -57,13 +57,13 @@ func TestTheValueOfASetSaysItsNames(t *testing.T) {
 	value = label.Multi(ann.Since, long)
 	assert.Less(t, len(value), 1500)
 	assert.Len(t, ParseNames(value), 9)
-	for text, want := range map[string]int{string(value): 32, string(label.EtcdMulti(ann.Since, long)): 32,
+	for text, want := range map[string]int{string(value): 32, string(InEtcdLayout(label.Multi(ann.Since, long))): 32,
 		strings.Replace(string(label.Multi(ann.Since, long[:9])), `"count":9,`, "", 1): 9} {
 		n, ok := SizeOfSet([]byte(text))
 		assert.True(t, ok)
 		assert.Equal(t, want, n)
 	}
-	for _, value := range []string{"", "x", `{"pawl":"lock",`, string(label.Lock(ann.Since)), string(label.EtcdLock(ann.Since)), string(ann.Value())} {
+	for _, value := range []string{"", "x", `{"pawl":"lock",`, string(label.Lock(ann.Since)), string(InEtcdLayout(label.Lock(ann.Since))), string(ann.Value())} {
 		_, ok := SizeOfSet([]byte(value))
 		assert.False(t, ok, value)
 	}
@@ -75,7 +75,7 @@ func TestEachValueNamesItsOwner(t *testing.T) {
 	lock := NewLabel(ann).Lock(ann.Since)
 	handed := Successor{Name: []byte("2-1"), Create: 5, Value: lock}.HandedOff("1-1", 3, Successors{})
 	for name, value := range map[string][]byte{
-		"lock": lock, "lock in etcd's layout": NewLabel(ann).EtcdLock(ann.Since), "handed off": handed,
+		"lock": lock, "lock in etcd's layout": InEtcdLayout(NewLabel(ann).Lock(ann.Since)), "handed off": handed,
 		"session": SessionValue(ann, "N"), "eviction": ann.Value(),
 	} {
 		assert.Equal(t, ann, ParseIdentity(value), name)
@@ -87,9 +87,9 @@ func TestEachValueNamesItsOwner(t *testing.T) {
 
 func TestALockIsDistinguishedFromACandidateByItsValue(t *testing.T) {
 	assert.True(t, OfLock(NewLabel(ann).Lock(ann.Since)))
-	assert.True(t, OfLock(NewLabel(ann).EtcdLock(ann.Since)))
+	assert.True(t, OfLock(InEtcdLayout(NewLabel(ann).Lock(ann.Since))))
 	assert.True(t, OfLock(NewLabel(ann).Multi(ann.Since, nil)))
-	assert.True(t, OfLock(NewLabel(ann).EtcdMulti(ann.Since, nil)))
+	assert.True(t, OfLock(InEtcdLayout(NewLabel(ann).Multi(ann.Since, nil))))
 	for _, value := range []string{"", "node-1", `{"pawl":"multi"}`, `{"pawl":"lock"}`, ` {"pawl":"lock",`, string(ann.Value())} {
 		assert.False(t, OfLock([]byte(value)), "%q", value)
 	}

@@ -128,7 +128,7 @@ func labelled(r Request, n int) Request {
 	case n > 1:
 		r.Value = label.Multi(time.Now(), make([]string, n))
 	default:
-		r.Value = label.EtcdLock(time.Now()) // it is not handed off to
+		r.Value = keys.InEtcdLayout(label.Lock(time.Now())) // it is not handed off to
 	}
 	return r
 }

@@ -189,17 +189,19 @@ func (s *Session) LabelOf(owner string, etcdLayout bool, name string, more []str
 	if owner != "" {
 		label = keys.NewLabel(identity(owner))
 	}
+	var value []byte
 	switch {
 	case owner == "" && len(more) == 0:
 		return keys.Plain(now, etcdLayout)
-	case len(more) > 0 && etcdLayout:
-		return label.EtcdMulti(now, append([]string{name}, more...))
 	case len(more) > 0:
-		return label.Multi(now, append([]string{name}, more...))
-	case etcdLayout:
-		return label.EtcdLock(now)
+		value = label.Multi(now, append([]string{name}, more...))
+	default:
+		value = label.Lock(now)
 	}
-	return label.Lock(now)
+	if etcdLayout {
+		value = keys.InEtcdLayout(value)
+	}
+	return value
 }
 
 // OwnerValue is the value of an owner key that is put now.
