@@ -79,7 +79,7 @@ func TestEveryOperationHasAGoldenText(t *testing.T) {
 			}
 		}
 	}
-	const operation = `\b(?:Op:|kind, op :?= batch.\w+,|readOwn\(ctx,) "([^"]+)"`
+	const operation = `\b(?:Op:|kind, op :?= batch.\w+,|(?:readOwn|putKey)\(ctx,) "([^"]+)"`
 	collect("*.go", operation, inSources)
 	collect("../session/*.go", operation, inSources)
 	collect(goldenDir+"/*.txt", `(?m)^([a-z].*)$`, golden)

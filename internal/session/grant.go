@@ -110,30 +110,34 @@ func (s *Session) adopt(id int64, sent clock.Instant, granted time.Duration) {
 	s.validity.begin(sent, granted)
 }
 
-// writeKey puts the session key. It may be sent again: only one copy can find the key absent,
-// and the nonce shows whose copy it was.
+// writeKey puts the key of a new session.
 func (s *Session) writeKey(ctx context.Context) error {
-	value := s.keyValue(rand.Text())
-	resp, err := s.host.Cluster.Txn(ctx, cluster.Request{Op: "put session key", Repeat: cluster.Always}, &pb.TxnRequest{
-		Compare: []*pb.Compare{txn.CreateIs(s.own.key, 0)},
-		Success: []*pb.RequestOp{txn.Put(s.own.key, value, s.id), txn.Get(s.own.key)},
+	_, ours, err := s.putKey(ctx, "put session key", rand.Text(), txn.CreateIs(s.own.key, 0))
+	if err == nil && !ours {
+		err = fmt.Errorf("key %q is another's", s.own.key)
+	}
+	return err
+}
+
+// putKey puts the session key, with the nonce, if compares hold. They no longer hold once a copy was
+// applied, so the request may be sent again, and the nonce shows whose copy it was. kv is the key as it
+// is then, or nil if there is none. If it is ours, putKey records its revisions.
+func (s *Session) putKey(ctx context.Context, op, nonce string, compares ...*pb.Compare) (kv *mvccpb.KeyValue, ours bool, err error) {
+	resp, err := s.host.Cluster.Txn(ctx, cluster.Request{Op: op, Repeat: cluster.Always}, &pb.TxnRequest{
+		Compare: compares,
+		Success: []*pb.RequestOp{txn.Put(s.own.key, s.keyValue(nonce), s.id), txn.Get(s.own.key)},
 		Failure: []*pb.RequestOp{txn.Get(s.own.key)},
 	})
 	if err != nil {
-		return err
+		return nil, false, err
 	}
-	kv := txn.KV(resp, len(resp.Responses)-1)
-	if kv == nil || string(kv.Value) != string(value) {
-		return fmt.Errorf("key %q is another's", s.own.key)
+	kv = txn.KV(resp, len(resp.Responses)-1)
+	if kv == nil || keys.SessionNonce(kv.Value) != nonce {
+		return kv, false, nil
 	}
-	s.wroteKey(kv)
-	return nil
-}
-
-// wroteKey records the revisions under which this session wrote its key.
-func (s *Session) wroteKey(kv *mvccpb.KeyValue) {
 	s.own.create, s.own.mod = kv.CreateRevision, kv.ModRevision
 	s.own.same = txn.ModIs(s.own.key, s.own.mod)
+	return kv, true, nil
 }
 
 // keyValue is a new value for the session key: the owner, and the nonce.

@@ -152,30 +152,18 @@ func (s *Session) tidy(ctx context.Context) {
 	s.removals.work.Await(ctx)
 }
 
-// takeKey rewrites the session key with the nonce. The request may be repeated: the comparison lets one
-// copy succeed, and the nonce shows whose copy it was.
+// takeKey rewrites the session key with the nonce if it is as h says.
 func (s *Session) takeKey(ctx context.Context, h detached.State, nonce string) error {
-	value := s.keyValue(nonce)
-	resp, err := s.host.Cluster.Txn(ctx, cluster.Request{Op: "take over session", Repeat: cluster.Always}, &pb.TxnRequest{
-		Compare: []*pb.Compare{txn.CreateIs(s.own.key, h.Create), txn.ModIs(s.own.key, h.Mod)},
-		Success: []*pb.RequestOp{txn.Put(s.own.key, value, s.id), txn.Get(s.own.key)},
-		Failure: []*pb.RequestOp{txn.Get(s.own.key)},
-	})
-	if cluster.IsLeaseNotFound(err) {
-		return fmt.Errorf("%w: lease %x", lease.ErrRevoked, s.id)
-	}
-	if err != nil {
-		return err
-	}
-	kv := txn.KV(resp, len(resp.Responses)-1)
+	kv, ours, err := s.putKey(ctx, "take over session", nonce, txn.CreateIs(s.own.key, h.Create), txn.ModIs(s.own.key, h.Mod))
 	switch {
+	case cluster.IsLeaseNotFound(err):
+		return fmt.Errorf("%w: lease %x", lease.ErrRevoked, s.id)
+	case err != nil || ours:
+		return err
 	case kv == nil:
 		return fmt.Errorf("%w: session key %q is not there", lease.ErrRevoked, s.own.key)
-	case keys.SessionNonce(kv.Value) != nonce:
-		return fmt.Errorf("%w: session key %q is at revision %d, the handle knows %d", lease.ErrTakenOver, s.own.key, kv.ModRevision, h.Mod)
 	}
-	s.wroteKey(kv)
-	return nil
+	return fmt.Errorf("%w: session key %q is at revision %d, the handle knows %d", lease.ErrTakenOver, s.own.key, kv.ModRevision, h.Mod)
 }
 
 // Rehearse sends the transaction with which a successor would take the session over, with a comparison

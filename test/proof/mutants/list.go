@@ -478,8 +478,8 @@ var mutants = []mutant{
 		{"internal/queue/query.go", "	\"github.com/pawl-locks/pawl/internal/txn\"\n", "	\"github.com/pawl-locks/pawl/internal/batch\"\n	\"github.com/pawl-locks/pawl/internal/txn\"\n"},
 	}, []string{inQueue}},
 	{"a session's key shares a request", "G1", []edit{
-		{"internal/session/grant.go", "	resp, err := s.host.Cluster.Txn(ctx, cluster.Request{Op: \"put session key\", Repeat: cluster.Always}, &pb.TxnRequest{\n",
-			"	resp, err := s.host.Together.Txn(ctx, batch.Write{Op: \"put session key\", Repeat: cluster.Always, Kind: batch.Plain, Txn: &pb.TxnRequest{\n"},
+		{"internal/session/grant.go", "	resp, err := s.host.Cluster.Txn(ctx, cluster.Request{Op: op, Repeat: cluster.Always}, &pb.TxnRequest{\n",
+			"	resp, err := s.host.Together.Txn(ctx, batch.Write{Op: op, Repeat: cluster.Always, Kind: batch.Plain, Txn: &pb.TxnRequest{\n"},
 		{"internal/session/grant.go", "		Failure: []*pb.RequestOp{txn.Get(s.own.key)},\n	})\n", "		Failure: []*pb.RequestOp{txn.Get(s.own.key)},\n	}})\n"},
 		{"internal/session/grant.go", "	\"github.com/pawl-locks/pawl/internal/txn\"\n", "	\"github.com/pawl-locks/pawl/internal/batch\"\n	\"github.com/pawl-locks/pawl/internal/txn\"\n"},
 	}, []string{inQueue}},
