@@ -9,15 +9,12 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// ending is why a session has ended.
-type ending struct{ err error }
-
 // Err returns nil while the session is valid, and afterwards always the same reason. It matches
 // ErrExpired, ErrRevoked, ErrClosed or the cluster's end. It compares the clock with the deadline at
 // the call; it does no I/O and does not block.
 func (s *Session) Err() error {
 	if e := s.ended.Load(); e != nil {
-		return e.err
+		return *e
 	}
 	if err := s.host.Cluster.Err(); err != nil {
 		return s.end(err, leave)
@@ -85,9 +82,9 @@ func (s *Session) end(err error, rest aftermath) error {
 	s.mu.Lock()
 	if e := s.ended.Load(); e != nil {
 		s.mu.Unlock()
-		return e.err
+		return *e
 	}
-	s.ended.Store(&ending{err})
+	s.ended.Store(&err)
 	switch kept := s.validity.delay > 0 && s.ledger.keepsAny(); {
 	case s.revocation.taking && rest != handOver, kept && rest == removeUnlessKept:
 		rest = leave
@@ -148,7 +145,7 @@ func (s *Session) unlessEnded(f func() error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e := s.ended.Load(); e != nil {
-		return e.err
+		return *e
 	}
 	return f()
 }

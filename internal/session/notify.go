@@ -56,7 +56,7 @@ func (r *renewer) warn(now time.Time) time.Time {
 	}
 	w := r.s.validity.window()
 	left := w.remaining(clock.Now())
-	if before := left - w.half(); before >= 0 {
+	if before := left - w.whole()/2; before >= 0 {
 		return now.Add(before + 1)
 	}
 	r.warned = true

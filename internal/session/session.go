@@ -47,7 +47,7 @@ type Session struct {
 	own   ownKey
 
 	validity validity
-	ended    atomic.Pointer[ending]
+	ended    atomic.Pointer[error] // why it has ended
 
 	ctx     context.Context // cancelled with the cause
 	cancel  context.CancelCauseFunc

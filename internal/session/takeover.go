@@ -187,7 +187,7 @@ func (s *Session) firstRenewal(ctx context.Context) error {
 		last = s.host.Cluster.Pick(last)
 		r := s.renew(ctx, last)
 		if e := s.ended.Load(); e != nil {
-			return e.err
+			return *e
 		}
 		if r.err == nil {
 			return s.validity.begin(r.sent, r.ttl).expired(clock.Now())

@@ -56,7 +56,7 @@ func (v *validity) extend(sent clock.Instant, granted time.Duration, now clock.I
 		return false
 	}
 	w := newWindow(sent, granted, v.margin)
-	if w.after(old) || w.granted < old.granted {
+	if old.deadline().Before(w.deadline()) || w.granted < old.granted {
 		v.force.Store(&w)
 	}
 	v.failure = nil
@@ -99,9 +99,6 @@ func (w window) remaining(now clock.Instant) time.Duration {
 // whole is the window's whole length.
 func (w window) whole() time.Duration { return w.granted - w.margin }
 
-// half is half of the window's whole length.
-func (w window) half() time.Duration { return w.whole() / 2 }
-
 // due is how long after the window's renewal was sent the next begins, and after how long at the latest
 // another member joins a renewal. So three begin before the deadline (rule N3). It is a quarter of the
 // TTL if the margin is a sixth.
@@ -132,9 +129,4 @@ func (w window) expired(now clock.Instant) error {
 		return fmt.Errorf("%w: the wall clock ran ahead by %v: this machine was frozen, or its time was set", lease.ErrExpired, ahead.Round(time.Millisecond))
 	}
 	return nil
-}
-
-// after reports whether w ends later than v.
-func (w window) after(v window) bool {
-	return v.deadline().Before(w.deadline())
 }
