@@ -125,7 +125,7 @@ func (s *Session) writeKey(ctx context.Context) error {
 func (s *Session) putKey(ctx context.Context, op, nonce string, compares ...*pb.Compare) (kv *mvccpb.KeyValue, ours bool, err error) {
 	resp, err := s.host.Cluster.Txn(ctx, cluster.Request{Op: op, Repeat: cluster.Always}, &pb.TxnRequest{
 		Compare: compares,
-		Success: []*pb.RequestOp{txn.Put(s.own.key, s.keyValue(nonce), s.id), txn.Get(s.own.key)},
+		Success: []*pb.RequestOp{txn.Put(s.own.key, keys.SessionValue(identity(s.owner), nonce), s.id), txn.Get(s.own.key)},
 		Failure: []*pb.RequestOp{txn.Get(s.own.key)},
 	})
 	if err != nil {
@@ -140,20 +140,13 @@ func (s *Session) putKey(ctx context.Context, op, nonce string, compares ...*pb.
 	return kv, true, nil
 }
 
-// keyValue is a new value for the session key: the owner, and the nonce.
-func (s *Session) keyValue(nonce string) []byte {
-	id := identity(s.owner)
-	id.Since = time.Now().UTC()
-	return keys.SessionValue(id, nonce)
-}
-
-// identity describes this process as the holder named in a key's value.
+// identity describes this process as the holder named in the value of a key that is put now.
 func identity(owner string) keys.Identity {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
-	return keys.Identity{Owner: owner, Host: host, PID: os.Getpid()}
+	return keys.Identity{Owner: owner, Host: host, PID: os.Getpid(), Since: time.Now().UTC()}
 }
 
 // start begins the watch of the session key and the renewal loop. If the session has already ended, its
@@ -209,11 +202,7 @@ func (s *Session) LabelOf(owner string, etcdLayout bool, name string, more []str
 }
 
 // OwnerValue is the value of an owner key that is put now.
-func (s *Session) OwnerValue(owner string) []byte {
-	id := identity(owner)
-	id.Since = time.Now().UTC()
-	return id.Value()
-}
+func (s *Session) OwnerValue(owner string) []byte { return identity(owner).Value() }
 
 // explain adds to a permission error for a session key which permissions a role needs.
 func explain(err error, namespace string) error {

@@ -172,7 +172,7 @@ func (s *Session) takeKey(ctx context.Context, h detached.State, nonce string) e
 func (s *Session) Rehearse(ctx context.Context) error {
 	_, err := s.host.Cluster.Txn(ctx, cluster.Request{Op: "rehearse a takeover", Repeat: cluster.Always}, &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.CreateIs(s.own.key, -1)},
-		Success: []*pb.RequestOp{txn.Put(s.own.key, s.keyValue(rand.Text()), s.id)},
+		Success: []*pb.RequestOp{txn.Put(s.own.key, keys.SessionValue(identity(s.owner), rand.Text()), s.id)},
 	})
 	return err
 }
