@@ -76,8 +76,11 @@ func (i Instant) Before(j Instant) bool { return i.Sub(j) < 0 }
 func (i Instant) IsZero() bool { return i.at.IsZero() }
 
 // Time returns what time.Now shows at the instant i if the machine does not sleep again after
-// now. A stored result is wrong after a suspend.
+// now. A stored result is wrong after a suspend. The zero Instant's is the zero Time.
 func (i Instant) Time(now Instant) time.Time {
+	if i.IsZero() {
+		return time.Time{}
+	}
 	return now.at.Add(i.Sub(now))
 }
 

@@ -140,6 +140,7 @@ func TestTheZeroInstantIsBeforeAllOthers(t *testing.T) {
 		sleptFor(t, &slept)
 		now := Now()
 		assert.True(t, Instant{}.Before(now))
+		assert.Zero(t, Instant{}.Time(now))
 		assert.False(t, now.Before(Instant{}))
 		assert.Positive(t, now.Sub(Instant{}))
 		assert.Negative(t, Instant{}.Sub(now))

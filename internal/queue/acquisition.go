@@ -255,13 +255,7 @@ func (a *Acquisition) interrupted(ctx context.Context) error {
 // Deadline returns until when it is held unless the session is renewed, or the end of Limits.Max if
 // that is earlier. It is computed at the call, for comparison with time.Now. It is the zero Time
 // once the acquisition has ended.
-func (a *Acquisition) Deadline() time.Time {
-	until := a.Until()
-	if until.IsZero() {
-		return time.Time{}
-	}
-	return until.Time(clock.Now())
-}
+func (a *Acquisition) Deadline() time.Time { return a.Until().Time(clock.Now()) }
 
 // Reads implements session.Dependent.
 func (a *Acquisition) Reads() (all []session.Read) {

@@ -38,12 +38,7 @@ func (s *Session) expire() error {
 
 // Deadline is when the session expires unless it is renewed, or the zero Time once it has ended. It is
 // computed at each call, for comparison with time.Now. A stored Deadline is wrong after a suspend.
-func (s *Session) Deadline() time.Time {
-	if s.Err() != nil {
-		return time.Time{}
-	}
-	return s.validity.window().deadline().Time(clock.Now())
-}
+func (s *Session) Deadline() time.Time { return s.Until().Time(clock.Now()) }
 
 // Until is the first instant at which the session is no longer valid unless it is renewed, or the zero
 // Instant once it has ended.
