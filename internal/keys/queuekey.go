@@ -122,26 +122,19 @@ func LeaseRange(own []byte) (from, to []byte) {
 	return from, to
 }
 
-// SharedRange is the range of all shared keys of the queue with this prefix. All other keys with the
-// prefix count as exclusive, including foreign ones (rule RW1).
-func SharedRange(prefix string) (from, to []byte) { return markRange(prefix + "+") }
+// SharedPrefix is the prefix of all shared keys of the queue with this prefix. All other keys of the
+// queue count as exclusive, including foreign ones (rule RW1).
+func SharedPrefix(prefix string) string { return prefix + marks[Shared] }
 
-// TurnstileRange is the range of all turnstile keys of the queue with this prefix.
-func TurnstileRange(prefix string) (from, to []byte) { return markRange(prefix + "q") }
+// TurnstilePrefix is the prefix of all turnstile keys of the queue with this prefix.
+func TurnstilePrefix(prefix string) string { return prefix + marks[Turnstile] }
 
-// SlotsRange is the range of all slots of the queue with this prefix.
-func SlotsRange(prefix string) (from, to []byte) { return markRange(prefix + "s") }
+// SlotsPrefix is the prefix of the keys of all slots of the queue with this prefix.
+func SlotsPrefix(prefix string) string { return prefix + marks[Slot] }
 
-// SlotRange is the range of all keys of one slot of the queue with this prefix.
-func SlotRange(prefix string, slot int) (from, to []byte) {
-	return markRange(prefix + "s" + strconv.Itoa(slot) + ".")
-}
-
-// markRange is the range of keys that begin with begin.
-func markRange(begin string) (from, to []byte) {
-	from, to = []byte(begin), []byte(begin)
-	to[len(to)-1]++
-	return from, to
+// SlotPrefix is the prefix of all keys of one slot of the queue with this prefix.
+func SlotPrefix(prefix string, slot int) string {
+	return SlotsPrefix(prefix) + strconv.Itoa(slot) + "."
 }
 
 // Split cuts a key after its last slash into the prefix of a queue, and the name of the key in it.

@@ -17,16 +17,13 @@ type span struct{ from, to []byte }
 
 // conflictPrefix returns the prefix of the queue's keys, and of all keys that may conflict with them.
 func (q Queue) conflictPrefix() string {
-	var from []byte
 	switch {
 	case q.Limit == 0:
-		return q.Prefix // does not allocate
+		return q.Prefix
 	case q.resumed > 0:
-		from, _ = keys.SlotRange(q.Prefix, int(q.resumed-1))
-	default:
-		from, _ = keys.TurnstileRange(q.Prefix)
+		return keys.SlotPrefix(q.Prefix, int(q.resumed-1))
 	}
-	return string(from)
+	return keys.TurnstilePrefix(q.Prefix)
 }
 
 // conflicts returns the ranges of conflicting keys: all keys for an exclusive acquisition, those on
@@ -37,7 +34,8 @@ func (q Queue) conflicts() []span {
 	if !q.Shared {
 		return []span{{from, to}}
 	}
-	shared, above := keys.SharedRange(q.Prefix)
+	shared := []byte(keys.SharedPrefix(q.Prefix))
+	above := txn.PrefixEnd(string(shared))
 	return []span{{from, shared}, {above, to}}
 }
 

@@ -53,8 +53,8 @@ func (q Queue) isHeldAs(f keys.Form) bool {
 // slots reads the keys of held slots. It reads at most as many as there are slots, because that
 // many show that none is free.
 func (q Queue) slots() *pb.RequestOp {
-	from, to := keys.SlotsRange(q.Prefix)
-	return txn.Between(from, to, int64(q.Limit))
+	prefix := keys.SlotsPrefix(q.Prefix)
+	return txn.Between([]byte(prefix), txn.PrefixEnd(prefix), int64(q.Limit))
 }
 
 // slotsIfFirst reads the slots, for an enqueue that finds nobody in the turnstile (rule SM2).
@@ -154,9 +154,8 @@ func (a *Acquisition) take(ctx context.Context, value []byte, wait *backoff.Back
 // enqueue.
 func (a *Acquisition) takeTxn(slot int, key string, value []byte) *pb.TxnRequest {
 	own := a.own()
-	from, to := keys.SlotRange(a.queues[0].Prefix, slot)
 	t := &pb.TxnRequest{
-		Compare: []*pb.Compare{txn.CreateIs(own.Name, own.Create), a.s.Same(), txn.NoneBetween(from, to)},
+		Compare: []*pb.Compare{txn.CreateIs(own.Name, own.Create), a.s.Same(), txn.NoneUnder(keys.SlotPrefix(a.queues[0].Prefix, slot))},
 		Success: []*pb.RequestOp{txn.Put(key, value, a.s.ID()), txn.Delete(own.Name)},
 	}
 	if a.permit.cancels {
@@ -180,8 +179,8 @@ func (a *Acquisition) foundTake(tried txn.Answers, rev int64) error {
 
 // followSlots watches the deletions of slots, starting at revision from.
 func (a *Acquisition) followSlots(from int64) {
-	begin, end := keys.SlotsRange(a.queues[0].Prefix)
-	w := a.s.Host().Watches.WatchDeletionsNow(string(begin), string(end), from, func(u watcher.Update) { a.slotsChanged(from, u) })
+	prefix := keys.SlotsPrefix(a.queues[0].Prefix)
+	w := a.s.Host().Watches.WatchDeletionsNow(prefix, string(txn.PrefixEnd(prefix)), from, func(u watcher.Update) { a.slotsChanged(from, u) })
 	a.keep(w, &a.watches.predecessor, func() bool { return a.state.FollowsSlots() }) // not a method value, which copies the state now
 }
 

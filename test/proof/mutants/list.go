@@ -192,7 +192,7 @@ var mutants = []mutant{
 	{"a reader overlooks foreign keys that sort before its own", "RW1", []edit{{"internal/queue/conflicts.go",
 		"	return []span{{from, shared}, {above, to}}\n", "	return []span{{shared, shared}, {above, to}}\n"}}, []string{inQueue}},
 	{"a writer ignores readers", "RW2", []edit{{"internal/queue/conflicts.go",
-		"	if !q.Shared {\n		return []span{{from, to}}\n	}\n	shared, above := keys.SharedRange(q.Prefix)\n", "	shared, above := keys.SharedRange(q.Prefix)\n	if !q.Shared {\n		return []span{{above, to}}\n	}\n"}}, []string{inQueue, simulation}},
+		"	if !q.Shared {\n		return []span{{from, to}}\n	}\n	shared := []byte(keys.SharedPrefix(q.Prefix))\n	above := txn.PrefixEnd(string(shared))\n", "	shared := []byte(keys.SharedPrefix(q.Prefix))\n	above := txn.PrefixEnd(string(shared))\n	if !q.Shared {\n		return []span{{above, to}}\n	}\n"}}, []string{inQueue, simulation}},
 	{"a reader waits for writers behind it too", "RW3", []edit{
 		{"internal/queue/conflicts.go", "		return q.lastConflicts(own)\n", "		return q.lastConflicts(0)\n"},
 		{"internal/queue/query.go", "		case kv.CreateRevision >= q.own.Create:\n", "		case kv.CreateRevision == q.own.Create:\n"},
@@ -259,7 +259,7 @@ var mutants = []mutant{
 		{"internal/batch/combine.go", "				if t.several && t.puts {\n", "				if false {\n"},
 	}, []string{inBatch, simulation}},
 	{"a take does not compare the slot", "SM1", []edit{{"internal/queue/semaphore.go",
-		"a.s.Same(), txn.NoneBetween(from, to)},", "a.s.Same(), txn.CreateIs(append(from, 'x'), 0), txn.CreateIs(to, 0)},"}}, []string{inQueue}},
+		"a.s.Same(), txn.NoneUnder(keys.SlotPrefix(a.queue.Prefix, slot))},", "a.s.Same(), txn.CreateIs(keys.SlotPrefix(a.queue.Prefix, slot)+\"x\", 0)},"}}, []string{inQueue}},
 	{"a take does not compare its turn", "SM1", []edit{{"internal/queue/semaphore.go",
 		"[]*pb.Compare{txn.CreateIs(own.Name, own.Create), a.s.Same(),", "[]*pb.Compare{a.s.Same(),"}}, []string{inQueue}},
 	{"the key in the turnstile is undone alone", "SM1", []edit{{"internal/session/ledger.go",
