@@ -91,15 +91,11 @@ func (a *Acquisition) spans() (n int) {
 	return n
 }
 
-// An etcd range also visits deleted keys until they are compacted. If a session takes one name
-// again and again, most of those keys are its own, and the session knows that they are gone for
-// good. So an acquisition that is its session's only one on the name leaves the range of the
-// session's keys out of its reads. No key but its own can be in that range.
-
 // isAlone reports whether its key is the session's only key in the queue, and has been since the
-// acquisition began. It is false unless the acquisition is an exclusive one of one name in pawl's
-// layout. In etcd's layout the keys of other names may lie among the session's keys, and a shared
-// acquisition reads only the conflicting keys.
+// acquisition began, so that its reads may leave out the range of the session's keys
+// (docs/decisions/around-own-keys.md). It is false unless the acquisition is an exclusive one of
+// one name in pawl's layout. In etcd's layout the keys of other names may lie among the session's
+// keys, and a shared acquisition reads only the conflicting keys.
 func (a *Acquisition) isAlone() bool {
 	ordinary := !a.queues[0].EtcdLayout && !a.queues[0].Shared && a.permit == nil && !a.isSet()
 	return ordinary && a.s.Alone(a.n, a.queues[0].Prefix)

@@ -45,10 +45,10 @@ func (s *Session) Wait(h *Hook, d Dependent) error {
 	})
 }
 
-// Hold adds d, whose entry is n, to the roster as held, or makes it held if it was waiting. A later
-// Detach leaves it to a successor. The roster and the ledger change in one critical section, so that no
-// Handle contains one change without the other. Hold does not compare the clock, because its caller has
-// done so (rule T3). If arm is true, Arm is called after ArmDelay, unless d is dropped earlier.
+// Hold adds d, whose entry is n, to the roster as held, or makes it held if it was waiting. Its caller
+// has just called Err (rule T3, see unlessEnded). A later Detach leaves d to a successor. The roster
+// and the ledger change in one critical section, so that no Handle contains one change without the
+// other. If arm is true, Arm is called after ArmDelay, unless d is dropped earlier.
 func (s *Session) Hold(h *Hook, d Dependent, n int64, arm bool) error {
 	return s.unlessEnded(func() error {
 		s.roster.add(h, d, true)

@@ -9,9 +9,8 @@ import (
 )
 
 // Begin adds entry n to the session, with a key at each of specs, which have different names. No key
-// name is ever used again (rule A1). A Handle lists the entry, to be removed,
-// until it is Absent, but not while it is held. If the session has ended, Begin returns the reason. It does not compare
-// the clock, because an enqueue of a session that has expired makes nobody a holder.
+// name is ever used again (rule A1). A Handle lists the entry, to be removed, until it is Absent, but
+// not while it is held. If the session has ended, Begin returns the reason (see unlessEnded).
 func (s *Session) Begin(specs ...keys.Spec) (n int64, own []string, err error) {
 	err = s.unlessEnded(func() error {
 		n, own = s.ledger.begin(s.id, specs...)

@@ -11,7 +11,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/gate"
 )
 
-// removals are the background deletions of a session. Its session guards it.
+// removals are the background deletions of a session. Its session guards all but work.
 type removals struct {
 	fresh   []int64 // entries for the next requests
 	sending int     // requests under way for fresh

@@ -21,11 +21,9 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// resume takes a detached session over (rule N6). One transaction rewrites the session key if it is as
-// the Handle says. Then a confirmed renewal follows. Only after that is what the predecessor left open
-// removed, in the background, because removing many entries must not cost validity. A takeover that
-// fails leaves the lease, and all that is held on it, to expire, so that the same process can try again
-// with the same Handle.
+// resume takes a detached session over (rule N6). It removes what the predecessor left open only after
+// the first renewal, because removing many entries must not cost validity. A takeover that fails leaves
+// the lease, and all that is held on it, to expire.
 func resume(ctx context.Context, host Host, opts lease.Options) (*Session, error) {
 	h, err := stateOf(opts.Resume)
 	if err != nil {
@@ -67,10 +65,10 @@ func Claim(h lease.Handle) lease.Handle {
 	return handleOf(state)
 }
 
-// takeovers are the takeovers, by Handle, that this process has begun and not finished. One whose
-// answer was lost, or that failed later, may have rewritten the session key. The next try with its
-// Handle writes the same nonce, and so recognizes that write. One that is not tried again stays here,
-// because it is small, and a process takes few sessions over.
+// takeovers are the takeovers, by Handle, that this process has begun and not finished. The next try
+// with a Handle writes the same nonce, and so recognizes the session key if an earlier one has
+// rewritten it. One that is not tried again stays here, because it is small, and a process takes few
+// sessions over.
 var takeovers sync.Map
 
 // A takeover is the use of one Handle.
