@@ -259,7 +259,7 @@ var mutants = []mutant{
 		{"internal/batch/combine.go", "				if t.several && t.puts {\n", "				if false {\n"},
 	}, []string{inBatch, simulation}},
 	{"a take does not compare the slot", "SM1", []edit{{"internal/queue/semaphore.go",
-		"a.s.Same(), txn.NoneUnder(keys.SlotPrefix(a.queue.Prefix, slot))},", "a.s.Same(), txn.CreateIs(keys.SlotPrefix(a.queue.Prefix, slot)+\"x\", 0)},"}}, []string{inQueue}},
+		"a.s.Same(), txn.NoneUnder(keys.SlotPrefix(a.queues[0].Prefix, slot))},", "a.s.Same(), txn.CreateIs(keys.SlotPrefix(a.queues[0].Prefix, slot)+\"x\", 0)},"}}, []string{inQueue}},
 	{"a take does not compare its turn", "SM1", []edit{{"internal/queue/semaphore.go",
 		"[]*pb.Compare{txn.CreateIs(own.Name, own.Create), a.s.Same(),", "[]*pb.Compare{a.s.Same(),"}}, []string{inQueue}},
 	{"the key in the turnstile is undone alone", "SM1", []edit{{"internal/session/ledger.go",
