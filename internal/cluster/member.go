@@ -206,9 +206,5 @@ func (m *Member) retire() {
 	}
 }
 
-// Retired reports whether the client no longer uses the member. If so, its users have to end their
-// streams to it.
-func (m *Member) Retired() bool { return m.retired.Load() }
-
 // left reports whether a retired member's connection is closed.
 func (m *Member) left() bool { return m.line.Load().conn.GetState() == connectivity.Shutdown }
