@@ -52,8 +52,11 @@ type Cluster struct {
 	leftOut sync.Map                  // by advertised endpoint, why it was last not used
 
 	id       atomic.Uint64
-	revision atomic.Int64 // see Revision
 	raftTerm atomic.Uint64
+	// revision is the highest revision received in a linearizable answer. If it is read before a request
+	// is sent, it is the floor of that request's answer (K4). If it is read after that, it proves nothing
+	// (F15).
+	revision atomic.Int64
 
 	creds    *credentials
 	reaching gate.Gate // one first call at a time reaches the cluster

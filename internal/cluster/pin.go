@@ -10,11 +10,6 @@ import (
 // ID is the cluster_id that the first answer pinned.
 func (c *Cluster) ID() uint64 { return c.id.Load() }
 
-// Revision is the highest revision received in a linearizable answer. If it is read before a request is
-// sent, it is the floor of that request's answer (K4). If it is read after that, it proves nothing
-// (F15).
-func (c *Cluster) Revision() int64 { return c.revision.Load() }
-
 // RaftTerm is the highest raft_term that any member of the cluster has shown.
 func (c *Cluster) RaftTerm() uint64 { return c.raftTerm.Load() }
 

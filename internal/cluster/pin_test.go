@@ -54,7 +54,7 @@ func TestAnAnswerOvertakenByAnotherIsNoSetback(t *testing.T) {
 		})
 		_, err := c.Txn(t.Context(), Request{Op: "txn"}, writing())
 		require.NoError(t, err)
-		assert.EqualValues(t, 50, c.Revision())
+		assert.EqualValues(t, 50, c.revision.Load())
 		assert.NoError(t, c.Err())
 	})
 }
@@ -71,12 +71,12 @@ func TestATransactionsFloorIsReadBeforeItIsSent(t *testing.T) {
 func TestOnlyLinearizableAnswersRaiseOrCheckTheRevision(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, _ *stubs, c *Cluster) {
 		m := c.Pick()
-		require.Zero(t, c.Revision(), "Status, which Dial asks for, proves nothing")
+		require.Zero(t, c.revision.Load(), "Status, which Dial asks for, proves nothing")
 		require.NoError(t, c.Check(m, header(30), 0, false))
-		require.Zero(t, c.Revision())
+		require.Zero(t, c.revision.Load())
 		require.NoError(t, c.Check(m, header(20), 0, true))
 		require.NoError(t, c.Check(m, header(5), 20, false))
-		assert.EqualValues(t, 20, c.Revision())
+		assert.EqualValues(t, 20, c.revision.Load())
 	})
 }
 

@@ -115,9 +115,15 @@ func TestARealServerIsReachedByEveryKindOfEndpoint(t *testing.T) {
 		c, log := connect(t, cluster.Config{Endpoints: []string{ep}})
 		resp := mustPut(t, c, "k")
 		assert.Equal(t, c.ID(), resp.Header.ClusterId)
-		assert.Equal(t, resp.Header.Revision, c.Revision())
 		assert.Equal(t, resp.Header.RaftTerm, c.RaftTerm())
 		assert.Empty(t, log.String())
+		answered := func(rev int64) error {
+			return c.Do(t.Context(), cluster.Request{Op: "read"}, func(context.Context, *cluster.Member) (*pb.ResponseHeader, error) {
+				return &pb.ResponseHeader{ClusterId: c.ID(), Revision: rev}, nil
+			})
+		}
+		require.NoError(t, answered(resp.Header.Revision))
+		require.ErrorIs(t, answered(resp.Header.Revision-1), cluster.ErrChanged, "the transaction has raised the floor")
 	}
 }
 
