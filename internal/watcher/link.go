@@ -7,6 +7,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
+	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
@@ -95,14 +96,8 @@ func (l *link) send(r *pb.WatchRequest) {
 // drain half-closes the stream and gives the server a moment to end it, so that the server
 // records no cancellation.
 func (l *link) drain() {
-	if l.grpc == nil || l.grpc.CloseSend() != nil {
-		return
-	}
-	late := time.NewTimer(drainFor)
-	defer late.Stop()
-	select {
-	case <-l.done:
-	case <-late.C:
+	if l.grpc != nil && l.grpc.CloseSend() == nil {
+		backoff.Wait(drainFor, l.done, nil)
 	}
 }
 

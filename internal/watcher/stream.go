@@ -1,6 +1,7 @@
 package watcher
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -135,10 +136,7 @@ func (s *stream) lived() time.Duration {
 // end ends all watches, with the cluster's error or that of a closed Hub.
 func (s *stream) end() {
 	h := s.hub
-	err := h.cluster.Err()
-	if err == nil {
-		err = cluster.ErrClosed
-	}
+	err := cmp.Or(h.cluster.Err(), cluster.ErrClosed)
 	h.mu.Lock()
 	h.forget(s)
 	s.table.endAll(Update{Err: err})
