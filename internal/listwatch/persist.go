@@ -1,6 +1,7 @@
 package listwatch
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/pawl-locks/pawl/internal/backoff"
@@ -34,8 +35,5 @@ func Wait(ctx context.Context, c *cluster.Cluster, news <-chan struct{}) error {
 // Ended returns why nothing more can be read, which is the end of ctx and its cause, or the end of the
 // cluster. It returns nil if neither has ended.
 func Ended(ctx context.Context, c *cluster.Cluster) error {
-	if err := cluster.EndOf(ctx); err != nil {
-		return err
-	}
-	return c.Err()
+	return cmp.Or(cluster.EndOf(ctx), c.Err())
 }
