@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,10 +93,7 @@ func newCredentials(c *Cluster, user, password string) *credentials {
 // ctx ends, because other callers wait for it too. A login that is about to expire is still used while
 // the next is fetched.
 func (s *credentials) For(ctx context.Context, m *Member, until time.Time) (*login, error) {
-	l := m.own.Load()
-	if l == nil {
-		l = s.current.Load()
-	}
+	l := cmp.Or(m.own.Load(), s.current.Load())
 	switch {
 	case l == nil:
 		return s.await(ctx, m, until)
@@ -175,13 +173,7 @@ func (s *credentials) logInAt(m *Member) {
 
 // any returns the login for a request to m, or one without a token if there is none. It does not wait.
 func (s *credentials) any(m *Member) *login {
-	if l := m.own.Load(); l != nil {
-		return l
-	}
-	if l := s.current.Load(); l != nil {
-		return l
-	}
-	return s.bare
+	return cmp.Or(m.own.Load(), s.current.Load(), s.bare)
 }
 
 // Accepted records that m served a request with l.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -59,13 +60,9 @@ func (c *Cluster) keep() {
 
 // unchecked returns the members whose state may still change, or is not known yet.
 func (c *Cluster) unchecked() []*Member {
-	var out []*Member
-	for _, m := range c.list() {
-		if m.foreign.Load() != 0 || !m.checked.Load() || m.learner.Load() {
-			out = append(out, m)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(c.list()), func(m *Member) bool {
+		return m.foreign.Load() == 0 && m.checked.Load() && !m.learner.Load()
+	})
 }
 
 func (c *Cluster) recheck() {

@@ -169,15 +169,11 @@ func (s *credentials) authenticate(ctx context.Context, m *Member) (*login, erro
 // another kind of token. Nothing is verified, because this only decides when to fetch the next one, and
 // a wrong answer costs one refusal.
 func tokenLife(token string, now time.Time) time.Duration {
-	_, rest, ok := strings.Cut(token, ".")
-	if !ok {
+	parts := strings.SplitN(token, ".", 3)
+	if len(parts) < 3 {
 		return 0
 	}
-	payload, _, ok := strings.Cut(rest, ".")
-	if !ok {
-		return 0
-	}
-	text, err := base64.RawURLEncoding.DecodeString(payload)
+	text, err := base64.RawURLEncoding.DecodeString(parts[1])
 	if err != nil {
 		return 0
 	}

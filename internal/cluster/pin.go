@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
@@ -82,12 +83,7 @@ const confirmed = 2
 
 // noneIsOurs reports whether each endpoint has given at least answers foreign answers in a row.
 func (c *Cluster) noneIsOurs(answers int32) bool {
-	for _, m := range c.list() {
-		if m.foreign.Load() < answers {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(c.list(), func(m *Member) bool { return m.foreign.Load() < answers })
 }
 
 // endIfForeign ends the Cluster if every endpoint belongs to another cluster. The keeper calls

@@ -28,12 +28,9 @@ func (c *Cluster) keepSynced() {
 // be reached replaces nothing.
 func (c *Cluster) syncMembers() {
 	var resp *pb.MemberListResponse
-	err := c.Do(c.life, Request{Op: "member list", Repeat: Always, Local: true}, func(ctx context.Context, m *Member) (*pb.ResponseHeader, error) {
-		var err error
-		if resp, err = pb.NewClusterClient(m).MemberList(ctx, &pb.MemberListRequest{Linearizable: true}); err != nil {
-			return nil, err
-		}
-		return resp.Header, nil
+	err := c.Do(c.life, Request{Op: "member list", Repeat: Always, Local: true}, func(ctx context.Context, m *Member) (_ *pb.ResponseHeader, err error) {
+		resp, err = pb.NewClusterClient(m).MemberList(ctx, &pb.MemberListRequest{Linearizable: true})
+		return resp.GetHeader(), err
 	})
 	if err != nil {
 		if c.Err() == nil {
@@ -75,14 +72,11 @@ func (c *Cluster) leaveOut(endpoint string, err error) {
 
 // reachNew connects to the wanted endpoints that are new, and returns those that answer.
 func (c *Cluster) reachNew(wanted map[endpoint]bool) []*Member {
-	have := make(map[endpoint]bool)
-	for _, m := range c.list() {
-		have[m.endpoint] = true
-	}
+	list := c.list()
 	answers := make(chan *Member)
 	n := 0
 	for ep := range wanted {
-		if have[ep] {
+		if slices.ContainsFunc(list, func(m *Member) bool { return m.endpoint == ep }) {
 			continue
 		}
 		m, err := newMember(ep, c)

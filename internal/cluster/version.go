@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -67,11 +68,4 @@ func parseVersion(s string) (v [3]int, pre, ok bool) {
 // older reports whether v comes before the release b, as the pre-releases of b do.
 func older(v [3]int, pre bool, b [3]int) bool { return before(v, b) || pre && v == b }
 
-func before(a, b [3]int) bool {
-	for i := range a {
-		if a[i] != b[i] {
-			return a[i] < b[i]
-		}
-	}
-	return false
-}
+func before(a, b [3]int) bool { return slices.Compare(a[:], b[:]) < 0 }

@@ -458,7 +458,7 @@ var mutants = []mutant{
 	{"a login at one member is for all", "N3", []edit{{"internal/cluster/credentials.go", "			m.own.Store(own)\n", "			s.current.Store(own)\n"}}, []string{inCluster}},
 	{"a member that takes no token is logged in at without a pause", "N3", []edit{{"internal/cluster/credentials.go", "	if now.Before(m.ownFrom) {", "	if false {"}}, []string{inCluster}},
 	{"an endpoint set aside never comes back", "K4", []edit{{"internal/cluster/keep.go",
-		"		if m.foreign.Load() != 0 || !m.checked", "		if m.foreign.Load() == 0 && !m.checked"}}, []string{inCluster}},
+		"m.foreign.Load() == 0 && m.checked.Load()", "(m.foreign.Load() != 0 || m.checked.Load())"}}, []string{inCluster}},
 	{"one foreign answer of the last endpoint ends the client", "K4", []edit{{"internal/cluster/pin.go",
 		"		c.nudge()\n	}\n	return fmt.Errorf(\"%s: %w (%x", "		if c.noneIsOurs(1) {\n			c.end(ErrChanged)\n		}\n	}\n	return fmt.Errorf(\"%s: %w (%x"}}, []string{inCluster}},
 	{"a watch that resumes passes a revision over", "A3", []edit{{"internal/watcher/tableanswer.go", "	w.next = last + 1\n", "	w.next = last + 2\n"}}, []string{inWatch}},
