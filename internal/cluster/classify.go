@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
@@ -32,88 +31,76 @@ type (
 
 // rules holds every status of etcd's server that proves more than "unknown, try elsewhere". Each was
 // verified in the server's source (v3.7.3), which is named here by file.
-var rules = ruleTable(
+var rules = map[said]rule{
 	// v3rpc/interceptor.go checks it before the handler is called. A follower that waits for an
 	// election while a lease is renewed or shown answers so too, and those requests write nothing.
-	statusRule{rpctypes.ErrGRPCNoLeader, NotApplied, elsewhere},
-	statusRule{rpctypes.ErrGRPCNotSupportedForLearner, NotApplied, elsewhere},
-	statusRule{rpctypes.ErrGRPCNotCapable, NotApplied, elsewhere},
-	statusRule{rpctypes.ErrGRPCInvalidClientAPIVersion, NotApplied, stop},
+	saidBy(rpctypes.ErrGRPCNoLeader):                {NotApplied, elsewhere},
+	saidBy(rpctypes.ErrGRPCNotSupportedForLearner):  {NotApplied, elsewhere},
+	saidBy(rpctypes.ErrGRPCNotCapable):              {NotApplied, elsewhere},
+	saidBy(rpctypes.ErrGRPCInvalidClientAPIVersion): {NotApplied, stop},
 
 	// v3_server.go, processInternalRaftRequestOnce, before the proposal.
-	statusRule{rpctypes.ErrGRPCRequestTooManyRequests, NotApplied, elsewhere},
+	saidBy(rpctypes.ErrGRPCRequestTooManyRequests): {NotApplied, elsewhere},
 	// It arrives in this form, because the server maps it to an error without a gRPC status
 	// (v3rpc/util.go).
-	statusRule{status.Error(codes.Unknown, status.Convert(rpctypes.ErrGRPCRequestTooManyRequests).Message()), NotApplied, elsewhere},
+	{codes.Unknown, saidBy(rpctypes.ErrGRPCRequestTooManyRequests).text}: {NotApplied, elsewhere},
 	// Raft's refusal, before it took the entry, while leadership is being transferred or too much is
 	// uncommitted. etcd gives it no specific code.
-	statusRule{status.Error(codes.Unknown, "raft proposal dropped"), NotApplied, elsewhere},
-	statusRule{rpctypes.ErrGRPCRequestTooLarge, NotApplied, stop},
+	{codes.Unknown, "raft proposal dropped"}: {NotApplied, elsewhere},
+	saidBy(rpctypes.ErrGRPCRequestTooLarge):  {NotApplied, stop},
 
 	// auth/store.go AuthInfoFromCtx, before the proposal; and isOpPermitted, which the applier calls
 	// for the whole request (apply/auth.go) before it applies any of it. The same for reads.
-	statusRule{rpctypes.ErrGRPCInvalidAuthToken, NotApplied, reauth},
-	statusRule{rpctypes.ErrGRPCUserEmpty, NotApplied, reauth},
-	statusRule{rpctypes.ErrGRPCAuthOldRevision, NotApplied, reauth},
-	statusRule{rpctypes.ErrGRPCPermissionDenied, NotApplied, stop},
+	saidBy(rpctypes.ErrGRPCInvalidAuthToken): {NotApplied, reauth},
+	saidBy(rpctypes.ErrGRPCUserEmpty):        {NotApplied, reauth},
+	saidBy(rpctypes.ErrGRPCAuthOldRevision):  {NotApplied, reauth},
+	saidBy(rpctypes.ErrGRPCPermissionDenied): {NotApplied, stop},
 
 	// auth/store.go, CheckPassword, before the proposal of Authenticate.
-	statusRule{rpctypes.ErrGRPCAuthFailed, NotApplied, stop},
-	statusRule{rpctypes.ErrGRPCAuthNotEnabled, NotApplied, stop},
+	saidBy(rpctypes.ErrGRPCAuthFailed):     {NotApplied, stop},
+	saidBy(rpctypes.ErrGRPCAuthNotEnabled): {NotApplied, stop},
 
 	// v3rpc/key.go validates the request before it reaches the server.
-	statusRule{rpctypes.ErrGRPCEmptyKey, NotApplied, stop},
-	statusRule{rpctypes.ErrGRPCValueProvided, NotApplied, stop},
-	statusRule{rpctypes.ErrGRPCLeaseProvided, NotApplied, stop},
-	statusRule{rpctypes.ErrGRPCTooManyOps, NotApplied, stop},
-	statusRule{rpctypes.ErrGRPCDuplicateKey, NotApplied, stop},
-	statusRule{rpctypes.ErrGRPCInvalidSortOption, NotApplied, stop},
+	saidBy(rpctypes.ErrGRPCEmptyKey):          {NotApplied, stop},
+	saidBy(rpctypes.ErrGRPCValueProvided):     {NotApplied, stop},
+	saidBy(rpctypes.ErrGRPCLeaseProvided):     {NotApplied, stop},
+	saidBy(rpctypes.ErrGRPCTooManyOps):        {NotApplied, stop},
+	saidBy(rpctypes.ErrGRPCDuplicateKey):      {NotApplied, stop},
+	saidBy(rpctypes.ErrGRPCInvalidSortOption): {NotApplied, stop},
 
 	// txn/txn.go checks puts and ranges of the whole transaction before it executes any of it.
-	statusRule{rpctypes.ErrGRPCKeyNotFound, NotApplied, stop},
-	statusRule{rpctypes.ErrGRPCCompacted, NotApplied, stop},
-	statusRule{rpctypes.ErrGRPCFutureRev, NotApplied, stop},
-	statusRule{rpctypes.ErrGRPCLeaseNotFound, NotApplied, stop},
+	saidBy(rpctypes.ErrGRPCKeyNotFound):   {NotApplied, stop},
+	saidBy(rpctypes.ErrGRPCCompacted):     {NotApplied, stop},
+	saidBy(rpctypes.ErrGRPCFutureRev):     {NotApplied, stop},
+	saidBy(rpctypes.ErrGRPCLeaseNotFound): {NotApplied, stop},
 
 	// lease/lessor.go Grant, before the lease is recorded.
-	statusRule{rpctypes.ErrGRPCLeaseExist, NotApplied, stop},
-	statusRule{rpctypes.ErrGRPCLeaseTTLTooLarge, NotApplied, stop},
+	saidBy(rpctypes.ErrGRPCLeaseExist):       {NotApplied, stop},
+	saidBy(rpctypes.ErrGRPCLeaseTTLTooLarge): {NotApplied, stop},
 
 	// apply/quota.go applies and then reports it; v3rpc/quota.go reports it before. The two are
 	// indistinguishable. The alarm is the cluster's, so every member answers alike.
-	statusRule{rpctypes.ErrGRPCNoSpace, Answered, stop},
+	saidBy(rpctypes.ErrGRPCNoSpace): {Answered, stop},
 
 	// apply/corrupt.go refuses to apply on this member. What the others do is not known.
-	statusRule{rpctypes.ErrGRPCCorrupt, Unknown, stop},
-)
-
-type statusRule struct {
-	err     error
-	outcome Outcome
-	next    next
+	saidBy(rpctypes.ErrGRPCCorrupt): {Unknown, stop},
 }
 
-func ruleTable(all ...statusRule) map[said]rule {
-	t := make(map[said]rule, len(all))
-	for _, r := range all {
-		s := status.Convert(r.err)
-		t[said{s.Code(), s.Message()}] = rule{r.outcome, r.next}
-	}
-	return t
+// saidBy returns the status that err is, or wraps. It returns the zero said if there is none.
+func saidBy(err error) said {
+	s := statusOf(err)
+	return said{s.Code(), s.Message()}
 }
 
 // classify returns what err proves, provided that it came over a stream, and what to do after it. What
 // to do is right for any error.
 func classify(err error) (Outcome, next) {
-	s := statusOf(err)
-	if s == nil {
-		return Unknown, elsewhere
-	}
-	if r, ok := rules[said{s.Code(), s.Message()}]; ok {
+	s := saidBy(err)
+	if r, ok := rules[s]; ok {
 		return r.outcome, r.next
 	}
 	switch {
-	case s.Code() == codes.Unimplemented:
+	case s.code == codes.Unimplemented:
 		// gRPC's server returns it for a method that nobody has registered.
 		return NotApplied, elsewhere
 	case isOverLimit(s):
@@ -146,14 +133,8 @@ var (
 
 // is returns a function that reports whether err is, or wraps, the status want.
 func is(want error) func(err error) bool {
-	w := status.Convert(want)
-	return func(err error) bool {
-		if err == nil {
-			return false
-		}
-		s := statusOf(err)
-		return s != nil && s.Code() == w.Code() && s.Message() == w.Message()
-	}
+	w := saidBy(want)
+	return func(err error) bool { return saidBy(err) == w }
 }
 
 // IsCode reports whether err is, or wraps, a gRPC status with this code.
@@ -177,17 +158,14 @@ func IsNoLeader(err error) bool {
 
 // isOverLimit reports whether gRPC's server refused a request over its limit, which is 512 KiB above
 // etcd's --max-request-bytes.
-func isOverLimit(s *status.Status) bool {
-	return s.Code() == codes.ResourceExhausted && strings.HasPrefix(s.Message(), "grpc: received message larger than max")
+func isOverLimit(s said) bool {
+	return s.code == codes.ResourceExhausted && strings.HasPrefix(s.text, "grpc: received message larger than max")
 }
 
 // IsTooLarge reports whether the request is larger than the server accepts. It does not prove that
 // nothing was applied, because an answer over a limit that the user has set for this side looks the
 // same.
-func IsTooLarge(err error) bool {
-	s := statusOf(err)
-	return s != nil && isOverLimit(s) || isTooLarge(err)
-}
+func IsTooLarge(err error) bool { return isOverLimit(saidBy(err)) || isTooLarge(err) }
 
 // IsTokenRefusal reports whether the request's auth token, or its absence, was refused, so that a
 // new one may help.

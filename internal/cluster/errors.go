@@ -170,11 +170,14 @@ func OutcomeOf(err error) Outcome {
 // statusOf finds the gRPC status in err's tree as the server sent it. (status.FromError would put
 // the wrapping errors' text into the message.)
 func statusOf(err error) *status.Status {
-	var s interface{ GRPCStatus() *status.Status }
-	if errors.As(err, &s) {
-		return s.GRPCStatus()
+	s, ok := errors.AsType[interface {
+		error
+		GRPCStatus() *status.Status
+	}](err)
+	if !ok {
+		return nil
 	}
-	return nil
+	return s.GRPCStatus()
 }
 
 // textOf is an error's text for people to read, without gRPC's "rpc error: code = … desc =".

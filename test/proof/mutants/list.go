@@ -148,7 +148,7 @@ var mutants = []mutant{
 	{"a server that timed out is taken to have answered", "A5", []edit{{"internal/cluster/classify.go",
 		"	return Unknown, elsewhere\n}\n\n// Each", "	return Answered, elsewhere\n}\n\n// Each"}}, []string{inCluster}},
 	{"an enqueue that was answered leaves a cancel key", "A5", []edit{{"internal/cluster/classify.go",
-		"	statusRule{rpctypes.ErrGRPCNoSpace, Answered, stop},", "	statusRule{rpctypes.ErrGRPCNoSpace, Unknown, stop},"}}, []string{inQueue}},
+		"	saidBy(rpctypes.ErrGRPCNoSpace): {Answered, stop},", "	saidBy(rpctypes.ErrGRPCNoSpace): {Unknown, stop},"}}, []string{inQueue}},
 	{"a copy under way is not counted as one that may come", "A5", []edit{{"internal/cluster/try.go",
 		"t.running+t.late > 0", "t.late > 0"}}, []string{inCluster}},
 	{"removals on a full disk are tried as if it were a lost answer", "A6", []edit{{"internal/session/removals.go",
