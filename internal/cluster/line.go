@@ -244,7 +244,8 @@ func (l *line) connect(ctx context.Context, _ string) (net.Conn, error) {
 }
 
 // listening are transport credentials that let a line see when bytes are sent and read, below
-// TLS, so that a silent handshake is noticed too.
+// TLS, so that a silent handshake is noticed too. Each handshake calls Config.Handshake, if there is
+// one.
 type listening struct {
 	tlscreds.TransportCredentials
 	l *line
@@ -255,12 +256,16 @@ func (c listening) ClientHandshake(ctx context.Context, authority string, raw ne
 	c.l.raw = raw
 	c.l.mu.Unlock()
 	c.l.asked.Store(false)
-	conn, info, err := c.TransportCredentials.ClientHandshake(ctx, authority, &wire{Conn: raw, l: c.l})
+	creds, m := c.TransportCredentials, c.l.m
+	if config := m.c.cfg.Handshake; config != nil { // then every endpoint uses TLS
+		creds = tlscreds.NewTLS(config())
+	}
+	conn, info, err := creds.ClientHandshake(ctx, authority, &wire{Conn: raw, l: c.l})
 	if err != nil {
-		c.l.m.addresses.fail(raw)
+		m.addresses.fail(raw)
 	}
 	if refused := new(tls.CertificateVerificationError); errors.As(err, &refused) {
-		c.l.m.c.Failed(c.l.m, err)
+		m.c.Failed(m, err)
 	}
 	return conn, info, err
 }

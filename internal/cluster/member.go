@@ -2,9 +2,7 @@ package cluster
 
 import (
 	"context"
-	"crypto/tls"
 	"math"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -74,25 +72,10 @@ func newMember(ep endpoint, c *Cluster) (*Member, error) {
 	return m, nil
 }
 
-// eachHandshake is TLS with a new configuration for each handshake.
-type eachHandshake struct {
-	tlscreds.TransportCredentials
-	config func() *tls.Config
-}
-
-func (e eachHandshake) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, tlscreds.AuthInfo, error) {
-	return tlscreds.NewTLS(e.config()).ClientHandshake(ctx, authority, conn)
-}
-
-func (e eachHandshake) Clone() tlscreds.TransportCredentials { return e }
-
 func (m *Member) dialOptions(l *line) []grpc.DialOption {
 	cfg, creds := &m.c.cfg, insecure.NewCredentials()
 	if m.endpoint.tls {
 		creds = tlscreds.NewTLS(cfg.TLS) // copies; nil means the system's roots
-		if cfg.Handshake != nil {
-			creds = eachHandshake{creds, cfg.Handshake}
-		}
 	}
 	opts := []grpc.DialOption{
 		grpc.WithTransportCredentials(listening{creds, l}),
