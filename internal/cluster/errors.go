@@ -74,26 +74,22 @@ func withheld(ctx context.Context, op string, o Outcome, why error) error {
 }
 
 // Renamed returns err, the error of a shared request, as the error of op.
-func Renamed(op string, err error) error {
-	var e *Error
-	if !errors.As(err, &e) {
-		return err
-	}
-	part := *e
-	part.Op = op
-	return &part
-}
+func Renamed(op string, err error) error { return edited(err, func(e *Error) { e.Op = op }) }
 
 // Doubtful returns err, the error of the last try of a request, with outcome Unknown, because an
 // earlier try may have been applied.
-func Doubtful(err error) error {
-	var e *Error
-	if !errors.As(err, &e) {
-		return err // its outcome is Unknown already
+func Doubtful(err error) error { return edited(err, func(e *Error) { e.Outcome = Unknown }) }
+
+// edited returns a copy of the *Error in err that edit has changed. It returns err if there is none; the
+// outcome is Unknown then (see OutcomeOf).
+func edited(err error, edit func(*Error)) error {
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		return err
 	}
-	last := *e
-	last.Outcome = Unknown
-	return &last
+	changed := *e
+	edit(&changed)
+	return &changed
 }
 
 // Error names the operation, the endpoint, the outcome if it is unknown, and the cause.
