@@ -14,21 +14,17 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-
 	retry "github.com/pawl-locks/pawl/internal/backoff"
 )
 
 // Member is one endpoint with a separate connection, and so with its own TLS server name and its own
-// failures. It is safe for concurrent use. Its clients send requests unchanged, so their context must
-// come from Cluster.Outgoing.
+// failures. It is safe for concurrent use. It serves clients such as pb.NewLeaseClient(m), and sends
+// their requests unchanged, so their context must come from Cluster.Outgoing.
 type Member struct {
 	c         *Cluster
 	endpoint  endpoint
 	addresses *addresses           // of the endpoint's name; nil for a socket
 	line      atomic.Pointer[line] // in use; replaced if it turns mute and a new one to the same address does not
-	lease     pb.LeaseClient
-	watch     pb.WatchClient
 
 	inflight atomic.Int64 // requests and streams under way
 	retired  atomic.Bool  // no longer in the list; the connection is closed when inflight is 0
@@ -68,7 +64,6 @@ func newMember(ep endpoint, c *Cluster) (*Member, error) {
 		return nil, err
 	}
 	m.line.Store(l)
-	m.lease, m.watch = pb.NewLeaseClient(m), pb.NewWatchClient(m)
 	return m, nil
 }
 
@@ -104,12 +99,6 @@ func (m *Member) dialOptions(l *line) []grpc.DialOption {
 
 // Endpoint is the member's address, for people to read: "host:port" or "unix:///path".
 func (m *Member) Endpoint() string { return m.endpoint.name }
-
-// Lease is the member's lease service.
-func (m *Member) Lease() pb.LeaseClient { return m.lease }
-
-// Watch is the member's watch service.
-func (m *Member) Watch() pb.WatchClient { return m.watch }
 
 // Invoke implements grpc.ClientConnInterface.
 func (m *Member) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {

@@ -331,7 +331,7 @@ func TestAMessageOnAnEndedStreamHasNoAnswer(t *testing.T) {
 		m := c.list()[0]
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		s, err := m.Watch().Watch(ctx)
+		s, err := pb.NewWatchClient(m).Watch(ctx)
 		require.NoError(t, err)
 		require.NoError(t, s.Send(&pb.WatchRequest{}))
 		assert.EqualValues(t, 1, m.line.Load().open.Load())
@@ -506,7 +506,7 @@ func watching(t *testing.T, m *Member) *atomic.Int64 {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
-	s, err := m.Watch().Watch(ctx)
+	s, err := pb.NewWatchClient(m).Watch(ctx)
 	require.NoError(t, err)
 	require.NoError(t, s.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{
 		CreateRequest: &pb.WatchCreateRequest{Key: []byte{0}, RangeEnd: []byte{0}},
@@ -576,14 +576,14 @@ func TestAStreamOnAConnectionThatNeverSpeaksIsGivenUp(t *testing.T) {
 		synctest.Wait()
 		m := member(t, c, fake.Member(1).Endpoint())
 		start := time.Now()
-		_, err := m.Watch().Watch(t.Context())
+		_, err := pb.NewWatchClient(m).Watch(t.Context())
 		require.ErrorIs(t, err, errMute)
 		assert.LessOrEqual(t, time.Since(start), 500*time.Millisecond)
 
 		fake.Member(1).Heal()
 		time.Sleep(10 * time.Second)
 		assert.Zero(t, m.line.Load().open.Load())
-		s, err := m.Watch().Watch(t.Context())
+		s, err := pb.NewWatchClient(m).Watch(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, s.Context().Err())
 	})

@@ -91,7 +91,7 @@ func TestAStreamKeepsAMemberThatLeft(t *testing.T) {
 	synced(t, 2, members, func(t *testing.T, ss *stubs, c *Cluster) {
 		old := member(t, c, "m0:2379")
 		ctx, cancel := context.WithCancel(t.Context())
-		_, err := old.Lease().LeaseKeepAlive(ctx)
+		_, err := pb.NewLeaseClient(old).LeaseKeepAlive(ctx)
 		require.NoError(t, err)
 		time.Sleep(2 * time.Minute)
 		assert.NotContains(t, endpointsOf(c), "m0:2379")

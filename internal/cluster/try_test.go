@@ -207,7 +207,7 @@ func TestWhatAnInterceptorSendsInTheBackgroundIsUnknownAndThenRefused(t *testing
 func TestTheOutcomeOfATryThatOpensAStreamIsUnknown(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ss *stubs, c *Cluster) {
 		err := c.Do(t.Context(), Request{Op: "stream"}, func(ctx context.Context, m *Member) (*pb.ResponseHeader, error) {
-			_, err := m.Lease().LeaseKeepAlive(ctx)
+			_, err := pb.NewLeaseClient(m).LeaseKeepAlive(ctx)
 			require.NoError(t, err)
 			return nil, rpctypes.ErrGRPCTooManyOps
 		})

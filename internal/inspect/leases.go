@@ -62,7 +62,7 @@ func (r *reader) lease(ctx context.Context, id int64) (l Lease, err error) {
 	var resp *pb.LeaseTimeToLiveResponse
 	err = r.host.Cluster.Do(ctx, cluster.Request{Op: "lease time to live", Repeat: cluster.Always, Local: true, Reads: true}, func(ctx context.Context, m *cluster.Member) (*pb.ResponseHeader, error) {
 		var err error
-		resp, err = m.Lease().LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: id})
+		resp, err = pb.NewLeaseClient(m).LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: id})
 		return resp.GetHeader(), err
 	})
 	if cluster.IsLeaseNotFound(err) {

@@ -90,7 +90,7 @@ func (k *renewal) keepAliveOnce(ctx context.Context) (err error) {
 		return err
 	}
 	k.queried = true
-	if k.stream, err = k.member.Lease().LeaseKeepAlive(ctx); err != nil {
+	if k.stream, err = pb.NewLeaseClient(k.member).LeaseKeepAlive(ctx); err != nil {
 		return err
 	}
 	k.sent = clock.Now() // before the message is written (rule T2)

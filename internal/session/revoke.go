@@ -113,7 +113,7 @@ func leftToExpire(id int64, why error) error {
 
 func revokeOnce(ctx context.Context, c *cluster.Cluster, id int64) error {
 	return c.Do(ctx, cluster.Request{Op: "lease revoke", Repeat: cluster.Always}, func(ctx context.Context, m *cluster.Member) (*pb.ResponseHeader, error) {
-		resp, err := m.Lease().LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: id})
+		resp, err := pb.NewLeaseClient(m).LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: id})
 		return resp.GetHeader(), err
 	})
 }

@@ -60,7 +60,7 @@ func (s *stream) converse(ctx context.Context, l *link) *linkError {
 		return &linkError{err: err}
 	}
 	_ = s.do(func(now time.Time) error { s.pulse.opening(now); return nil })
-	grpc, err := l.member.Watch().Watch(out)
+	grpc, err := pb.NewWatchClient(l.member).Watch(out)
 	if err != nil {
 		return &linkError{err, token, true}
 	}

@@ -133,13 +133,13 @@ func TestRealServersAnswersAreTakenByDo(t *testing.T) {
 	mustPut(t, c, "k")
 	var id int64
 	err := c.Do(t.Context(), cluster.Request{Op: "lease grant"}, func(ctx context.Context, m *cluster.Member) (*pb.ResponseHeader, error) {
-		resp, err := m.Lease().LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: 5})
+		resp, err := pb.NewLeaseClient(m).LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: 5})
 		id = resp.GetID()
 		return resp.GetHeader(), err
 	})
 	require.NoError(t, err)
 	revoke := func(ctx context.Context, m *cluster.Member) (*pb.ResponseHeader, error) {
-		resp, err := m.Lease().LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: id})
+		resp, err := pb.NewLeaseClient(m).LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: id})
 		return resp.GetHeader(), err
 	}
 	require.NoError(t, c.Do(t.Context(), cluster.Request{Op: "lease revoke"}, revoke))

@@ -25,7 +25,7 @@ import (
 func (d *doctor) ttl(ctx context.Context, c *pawl.Client) error {
 	var resp *pb.LeaseGrantResponse
 	err := d.call(ctx, c, cluster.Request{Op: "lease grant"}, func(ctx context.Context, m *cluster.Member) (h *pb.ResponseHeader, err error) {
-		resp, err = m.Lease().LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: int64(lease.MinTTL / time.Second)})
+		resp, err = pb.NewLeaseClient(m).LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: int64(lease.MinTTL / time.Second)})
 		return resp.GetHeader(), err
 	})
 	switch {
@@ -36,7 +36,7 @@ func (d *doctor) ttl(ctx context.Context, c *pawl.Client) error {
 		return fmt.Errorf("no lease is granted, so no lock can be acquired: %w", err)
 	}
 	_ = d.call(ctx, c, cluster.Request{Op: "lease revoke"}, func(ctx context.Context, m *cluster.Member) (*pb.ResponseHeader, error) {
-		resp, err := m.Lease().LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: resp.ID})
+		resp, err := pb.NewLeaseClient(m).LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: resp.ID})
 		return resp.GetHeader(), err
 	}) // otherwise it expires
 	granted := time.Duration(resp.TTL) * time.Second
