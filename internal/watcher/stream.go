@@ -20,9 +20,9 @@ type stream struct {
 
 	// Guarded by Hub.mu.
 	table  table
-	sweeps bool   // sweep runs
-	token  string // of the link, or of the last link
-	avoid  *cluster.Member
+	sweeps bool            // sweep runs
+	token  string          // of the link, or of the last link
+	avoid  *cluster.Member // nil if there is none
 
 	// Used by the loop and the link's reader, only inside of working.
 	working gate.Gate
@@ -75,7 +75,10 @@ func (s *stream) run() {
 
 // attend opens a link and serves it until it ends. It returns nil if another one has to be opened.
 func (s *stream) attend() error {
-	m := s.hub.cluster.Pick(s.avoided()...)
+	s.hub.mu.Lock()
+	avoid := s.avoid
+	s.hub.mu.Unlock()
+	m := s.hub.cluster.Pick(avoid)
 	s.dial(m)
 	err := s.serve()
 	if errors.Is(err, errIdle) {
@@ -114,15 +117,6 @@ func (s *stream) lost(m *cluster.Member, e *linkError) {
 	watches := s.table.size
 	h.mu.Unlock()
 	h.cluster.Logger().Debug("watch stream lost", "endpoint", m.Endpoint(), "watches", watches, "error", e.err)
-}
-
-func (s *stream) avoided() []*cluster.Member {
-	s.hub.mu.Lock()
-	defer s.hub.mu.Unlock()
-	if s.avoid == nil {
-		return nil
-	}
-	return []*cluster.Member{s.avoid}
 }
 
 // lived is how long the last link gave answers.
