@@ -59,14 +59,14 @@ func (s *stream) converse(ctx context.Context, l *link) *linkError {
 	if err != nil {
 		return &linkError{err: err}
 	}
-	_ = s.do(func(now time.Time) error { s.pulse.opening(now); return nil })
+	_ = s.do(func(now time.Time) error { s.pulse = pulse{since: now}; return nil })
 	grpc, err := pb.NewWatchClient(l.member).Watch(out)
 	if err != nil {
 		return &linkError{err, token, true}
 	}
 	_ = s.do(func(now time.Time) error {
 		l.grpc, l.token = grpc, token
-		s.pulse.opened(now)
+		s.pulse = pulse{open: true, since: now}
 		s.hub.opened(s, token)
 		return nil
 	})

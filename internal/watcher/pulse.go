@@ -41,12 +41,6 @@ const (
 	abandon
 )
 
-// opening is the event that the stream is requested from a member.
-func (p *pulse) opening(now time.Time) { *p = pulse{since: now} }
-
-// opened is the event that the stream is open.
-func (p *pulse) opened(now time.Time) { *p = pulse{open: true, since: now} }
-
 // alive is the event that an answer of any kind came.
 func (p *pulse) alive(now time.Time) { p.since = now }
 

@@ -39,8 +39,6 @@ func TestHearingAnythingPutsAProbeOffButAnswersNoCreation(t *testing.T) {
 	p := pulse{open: true, since: t0, unanswered: t0}
 	p.alive(t0.Add(1))
 	assert.Equal(t, pulse{open: true, since: t0.Add(1), unanswered: t0}, p)
-	p.opened(t0)
-	assert.Equal(t, pulse{open: true, since: t0}, p)
 }
 
 func TestTheFirstReopeningIsAtOnceAndTheOthersWithinBounds(t *testing.T) {
