@@ -143,8 +143,7 @@ func EndOf(ctx context.Context) error {
 		return nil
 	}
 	cause := context.Cause(ctx)
-	var graced graceEnded
-	if errors.As(cause, &graced) {
+	if graced, ok := errors.AsType[graceEnded](cause); ok {
 		return graced.error
 	}
 	if !errors.Is(cause, err) {
@@ -178,8 +177,7 @@ func (g graceEnded) Unwrap() error { return g.error }
 // OutcomeOf returns the outcome of a request that failed with err, which must not be nil. It is
 // Unknown unless err is or wraps an *Error.
 func OutcomeOf(err error) Outcome {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Outcome
 	}
 	return Unknown
