@@ -51,16 +51,9 @@ func newLogin(token string, issuer *Member) *login {
 // stale reports whether l is about to expire according to its claims.
 func (l *login) stale() bool { return !l.renewAt.IsZero() && !time.Now().Before(l.renewAt) }
 
-// credentials are the user of a Cluster, its current login, and the one fetch of the next.
-//
-// A member may refuse a token because the token has expired, so that a new one helps, or because the
-// member is at fault, with a wrong key or a wrong clock. So each Member remembers the last login that
-// it accepted and the last that it refused. A first refusal fetches a new token. If the member refuses
-// that one too, and has accepted none in between, the other members decide. If one of them accepts the
-// token, the member that refuses it is blamed and the token stays. If none does, a further refusal
-// fetches another token. That the others accept the token does not prove that the member which refuses
-// it is at fault, because it may have restarted and forgotten it. So the next login is at that member,
-// and for the requests to it alone.
+// credentials are the user of a Cluster, its current login, and the one fetch of the next. What follows
+// from a member's refusal of a token depends on what it and the other members accepted and refused
+// before; docs/decisions/credentials.md has the cases and the reasons.
 type credentials struct {
 	c              *Cluster
 	user, password string

@@ -26,10 +26,8 @@ var errForeign = errors.New("the answer is another cluster's")
 // for transactions that contain a Range, for linearizable ranges, and for what goes through raft. It
 // does not hold for LeaseKeepAlive, watches, Status and LeaseTimeToLive.
 //
-// A linearizable revision below floor ends the Cluster, and the error matches ErrChanged. Another
-// cluster_id sets the endpoint aside, which is logged, until it answers as this cluster again. If every
-// endpoint is set aside, and another probe of each confirms it, the Cluster also ends with ErrChanged.
-// Otherwise Check raises the highest raft term, and, if linearizable, the highest revision.
+// Guarantee 6 of the package says what follows from an answer that does not fit. One that fits raises
+// the highest raft term, and, if linearizable, the highest revision.
 func (c *Cluster) Check(m *Member, h *pb.ResponseHeader, floor int64, linearizable bool) error {
 	if h == nil {
 		return fmt.Errorf("%s: %w", m.Endpoint(), errNoHeader)

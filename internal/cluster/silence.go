@@ -10,16 +10,12 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// This file replaces a mute line. Guarantee 7 of the package's comment says what that must not do. A
-// line is examined when nothing was read for max(200 ms, three round trips) after something was sent,
-// and a call or a message has no answer. To examine it, a health call is sent on it, and on those of up
-// to two other members. If it is still silent after as long again, a spare line is opened. When another
-// member or the spare has answered, the tries on the silent line are given up, and so are the streams
-// that have not opened. When the spare has answered, it replaces the line. Each member is examined
-// separately.
+// This file replaces a mute line; see guarantee 7 of the package. To examine a silent line, a health
+// call is sent on it, and on those of up to two other members. If the line is still silent after as
+// long again, a spare line is opened. Each member is examined separately.
 //
-// A line that delivers may still have a try that gets no answer, because the leader to which the member
-// forwarded it has died. So the member is asked for its leader meanwhile.
+// A line that delivers may still have a try that gets no answer (guarantee 8). So the member is asked
+// for its leader meanwhile.
 
 const (
 	// patience is the least time that a line may be silent before it is examined.

@@ -12,12 +12,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// A try is one sending of a request to one member. It is the context of that sending, and collects the
-// evidence of its outcome. It carries the request's metadata instead of that of the caller's context.
-//
-// The evidence comes from witness, the innermost interceptor of every connection. It sees each request
-// that is sent, even if one of the user's interceptors sends it several times or drops options. If it
-// saw none there is no evidence, and the outcome is Unknown.
+// A try is one sending of a request to one member. It is the context of that sending, with the
+// request's metadata instead of that of the caller's context. It collects the evidence of its outcome
+// (guarantee 3) from witness, the innermost interceptor of every connection. If that saw no request,
+// there is no evidence.
 type try struct {
 	context.Context // ends with the caller's context, or when the try's time limit has passed
 	login           *login
@@ -106,12 +104,9 @@ func (t *try) end(p *peer.Peer, err error) {
 	}
 }
 
-// close prevents further requests, and returns what the evidence proves.
-//
-// copies counts the requests that were applied, may have been, or may still be. failed is the outcome
-// if the try failed. It is NotApplied if some request was sent and copies is 0, because for each there
-// was no stream, or the server answered that nothing was applied. It is Answered if the server has
-// executed or refused each. Otherwise it is Unknown.
+// close prevents further requests, and returns what the evidence proves. failed is the outcome if the
+// try failed (guarantee 3). copies counts the requests that were applied, may have been, or may still
+// be.
 func (t *try) close() (failed Outcome, copies int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
