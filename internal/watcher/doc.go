@@ -48,22 +48,18 @@
 //
 // # What it costs
 //
-// A watch has one creation at the server, and one cancel. One stream carries up to 512 watches; another
-// is opened when all are full. A stream costs two goroutines besides gRPC's own: one reads and
-// processes the server's answers, the other does what is due. A watch costs no goroutine, and no timer.
-// A stream without watches is closed after 2 s: it is half-closed first, and the server gets 100 ms to
-// end it, so that it counts no failure (etcd 3.7 does not end it then, and records a cancellation). An
-// idle Hub has no stream and no goroutine. A live watch of one key takes about 300 bytes and its key
-// and function. Creations do not wait for one another: 500 of them are answered in a few round trips.
-// The server gets one message for each creation and one for its cancellation. While a stream is silent,
-// it also gets, every 5 s, a creation that it must refuse (of an empty range).
+// One stream carries up to 512 watches; another is opened when all are full. A stream costs two
+// goroutines besides gRPC's own: one reads and processes the server's answers, the other does what is
+// due. A stream without watches is closed after 2 s, so an idle Hub has no stream and no goroutine. A
+// watch costs no goroutine, and no timer. A live watch of one key takes about 300 bytes and its key and
+// function. The server gets one message for its creation and one for its cancellation. Creations do not
+// wait for one another. While a stream is silent, the server also gets, every 5 s, a creation that it
+// must refuse.
 //
 // # How it is built
 //
-// table is a pure state machine. Its input is the server's answers, new watches and cancels. Its output
-// is creations, cancels and calls. A test enumerates every interleaving of a watch or two with a server
-// that writes, compacts, refuses and loses streams. Each stream owns a table. It passes its link's
-// answers to the table under the Hub's mutex, and then makes the calls without the mutex.
+// Each stream owns a table, which is a pure state machine. The stream passes its link's answers to the
+// table under the Hub's mutex, and then makes the calls without the mutex.
 //
 // # How it ends
 //

@@ -70,10 +70,9 @@ func (h *Hub) Watch(key, end string, from int64, fn func(Update)) *Watch {
 	return h.watch(&Watch{hub: h, fn: fn, span: newSpan(key, end), next: max(from, 1)})
 }
 
-// WatchNow is Watch starting at the present revision when a server creates the watch. etcd serves such
-// a watch at once, while it brings a watch that starts at a revision up to date only up to 100 ms
-// later. Update.Created says which revisions the watch may have missed. Events below revision from are
-// not delivered.
+// WatchNow is Watch starting at the present revision when a server creates the watch, so that etcd
+// serves it at once. Update.Created says which revisions it may have missed. Events below revision from
+// are not delivered.
 func (h *Hub) WatchNow(key, end string, from int64, fn func(Update)) *Watch {
 	return h.watch(&Watch{hub: h, fn: fn, span: newSpan(key, end), next: max(from, 1), now: true})
 }

@@ -93,8 +93,8 @@ func (l *link) send(r *pb.WatchRequest) {
 	l.guard.Stop()
 }
 
-// drain half-closes the stream and gives the server a moment to end it, so that the server
-// records no cancellation.
+// drain half-closes the stream and gives the server a moment to end it, so that the server counts no
+// failure. (etcd 3.7 does not end it then, and records a cancellation.)
 func (l *link) drain() {
 	if l.grpc != nil && l.grpc.CloseSend() == nil {
 		backoff.Wait(drainFor, l.done, nil)

@@ -17,8 +17,8 @@ const perCreation = 24
 
 // table is the watches of one stream, and what is under way for each. It is a pure state machine. Its
 // input is the server's answers, new watches, cancels and the end of the link. Its output is requests
-// to send and calls to make. It has no lock, no clock and no gRPC, and enumerate_test.go enumerates its
-// states.
+// to send and calls to make. It has no lock, no clock and no gRPC. enumerate_test.go enumerates every
+// interleaving of a watch or two with a server that writes, compacts, refuses and loses streams.
 //
 // Every watch is in queue, in requests, in live or in later, according to its stage. Watches that are
 // no longer wanted are only in requests.
