@@ -178,5 +178,9 @@ func (m *Member) retire() {
 	}
 }
 
+// Retired reports whether the member is no longer in the list. Whoever has a stream to it has to end it,
+// since the connection is closed only when nothing is under way on it.
+func (m *Member) Retired() bool { return m.retired.Load() }
+
 // left reports whether a retired member's connection is closed.
 func (m *Member) left() bool { return m.line.Load().conn.GetState() == connectivity.Shutdown }

@@ -109,7 +109,8 @@ func (l *link) close() {
 }
 
 var (
-	errSilent = errors.New("no answer in time")
-	errIdle   = errors.New("no watches left")
-	errEnded  = errors.New("the hub or the cluster ended")
+	errSilent  = errors.New("no answer in time")
+	errRetired = errors.New("the member is no longer in the list")
+	errIdle    = errors.New("no watches left")
+	errEnded   = errors.New("the hub or the cluster ended")
 )

@@ -2,11 +2,13 @@ package watcher
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -39,6 +41,27 @@ func TestAWatchThatComesWhileItsLinkEndsIsCreatedOnTheNext(t *testing.T) {
 		c.events(r.WatchId, put("late", 2))
 		synctest.Wait()
 		assert.Equal(t, []int64{2}, late.revisions())
+	})
+}
+
+// A stream would keep the connection to a member that the client no longer uses.
+func TestAStreamLeavesAMemberThatIsNoLongerListed(t *testing.T) {
+	inBubble(t, benchConfig{members: 2, sync: 2 * time.Second}, func(t *testing.T, b *bench) {
+		_, seen := b.watch("stays", "", 1)
+		first := b.accept()
+		go first.grantAll() // so that it is not silent
+		other := uint64(2 - first.member.index) // the number of the other one, counted from 1
+		b.mu.Lock()
+		b.listed = []*pb.Member{{ID: other, Name: "other", ClientURLs: []string{fmt.Sprintf("http://member%d:2379", other-1)}}}
+		b.mu.Unlock()
+
+		next := b.accept()
+		assert.Equal(t, int(other-1), next.member.index)
+		<-first.gone
+		r := next.grant()
+		next.events(r.WatchId, put("stays", 2))
+		synctest.Wait()
+		assert.Equal(t, []int64{2}, seen.revisions())
 	})
 }
 

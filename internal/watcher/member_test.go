@@ -36,7 +36,8 @@ type bench struct {
 	hub     *Hub
 
 	mu     sync.Mutex
-	tokens int // handed out
+	tokens int          // handed out
+	listed []*pb.Member // what MemberList shows
 }
 
 // member is an etcd member that answers the requests of cluster.Dial and leaves watches to the test.
@@ -44,6 +45,7 @@ type member struct {
 	pb.UnimplementedWatchServer
 	pb.UnimplementedMaintenanceServer
 	pb.UnimplementedAuthServer
+	pb.UnimplementedClusterServer
 
 	bench  *bench
 	index  int
@@ -72,6 +74,7 @@ type benchConfig struct {
 	onOpen  func(m *member) error
 	onAuth  func(ctx context.Context) // called before a token is issued; may be nil
 	logger  *slog.Logger
+	sync    time.Duration // how often the member list is read; 0 means never
 }
 
 func newBench(t testing.TB, cfg benchConfig) *bench {
@@ -86,6 +89,7 @@ func newBench(t testing.TB, cfg benchConfig) *bench {
 		pb.RegisterWatchServer(srv, m)
 		pb.RegisterMaintenanceServer(srv, m)
 		pb.RegisterAuthServer(srv, m)
+		pb.RegisterClusterServer(srv, m)
 		served := make(chan struct{})
 		go func() { defer close(served); _ = srv.Serve(m.lis) }()
 		t.Cleanup(func() { srv.Stop(); <-served })
@@ -98,7 +102,7 @@ func newBench(t testing.TB, cfg benchConfig) *bench {
 		return turn.Dial(ctx, b.members[i].lis)
 	}
 	c, err := cluster.Dial(context.Background(), cluster.Config{
-		Endpoints: endpoints, Username: cfg.user, Password: cfg.user, Logger: cfg.logger,
+		Endpoints: endpoints, Username: cfg.user, Password: cfg.user, Logger: cfg.logger, SyncEvery: cfg.sync,
 		DialOptions: []grpc.DialOption{grpc.WithContextDialer(dialer)},
 	})
 	require.NoError(t, err)
@@ -125,6 +129,12 @@ func (m *member) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse,
 		h.ClusterId = 0xbad
 	}
 	return &pb.StatusResponse{Header: h, Version: "3.7.3"}, nil
+}
+
+func (m *member) MemberList(context.Context, *pb.MemberListRequest) (*pb.MemberListResponse, error) {
+	m.bench.mu.Lock()
+	defer m.bench.mu.Unlock()
+	return &pb.MemberListResponse{Header: m.header(1), Members: m.bench.listed}, nil
 }
 
 func (m *member) Authenticate(ctx context.Context, _ *pb.AuthenticateRequest) (*pb.AuthenticateResponse, error) {

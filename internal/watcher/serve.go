@@ -131,10 +131,12 @@ func (s *stream) doDue(now time.Time) error {
 		return errIdle
 	}
 	what, at := s.pulse.due(now)
-	switch what {
-	case abandon:
+	switch {
+	case s.link.member.Retired():
+		return &linkError{errRetired, s.link.token, false}
+	case what == abandon:
 		return &linkError{errSilent, s.link.token, true}
-	case probe:
+	case what == probe:
 		s.hub.mu.Lock()
 		echo := s.table.echo()
 		s.hub.mu.Unlock()
