@@ -24,6 +24,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 
 	gooselock "github.com/pressly/goose/v3/lock"
 
@@ -55,7 +56,10 @@ func (l *Locker) Lock(ctx context.Context, _ *sql.DB) error {
 	select {
 	case l.in <- struct{}{}:
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
+			return fmt.Errorf("goose: %w: %w", ctx.Err(), cause)
+		}
+		return fmt.Errorf("goose: %w", ctx.Err())
 	}
 	h, err := l.mutex.Acquire(ctx)
 	if err != nil {

@@ -70,7 +70,7 @@ func (d *daemon) connectionMetrics(w io.Writer) {
 		of               func(now int, refused int64) int64
 	}{
 		{"pawld_connections", "gauge", "Connections of each listener.", func(now int, _ int64) int64 { return int64(now) }},
-		{"pawld_connections_refused_total", "counter", "Connections that were closed at once, because a listener had as many as it may have.", func(_ int, refused int64) int64 { return refused }},
+		{"pawld_connections_refused_total", "counter", "Connections that were closed because a listener had as many as it may have: the new one, or of health the oldest.", func(_ int, refused int64) int64 { return refused }},
 	} {
 		fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n", m.name, m.help, m.name, m.kind)
 		for _, l := range d.all {

@@ -133,7 +133,7 @@ func (o *lockOptions) run(cmd *cobra.Command, names, argv []string) error {
 			return cli.Usage("--pid and a COMMAND exclude each other")
 		}
 		switch o.user, err = processOf(o.pid); {
-		case o.pid < 0, errors.Is(err, unix.ESRCH), errors.Is(err, unix.EINVAL): // invalid are the numbers of threads
+		case o.pid < 0, errors.Is(err, unix.ESRCH), errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT): // the last two, of a thread
 			return cli.Usage("--pid: there is no process %d", o.pid)
 		case err != nil:
 			return cli.Usage("--pid %d: %w", o.pid, err)

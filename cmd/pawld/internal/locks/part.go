@@ -27,6 +27,7 @@ type part struct {
 	refused  bool // err is final, and the row was deleted
 	held     *held
 	released chan struct{} // closed when the release is decided; nil if no release has begun
+	lost     error         // the result of the release, read after released: nil if it was held until then
 	asked    bool          // its client has asked whether it is wanted
 	wanted   bool          // somebody waits behind it
 	notified bool          // an answer said so

@@ -92,6 +92,7 @@ func (s *Service) release(ref table.Ref) {
 				s.mu.Lock()
 				s.table.Released(ref, err)
 				delete(s.parts, ref)
+				p.lost = err
 				if err != nil {
 					s.wake(ref.Session)
 				}
@@ -112,6 +113,8 @@ func (s *Service) outcome(ctx context.Context, ref table.Ref) (Result, error) {
 		defer late.Stop()
 		select {
 		case <-p.released:
+			s.mu.Lock()
+			return Result{ref.Request, p.lost == nil, p.lost}, nil // its session may have been dropped meanwhile
 		case <-late.C:
 		case <-ctx.Done():
 		case <-s.draining:

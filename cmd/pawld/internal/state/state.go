@@ -80,7 +80,10 @@ func (d *Dir) Write(s locks.Saved) error {
 	if err := os.Rename(temp, d.file()); err != nil {
 		return fmt.Errorf("state: %w", err)
 	}
-	return d.sync()
+	if err := d.sync(); err != nil {
+		return fmt.Errorf("state: %w", err)
+	}
+	return nil
 }
 
 // ErrUnusable reports that this pawld cannot take over from the file.
