@@ -49,7 +49,7 @@ func TestAStreamLeavesAMemberThatIsNoLongerListed(t *testing.T) {
 	inBubble(t, benchConfig{members: 2, sync: 2 * time.Second}, func(t *testing.T, b *bench) {
 		_, seen := b.watch("stays", "", 1)
 		first := b.accept()
-		go first.grantAll() // so that it is not silent
+		go first.grantAll()                     // so that it is not silent
 		other := uint64(2 - first.member.index) // the number of the other one, counted from 1
 		b.mu.Lock()
 		b.listed = []*pb.Member{{ID: other, Name: "other", ClientURLs: []string{fmt.Sprintf("http://member%d:2379", other-1)}}}
