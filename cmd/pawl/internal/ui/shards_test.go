@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -53,5 +54,36 @@ func TestThePageShowsWhoWorksOnWhichShards(t *testing.T) {
 		read()
 		read()
 		assert.Equal(w, before, w.Cluster.Counts().Received["Txn"], "one read serves all browsers")
+	})
+}
+
+// stalled is the answer to a browser that reads nothing until it is closed.
+type stalled struct {
+	*httptest.ResponseRecorder
+	closed chan struct{}
+}
+
+func (s stalled) Write(p []byte) (int, error) {
+	<-s.closed
+	return len(p), nil
+}
+
+// The mutex of the shared answer is not held while a browser reads.
+func TestABrowserThatReadsNothingHoldsUpNoOther(t *testing.T) {
+	inBubble(t, Options{}, func(w *fixture) {
+		first := stalled{httptest.NewRecorder(), make(chan struct{})}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			w.page.shards(first, httptest.NewRequestWithContext(w.Context(), "GET", "/api/shards", nil))
+		}()
+		synctest.Wait()                    // it has its answer, which it does not read
+		free := w.page.shared.mu.TryLock() // a mutex that is waited for would stop the bubble
+		if assert.True(w, free, "others wait for it") {
+			w.page.shared.mu.Unlock()
+			assert.Equal(w, http.StatusOK, w.requests("GET", "/api/shards", "").Code)
+		}
+		close(first.closed)
+		<-done
 	})
 }

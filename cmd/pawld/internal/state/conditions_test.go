@@ -66,3 +66,18 @@ func TestADirectoryOfAnotherUserIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, d.Close())
 }
+
+// The root of a volume of Kubernetes may be writable to all, and a directory in it is pawld's own.
+func TestADirectoryThatOthersCanWriteToIsRefusedAndOneInItIsMade(t *testing.T) {
+	volume := t.TempDir()
+	require.NoError(t, os.Chmod(volume, 0o777|os.ModeSticky))
+	_, err := Open(volume)
+	require.ErrorContains(t, err, "can be written by others")
+	path := filepath.Join(volume, "state")
+	d, err := Open(path)
+	require.NoError(t, err)
+	require.NoError(t, d.Close())
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o700), info.Mode().Perm())
+}
