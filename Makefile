@@ -78,8 +78,8 @@ outside: ## the quick lane, all tests of the root at its lowest versions, and of
 		(cd $$module && GOWORK=off go vet ./... && GOWORK=off go test ./...) && .ci/staticcheck $$module || exit; \
 	done
 
-mutants: ## plants faults in the code, and shows which test notices each
-	go run ./test/proof/mutants -o docs/results/reliability.md
+mutants: ## plants faults in the code, or only in FILES or in what CHANGED since a revision, and shows which test notices each
+	go run ./test/proof/mutants -w $(if $(FILES),-files "$(FILES)") $(if $(CHANGED),-changed $(CHANGED))
 
 hops: ## counts the functions and files that each part of a lock's life enters
 	@go run ./test/proof/hops

@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -22,22 +20,44 @@ var errSurvived = errors.New("not caught")
 // A lab plants faults in the checkout at root.
 type lab struct {
 	root    string
-	timeout time.Duration      // for the tests of one package
-	caught  map[string]catcher // by the name of a fault, its catcher the last time
+	timeout time.Duration // for the tests of one package
+	sources *sources
+	every   bool // all tests are run, and all that fail are found
 
 	mu    sync.Mutex
 	sound map[string]error // by the name of a test, its result without a fault
 }
 
-// A finding is by which test a mutant was caught, or why it was not.
+// A finding is by which tests a fault was caught, or why it was not.
 type finding struct {
-	by  string
+	by  []catcher
 	err error
+}
+
+// A catcher is a test of a folder that notices a fault.
+type catcher struct{ folder, test string }
+
+// first returns the name of the first test that noticed the fault, without its subtest.
+func (f finding) first() string {
+	top, _, _ := strings.Cut(f.by[0].test, "/")
+	return top
+}
+
+// String returns the cell of the table.
+func (f finding) String() string {
+	var cell []string
+	for _, c := range f.by {
+		if len(c.test) > 100 {
+			c.test, _, _ = strings.Cut(c.test, "/")
+		}
+		cell = append(cell, fmt.Sprintf("`%s`: `%s`", c.folder, c.test))
+	}
+	return strings.Join(cell, ", ")
 }
 
 // start plants the faults one after the other, n at a time: most of the time of each is a linker's,
 // which uses one processor. The findings are in the faults' order.
-func (l *lab) start(faults []mutant, n int) []chan finding {
+func (l *lab) start(faults []fault, n int) []chan finding {
 	findings := make([]chan finding, len(faults))
 	for i := range findings {
 		findings[i] = make(chan finding, 1)
@@ -56,86 +76,68 @@ func (l *lab) start(faults []mutant, n int) []chan finding {
 	return findings
 }
 
-// A catcher is a test that notices a fault.
-type catcher struct{ pkg, test string }
-
 // oneTest is how long a single test may take, on a slow machine, too. With some faults it would never
 // end.
 const oneTest = 3 * time.Minute
 
-// run plants a fault, and reports by which test it was caught.
-func (l *lab) run(m mutant) (by string, err error) {
+// run plants a fault, and reports by which tests it was caught.
+func (l *lab) run(f fault) ([]catcher, error) {
 	dir, err := os.MkdirTemp("", "mutant")
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	planted, err := plant(l.root, dir, m.edits)
+	planted, err := l.sources.plant(f)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	overlay, err := planted.overlay(dir)
+	overlay, err := planted.overlay(l.root, dir)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	if last := l.caught[m.name]; slices.Contains(m.catch, last.pkg) {
-		by, err := l.fail(goTests(l.root, overlay, last.pkg, min(l.timeout, oneTest), "-run", "^"+last.test+"$"))
-		if by != "" || err != nil {
+	if pkg := l.packageOf(f); pkg != "" && !l.every {
+		by, err := l.fail(goTests(l.root, overlay, pkg, min(l.timeout, oneTest), "-run", "^"+f.by+"$"))
+		if by != nil || err != nil {
 			return by, err
 		}
 	}
-	for _, pkg := range m.catch {
+	var by []catcher
+	for _, pkg := range f.tests {
 		tests := goTests(l.root, overlay, pkg, l.timeout)
 		if others[pkg] != nil {
 			tests, err = planted.testsOf(l.root, dir, pkg, l.timeout)
+		} else if l.every {
+			tests = goTests(l.root, overlay, pkg, l.timeout, "-failfast=false")
 		}
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		by, err := l.fail(tests)
-		if by != "" || err != nil {
+		some, err := l.fail(tests)
+		if by = append(by, some...); err != nil || len(by) > 0 && !l.every {
 			return by, err
 		}
 	}
-	return "", errSurvived
+	if len(by) == 0 {
+		err = errSurvived
+	}
+	return by, err
 }
 
-// files are where the changed text of each changed file is.
-type files map[string]string
-
-// plant writes the changed files to dir.
-func plant(root, dir string, edits []edit) (files, error) {
-	replace := files{}
-	for i, e := range edits {
-		path := filepath.Join(root, e.file)
-		from := path
-		if other, ok := replace[path]; ok {
-			from = other
+// packageOf returns the folder, of those whose tests are to notice the fault, with the test that caught
+// it the last time; "" if there is none in Go.
+func (l *lab) packageOf(f fault) string {
+	for _, pkg := range f.tests {
+		files, err := filepath.Glob(filepath.Join(l.root, pkg, "*_test.go"))
+		if err != nil || f.by == "" {
+			return ""
 		}
-		text, err := os.ReadFile(from)
-		if err != nil {
-			return nil, err
+		for _, file := range files {
+			if text, err := os.ReadFile(file); err == nil && strings.Contains(string(text), "\nfunc "+f.by+"(") {
+				return pkg
+			}
 		}
-		if n := strings.Count(string(text), e.old); n != 1 {
-			return nil, fmt.Errorf("%s: the place is there %d times", e.file, n)
-		}
-		to := filepath.Join(dir, fmt.Sprintf("%d.go", i))
-		if err := os.WriteFile(to, []byte(strings.Replace(string(text), e.old, e.new, 1)), 0o600); err != nil {
-			return nil, err
-		}
-		replace[path] = to
 	}
-	return replace, nil
-}
-
-// overlay writes what puts the files in place for the compiler.
-func (f files) overlay(dir string) (path string, err error) {
-	text, err := json.Marshal(map[string]any{"Replace": f})
-	if err != nil {
-		return "", err
-	}
-	path = filepath.Join(dir, "overlay.json")
-	return path, os.WriteFile(path, text, 0o600)
+	return ""
 }
 
 // A suite is the tests of a folder, with the fault planted.
@@ -150,14 +152,14 @@ type suite struct {
 func goTests(root, overlay, pkg string, timeout time.Duration, which ...string) suite {
 	run := func(ctx context.Context, args ...string) ([]byte, error) {
 		args = append([]string{"test", "-vet=off", "-count=1", "-timeout", timeout.String()}, args...)
-		cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
+		cmd := exec.CommandContext(ctx, "go", append(args, "./"+pkg)...)
 		cmd.Dir, cmd.Env = root, append(os.Environ(), "PAWL_PROOF=") // what everybody runs has to notice
 		return cmd.CombinedOutput()
 	}
 	return suite{
-		name: strings.TrimPrefix(pkg, "./"),
+		name: pkg,
 		run: func(ctx context.Context) ([]byte, error) {
-			return run(ctx, append(which, "-overlay", overlay, "-failfast")...)
+			return run(ctx, append([]string{"-overlay", overlay, "-failfast"}, which...)...)
 		},
 		sound:   func(ctx context.Context, test string) ([]byte, error) { return run(ctx, "-run", "^"+test+"$") },
 		timeout: 2*timeout + 20*time.Minute, // builds included
@@ -178,16 +180,12 @@ func (f files) testsOf(root, dir, folder string, timeout time.Duration) (suite, 
 	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
 		return suite{}, err
 	}
-	for path, changed := range f {
-		within, err := filepath.Rel(from, path)
+	for file, text := range f {
+		within, err := filepath.Rel(folder, file)
 		if err != nil || !filepath.IsLocal(within) {
-			return suite{}, fmt.Errorf("%s is not in %s", path, folder)
+			return suite{}, fmt.Errorf("%s is not in %s", file, folder)
 		}
-		text, err := os.ReadFile(changed)
-		if err != nil {
-			return suite{}, err
-		}
-		if err := os.WriteFile(filepath.Join(to, within), text, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(to, within), []byte(text), 0o600); err != nil {
 			return suite{}, err
 		}
 	}
@@ -203,37 +201,41 @@ func (f files) testsOf(root, dir, folder string, timeout time.Duration) (suite, 
 		return cmd.CombinedOutput()
 	}
 	return suite{
-		name:    strings.TrimPrefix(folder, "./"),
+		name:    folder,
 		run:     func(ctx context.Context) ([]byte, error) { return run(ctx, to) },
 		sound:   func(ctx context.Context, _ string) ([]byte, error) { return run(ctx, from) },
 		timeout: 2 * timeout,
 	}, nil
 }
 
-// fail runs the tests, and says which of them fails first, or "" if none does.
-func (l *lab) fail(s suite) (by string, err error) {
+// fail runs the tests, and says which of them fail; where the lab does not want every one, only the
+// first. It returns none if all pass.
+func (l *lab) fail(s suite) (by []catcher, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
 	defer cancel()
 	text, err := s.run(ctx)
 	if err == nil {
-		return "", nil
+		return nil, nil
 	}
 	if strings.Contains(string(text), "[build failed]") || strings.Contains(string(text), "[setup failed]") {
-		return "", fmt.Errorf("it does not compile: %s", text)
+		return nil, fmt.Errorf("it does not compile: %s", text)
 	}
-	name := firstFailure(string(text))
-	if name == "" {
-		return "", fmt.Errorf("its tests end without a word: %s", text)
+	names := failures(string(text))
+	if len(names) == 0 {
+		return nil, fmt.Errorf("its tests end without a word: %s", text)
 	}
-	// The test must be at fault because of the mutant, and not because of the machine.
-	top, _, _ := strings.Cut(name, "/")
-	if err := l.isSound(ctx, s, top); err != nil {
-		return "", err
+	if !l.every {
+		names = names[:1]
 	}
-	if len(name) > 100 {
-		name = top
+	for _, name := range names {
+		// The test must be at fault because of the mutant, and not because of the machine.
+		top, _, _ := strings.Cut(name, "/")
+		if err := l.isSound(ctx, s, top); err != nil {
+			return nil, err
+		}
+		by = append(by, catcher{s.name, name})
 	}
-	return fmt.Sprintf("`%s`: `%s`", s.name, name), nil
+	return by, nil
 }
 
 // isSound runs a test without the fault, unless that has been done.
@@ -254,12 +256,21 @@ func (l *lab) isSound(ctx context.Context, s suite, test string) error {
 	return err
 }
 
-// firstFailure finds the test that failed, or in which the tests' process died.
-func firstFailure(text string) string {
+// failures finds the tests that failed, without subtests of one that is there already; if there are none,
+// the one in which the tests' process died.
+func failures(text string) (names []string) {
 	for _, pattern := range []string{`(?m)^\s*--- FAIL: (\S+)`, `(?m)^(?:FAIL|ERROR): (test_\w+)`, `(?m)^\s*not ok \d+ - (.+)$`, `(?m)^  File ".*", line \d+ in (test_\w+)$`, `(?m)^\s+(Test\w+)(?:/\S*)? \(\d`, `\.(Test[A-Z]\w*)[.(]`} {
-		if found := regexp.MustCompile(pattern).FindStringSubmatch(text); found != nil {
-			return found[1]
+		tops := map[string]bool{}
+		for _, found := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
+			top, _, _ := strings.Cut(found[1], "/")
+			if !tops[top] {
+				names = append(names, found[1])
+			}
+			tops[top] = true
+		}
+		if len(names) > 0 {
+			return names
 		}
 	}
-	return ""
+	return nil
 }

@@ -1,13 +1,15 @@
 // Command mutants plants faults in pawl's own code, each alone, and shows which test notices it.
 //
-//	go run ./test/proof/mutants              all of them
-//	go run ./test/proof/mutants term margin  those whose names contain one of the words
-//	go run ./test/proof/mutants -list        what there is
-//	go run ./test/proof/mutants -sample 5    five of them, others each day; -day says of which
-//	go run ./test/proof/mutants -o FILE      the table also to its section of FILE
+//	go run ./test/proof/mutants                  all of them
+//	go run ./test/proof/mutants term margin      those whose names contain one of the words
+//	go run ./test/proof/mutants -files a.go,b.go those in these files; -changed REV: in what changed since REV
+//	go run ./test/proof/mutants -sample 5        five of those, others each day; -day says of which
+//	go run ./test/proof/mutants -list            what there is
+//	go run ./test/proof/mutants -all             every test that notices, not only the first
+//	go run ./test/proof/mutants -w               writes which test caught each into the folder faults
 //
-// The published table says which test caught a fault the last time. That test runs first, and only
-// a fault that it lets pass is shown to the tests of whole packages.
+// The folder faults says what the faults are, and which test caught each the last time. That test runs
+// first, and only a fault that it lets pass is shown to the tests of whole packages.
 //
 // Nothing in the checkout is changed. The compiler is given other text for the files in question
 // (go build -overlay), and the tests of a client in another language run in a copy of its folder. A
@@ -19,134 +21,124 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"hash/fnv"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
-
-	"github.com/pawl-locks/pawl/test/proof/internal/pages"
 )
 
 func main() {
-	sampled := flag.Int("sample", 0, "run so many of them, those of the day, which change every day")
-	day := flag.String("day", time.Now().UTC().Format(time.DateOnly), "of the sample")
-	list := flag.Bool("list", false, "list the mutants and run nothing")
-	out := flag.String("o", "", "write the table to its section of this file too")
+	var o options
+	flag.IntVar(&o.sample, "sample", 0, "run at most so many of them, those of the day, which change every day")
+	flag.StringVar(&o.day, "day", time.Now().UTC().Format(time.DateOnly), "of the sample")
+	flag.StringVar(&o.files, "files", "", "run those in these files, separated by commas or spaces")
+	flag.StringVar(&o.changed, "changed", "", "run those in the files that have changed since this revision")
+	list := flag.Bool("list", false, "list the faults and run nothing")
+	write := flag.Bool("w", false, "write which test caught each into the folder faults")
+	every := flag.Bool("all", false, "run all tests of the packages, and show every one that fails")
 	timeout := flag.Duration("timeout", 5*time.Minute, "for the tests of one package")
 	flag.Parse()
+	o.words = flag.Args()
+	if err := run(o, *list, *write, *every, *timeout); err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1)
+	}
+}
+
+// run plants the chosen faults. Its error says how many were not caught.
+func run(o options, list, write, every bool, timeout time.Duration) error {
 	root, err := projectRoot()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "mutants:", err)
-		os.Exit(1)
-	}
-	chosen, err := choose(flag.Args(), *out != "")
-	if *sampled > 0 && *out != "" {
-		err = errors.New("-o writes the whole table: leave out -sample")
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "mutants:", err)
-		os.Exit(1)
-	}
-	if *sampled > 0 {
-		chosen = sample(chosen, *sampled, *day)
-		fmt.Printf("again with: go run ./test/proof/mutants -sample %d -day %s\n\n", *sampled, *day)
-	}
-	if *list {
-		for _, m := range chosen {
-			fmt.Printf("%s (%s): %s\n", m.name, m.rule, strings.Join(m.catch, " "))
-		}
-		return
-	}
-	caught, err := published(root)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "mutants:", err)
-		os.Exit(1)
-	}
-	lab := &lab{root: root, timeout: *timeout, caught: caught, sound: map[string]error{}}
-	failed := false
-	table := "| fault | rule | caught by |\n|---|---|---|\n"
-	fmt.Print(table)
-	findings := lab.start(chosen, runtime.GOMAXPROCS(0))
-	for i, m := range chosen {
-		found := <-findings[i]
-		by := found.by
-		if found.err != nil {
-			failed, by = true, "**"+found.err.Error()+"**"
-		}
-		row := fmt.Sprintf("| %s | %s | %s |\n", m.name, m.rule, by)
-		fmt.Print(row)
-		table += row
-	}
-	if *out != "" {
-		if err := publish(*out, table); err != nil {
-			fmt.Fprintln(os.Stderr, "mutants:", err)
-			failed = true
-		}
-	}
-	if failed {
-		os.Exit(1)
-	}
-}
-
-// published reads from the table of the project's page which test caught a fault the last time.
-func published(root string) (map[string]catcher, error) {
-	text, err := os.ReadFile(filepath.Join(root, "docs", "results", "reliability.md"))
-	if err != nil {
-		return nil, err
-	}
-	caught := map[string]catcher{}
-	for _, row := range regexp.MustCompile("(?m)^\\| (.+) \\| \\S+ \\| `(.+)`: `(Test[^`/]*).*` \\|$").FindAllStringSubmatch(string(text), -1) {
-		caught[row[1]] = catcher{pkg: "./" + row[2], test: row[3]}
-	}
-	return caught, nil
-}
-
-// publish puts the table into its section of a page.
-func publish(file, table string) error {
-	text, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	page, err := pages.Replace(string(text), "mutants", table)
+	src, err := readSources(root)
 	if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
+		return err
 	}
-	return os.WriteFile(file, []byte(page), 0o644)
-}
-
-// choose returns the mutants whose names contain one of the words, or all. A word
-// that no name contains is a mistake, and so is a page with a part of the table.
-func choose(words []string, publish bool) ([]mutant, error) {
-	if len(words) == 0 {
-		return mutants, nil
+	all, err := faults()
+	if err != nil {
+		return err
 	}
-	if publish {
-		return nil, errors.New("-o writes the whole table: leave out the words")
+	chosen, err := o.choose(root, src, all)
+	if err != nil {
+		return err
 	}
-	for _, w := range words {
-		if !slices.ContainsFunc(mutants, func(m mutant) bool { return strings.Contains(m.name, w) }) {
-			return nil, fmt.Errorf("no fault is called %q; -list names them", w)
+	if o.sample > 0 {
+		fmt.Printf("%d of %d; again with: go run ./test/proof/mutants -sample %d -day %s\n\n", len(chosen), len(all), o.sample, o.day)
+	}
+	if list {
+		for _, f := range chosen {
+			fmt.Printf("%s (%s): %s\n", f.name, f.rule, strings.Join(f.tests, " "))
+		}
+		return nil
+	}
+	lab := &lab{root: root, timeout: timeout, sources: src, every: every, sound: map[string]error{}}
+	fmt.Print("| fault | rule | caught by |\n|---|---|---|\n")
+	findings := lab.start(chosen, runtime.GOMAXPROCS(0))
+	caught, failed := map[string]string{}, 0
+	for i, f := range chosen {
+		found := <-findings[i]
+		by := found.String()
+		if found.err != nil {
+			failed, by = failed+1, "**"+found.err.Error()+"**"
+		} else {
+			caught[f.name] = found.first()
+		}
+		fmt.Printf("| %s | %s | %s |\n", f.name, f.rule, by)
+	}
+	if write {
+		if err := record(filepath.Join(root, "test", "proof", "mutants", "faults"), caught); err != nil {
+			return err
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(mutants), func(m mutant) bool {
-		return !slices.ContainsFunc(words, func(w string) bool { return strings.Contains(m.name, w) })
-	}), nil
+	if failed > 0 {
+		return fmt.Errorf("%d of %d faults were not caught", failed, len(chosen))
+	}
+	return nil
 }
 
-// sample returns n of all, chosen by the day.
-func sample(all []mutant, n int, day string) []mutant {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(day))
-	r := rand.New(rand.NewPCG(h.Sum64(), 0))
-	all = slices.Clone(all)
-	r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	return all[:min(n, len(all))]
+// record writes which test caught each fault into the files of a folder.
+func record(dir string, caught map[string]string) error {
+	files, err := filepath.Glob(filepath.Join(dir, "*.txt"))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(file, []byte(recorded(string(text), caught)), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recorded returns the text of a file of faults with the tests that caught them.
+func recorded(text string, caught map[string]string) string {
+	var out strings.Builder
+	by := ""
+	for l := range strings.Lines(text) {
+		key, value, _ := strings.Cut(strings.TrimSuffix(l, "\n"), " ")
+		switch key {
+		case "fault":
+			by = caught[value]
+		case "by":
+			if by != "" {
+				continue
+			}
+		case "in":
+			if by != "" {
+				out.WriteString("by " + by + "\n")
+			}
+			by = ""
+		}
+		out.WriteString(l)
+	}
+	return out.String()
 }
 
 // projectRoot is the folder of the workspace that all modules are in.
