@@ -76,6 +76,8 @@ type worker struct {
 	breaks  map[int]error         // by shard, what work returns in the middle
 	saves   error                 // what work returns at the end of its context
 	freed   chan struct{}
+
+	job func(ctx context.Context, h *shard.Held) error // unless nil, what work does instead of writing
 }
 
 // network is one process's connection to the cluster.
@@ -167,6 +169,9 @@ func (x *worker) work(ctx context.Context, h *shard.Held) error {
 	w.mu.Lock()
 	w.moves[i]++
 	w.mu.Unlock()
+	if x.job != nil {
+		return x.job(ctx, h)
+	}
 	if fails != nil && fails(i) != nil {
 		time.Sleep(100 * time.Millisecond)
 		return fails(i)

@@ -35,8 +35,8 @@ type Options struct {
 	// Run waits forever for work.
 	Overrun time.Duration
 	// Moves bounds how many shards this worker gains at once, and how many it gives up at once. A shard
-	// for which it has waited for a TTL, because its owner has not given it up, does not count. 0 means
-	// no bound.
+	// that takes longer than a TTL, because its Prepare, its work or its owner's work hangs, does not
+	// count any more. 0 means no bound.
 	Moves int
 	// Session is the options of each session. Resume is refused.
 	Session lease.Options

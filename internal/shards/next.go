@@ -15,24 +15,26 @@ func (w *Worker) Next(now time.Time) []Action {
 
 // underWay leaves the queues of shards that are no longer wanted, and counts what is under way: the
 // shards that are being gained, those of them that wait behind other workers, whose pace decides how
-// long, and the shards that are being given up.
+// long, and the shards that are being given up. What takes longer than a TTL may never end, so it does
+// not count any more, and other shards do not wait for it.
 func (w *Worker) underWay(now time.Time) (gaining, waiting, losing int) {
 	for i, t := range w.tasks {
-		switch {
-		case t == nil:
-		case t.phase == moving || t.phase == rechecking:
-			losing++
-		case t.phase == quitting:
-			gaining++
-		case t.phase != queued:
-		case w.unwanted(i, t):
+		if t == nil || t.phase == working || t.phase == releasing || t.phase == stuck {
+			continue
+		}
+		if t.phase == queued && w.unwanted(i, t) {
 			t.phase = quitting
 			w.act(Quit, i)
-		case t.preparing || t.try:
+		}
+		switch counts := t.lasted(now) < w.TTL; {
+		case !counts:
+		case t.phase == moving || t.phase == rechecking:
+			losing++
+		default:
 			gaining++
-		case t.waited(now) < w.TTL: // after that its owner may never give it up, and other shards must not wait for it
-			gaining++
-			waiting++
+			if t.phase == queued && !t.preparing && !t.try {
+				waiting++
+			}
 		}
 	}
 	return gaining, waiting, losing
@@ -43,12 +45,12 @@ func (w *Worker) unwanted(i int, t *task) bool {
 	return w.leaving || w.drained || !t.try && !w.wish.Has(i)
 }
 
-// waited is how long t has waited behind others, as far as Next observed.
-func (t *task) waited(now time.Time) time.Duration {
-	if t.behind.IsZero() {
-		t.behind = now
+// lasted is how long t has been at its present step, as far as Next observed.
+func (t *task) lasted(now time.Time) time.Duration {
+	if at := (step{t.phase, t.preparing}); t.at != at {
+		t.at, t.from = at, now
 	}
-	return now.Sub(t.behind)
+	return now.Sub(t.from)
 }
 
 // giveUp ends the work of shards that go to other workers. losing is how many are being given up
@@ -143,6 +145,11 @@ func (w *Worker) Wake(now time.Time) (wake time.Time) {
 		sooner(w.leaveBy)
 	}
 	sooner(w.wished.Add(quiet))
+	for _, t := range w.tasks {
+		if t != nil && w.Moves > 0 {
+			sooner(t.from.Add(w.TTL)) // it does not count any more
+		}
+	}
 	return wake
 }
 

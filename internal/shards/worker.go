@@ -45,7 +45,14 @@ type task struct {
 	forced    bool // only if moving, whether it is released even if no successor waits
 	waits     bool // only if held, whether a successor waits
 	since     time.Time
-	behind    time.Time // only if queued, since when it has waited behind others, as far as Next observed
+	at        step      // the last that Next observed
+	from      time.Time // when Next first observed it
+}
+
+// step is what a task does.
+type step struct {
+	phase     phase
+	preparing bool
 }
 
 // bar keeps a worker from a shard for a while, which grows from one time to the next.
