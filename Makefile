@@ -1,6 +1,6 @@
 # "make check" is what to run before a change is offered; .ci/run is what runs for each change.
 
-.PHONY: help quick check test race fuzz bench proof soak soak-full restarts trial compat outside mutants hops compare targets performance scale screenshots tidy proto release-test release api man demo ci
+.PHONY: help quick check test race fuzz bench proof soak soak-full restarts trial compat outside mutants rules hops compare targets performance scale screenshots tidy proto release-test release api man demo ci
 
 SHORT = 5s # of each fuzz target
 LONG = 2m
@@ -80,6 +80,9 @@ outside: ## the quick lane, all tests of the root at its lowest versions, and of
 
 mutants: ## plants faults in the code, or only in FILES or in what CHANGED since a revision, and shows which test notices each
 	go run ./test/proof/mutants -w $(if $(FILES),-files "$(FILES)") $(if $(CHANGED),-changed $(CHANGED))
+
+rules: ## for each rule of docs/explanation/safety.md the functions that implement it, and its tests
+	@go run ./test/proof/mutants -rules
 
 hops: ## counts the functions and files that each part of a lock's life enters
 	@go run ./test/proof/hops

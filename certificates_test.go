@@ -63,6 +63,7 @@ func (s *secured) reconnect() error {
 }
 
 // Each file is rotated, first on either side, while a lock is held, and the lock survives.
+// rule: C3
 func TestALockOutlivesTheRotationOfEachFile(t *testing.T) {
 	inSecured(t, func(s *secured) {
 		session, err := s.client.Session(s.Context())
@@ -92,6 +93,7 @@ func TestALockOutlivesTheRotationOfEachFile(t *testing.T) {
 }
 
 // A broken file does not end a lock, and a repaired file is used.
+// rule: C3
 func TestALockOutlivesBrokenFiles(t *testing.T) {
 	inSecured(t, func(s *secured) {
 		session, err := s.client.Session(s.Context())
@@ -119,6 +121,7 @@ func TestALockOutlivesBrokenFiles(t *testing.T) {
 }
 
 // Errors say that a certificate was refused, and the refusals end as soon as the files are right.
+// rule: C3
 func TestErrorsNameWhatIsWrongWithACertificate(t *testing.T) {
 	young := func(s *secured) *pki.Authority { return pki.New(s) }
 	for name, c := range map[string]struct {

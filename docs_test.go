@@ -112,19 +112,6 @@ func TestTestsNamedInDocumentsExist(t *testing.T) {
 	assert.Greater(t, found, 60)
 }
 
-var rule = regexp.MustCompile(`- \*\*([TNAHRKV]\d|G\d+|RW\d|ML\d|SM\d|SH\d|LD\d)\*\*`)
-
-func TestEachSafetyRuleHasItsFileAndItsTest(t *testing.T) {
-	docs := documents(t)
-	rules := rule.FindAllStringSubmatch(docs["docs/explanation/safety.md"], -1)
-	assert.Len(t, rules, 76)
-	for _, r := range rules {
-		row := regexp.MustCompile(`(?m)^\| ` + r[1] + ` \|.*$`).FindString(docs["ARCHITECTURE.md"])
-		assert.Regexp(t, file, row, r[1])
-		assert.Regexp(t, test, row, r[1])
-	}
-}
-
 var function = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
 
 func testsByFolder(t *testing.T) map[string]map[string]bool {

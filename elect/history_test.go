@@ -172,6 +172,7 @@ func (c *contest) deed(f forced, compacted bool, do func()) {
 // Three candidates survive two hundred forced losses. There are never two terms at once, tokens
 // rise, and each loss is reported with its cause. What Observe says of it all is true for a quick
 // consumer and for a slow one.
+// rule: K1
 func TestThreeCandidatesOverTwoHundredLosses(t *testing.T) {
 	losses := racedetector.Of(50, 200)
 	rnd := rand.New(rand.NewPCG(lane.Seed(t), 2))

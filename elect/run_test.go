@@ -410,6 +410,7 @@ func TestEligibleIsCalledBeforeEachCampaign(t *testing.T) {
 	})
 }
 
+// rule: C8
 func TestFailuresAreRetriedWithBoundedWaits(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		var at []time.Time
@@ -433,6 +434,7 @@ func TestFailuresAreRetriedWithBoundedWaits(t *testing.T) {
 }
 
 // Waits may grow to their maximum during an outage; the end of the outage ends them.
+// rule: C8
 func TestTheClustersReturnEndsTheWait(t *testing.T) {
 	for _, o := range []struct {
 		name      string

@@ -174,6 +174,7 @@ func mixtures() (all [][]call) {
 	return all
 }
 
+// rule: K2
 func TestAdmissionsAtOnceHaveTheResultsOfSomeOrder(t *testing.T) {
 	total := 0
 	for _, calls := range mixtures() {

@@ -181,6 +181,7 @@ func exploreAll(clone func(text string) storage) (states, stale, refused int) {
 	return states, stale, refused
 }
 
+// rule: K2
 func TestTwoRegistersAdmitNothingStaleAndRefuseNoHolderInAnyHistory(t *testing.T) {
 	states, stale, refused := exploreAll(func(text string) storage {
 		g := &gated{}

@@ -68,6 +68,7 @@ func onHeldAndTerm(t *testing.T, test func(t *testing.T, cluster *pawltest.Clust
 	}
 }
 
+// rule: K3
 func TestAConditionOfOnesOwnThatFailsIsDistinguishedFromALostLock(t *testing.T) {
 	onHeldAndTerm(t, func(t *testing.T, cluster *pawltest.Cluster, client *pawl.Client, h holding) {
 		said, err := change(t.Context(), client, h, []byte("a"), 0)

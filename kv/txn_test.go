@@ -95,6 +95,7 @@ func TestAHeldLocksTransactionRunsItsBranch(t *testing.T) {
 }
 
 // K3: a stale holder runs neither branch.
+// rule: K3
 func TestAStaleGuardRunsNeitherBranch(t *testing.T) {
 	c := newClient(newEtcd(t, etcdfake.Options{}))
 	stale, good := lock(t, c, "lock/stale"), lock(t, c, "lock/good")
@@ -225,6 +226,7 @@ func TestATryOutlastsTheServersOwnTimeout(t *testing.T) {
 }
 
 // F14, H3.
+// rule: H3
 func TestEveryTransactionHoldsALinearizableRange(t *testing.T) {
 	g, cond, op := Guard{"lock", 1, nil}, Absent("k"), Put("k", nil)
 	for _, txn := range []Txn{

@@ -12,6 +12,7 @@ import (
 )
 
 // Rule T5: 3 s ≤ TTL ≤ 300 s. Others are refused with the bounds in the error.
+// rule: T5
 func TestTTLOutOfBoundsIsRefusedAndTheErrorNamesThem(t *testing.T) {
 	for _, ttl := range []time.Duration{-1, 1, time.Second, 3*time.Second - 1, 300*time.Second + 1, time.Hour} {
 		err := Options{TTL: ttl}.Check()

@@ -101,6 +101,7 @@ func TestAHoldThatWasTooLongStaysTakenForLongEnough(t *testing.T) {
 
 // A takeover changes nothing. A released lock stays taken until its time has come, and does not
 // delay the takeover. So does a lock that is held, whatever the options of its Resume.
+// rule: N6
 func TestALockStaysTakenForLongEnoughWhoeverTakesItsSessionOver(t *testing.T) {
 	for name, first := range map[string]bool{"released before": true, "resumed and released": false} {
 		t.Run(name, func(t *testing.T) {

@@ -63,6 +63,7 @@ func TestAcquireAndReleaseSendFewBytes(t *testing.T) {
 }
 
 // A lock that is held for longer is watched, with one creation and one cancel.
+// rule: H4
 func TestALockHeldForLongerIsWatchedOnce(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()
@@ -227,6 +228,7 @@ func settledGoroutines() int {
 }
 
 // H4: a held lock needs no goroutine.
+// rule: H4
 func TestAThousandLocksHeldCostNoGoroutine(t *testing.T) {
 	inBubbleOf(t, 1, func(w *fixture) {
 		s := w.session()
@@ -348,6 +350,7 @@ func TestAPermitCostsThreeRequests(t *testing.T) {
 
 // SM2: behind a full semaphore a permit costs one request to enqueue and, once a slot is free, one
 // to query and one to take. Of those in the turnstile only the first watches the slots.
+// rule: SM2
 func TestAPermitBehindAFullSemaphoreIsWithinItsBudget(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		held := w.permit(w.session(), 1)

@@ -82,6 +82,7 @@ func setOf(names ...string) func(s pawl.Sessions, o lock.Options) acquirer {
 // LD1, LD2, LD3: however a hold ends without Release, nobody who waits or comes later acquires the
 // lock before the delay has passed, in any mode. Somebody acquires it soon after the latest
 // possible end of the lease.
+// rule: LD2
 func TestALockStaysTakenForItsDelayAfterAHoldThatWasNotReleased(t *testing.T) {
 	for name, end := range map[string]func(w *fixture, c *pawl.Client, s *pawl.Session, h *lock.Held){
 		"renewals fail": func(w *fixture, _ *pawl.Client, s *pawl.Session, h *lock.Held) {
@@ -177,6 +178,7 @@ func TestALockStaysTakenForItsDelayAfterAHoldThatWasNotReleased(t *testing.T) {
 }
 
 // A Release has no delay, whatever ends the session afterwards.
+// rule: LD2
 func TestThereIsNoLockDelayAfterARelease(t *testing.T) {
 	for mode, of := range delayModes {
 		t.Run(mode, func(t *testing.T) {
@@ -224,6 +226,7 @@ func TestThereIsNoLockDelayAfterAnOperator(t *testing.T) {
 
 // ML6, LD3: what is left of a set that lost a name stays until the delay after the loss has passed,
 // even if the set is released at once.
+// rule: LD3
 func TestALateReleaseOfASetDoesNotShortenItsLockDelay(t *testing.T) {
 	for name, o := range map[string]lock.Options{"pawl": {}, "etcd": {EtcdLayout: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -260,6 +263,7 @@ func TestALockDelayIsNotForWhatAtLeastKeeps(t *testing.T) {
 }
 
 // A session that is taken over keeps its lock-delay. A hold that is resumed and released has none.
+// rule: LD3
 func TestAResumedHoldIsReleasedWithoutADelayAndLostWithOne(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		_, s := w.delayed(lease.Options{})

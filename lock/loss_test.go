@@ -93,6 +93,7 @@ func (b blow) swift() bool { return b.cause != pawl.ErrClusterChanged }
 
 // Hazards H1, H3: after the arming delay a loss is reported within 100 ms, with one cause that
 // stays.
+// rule: H1
 func TestLossIsReportedWithin100MillisecondsOfArming(t *testing.T) {
 	eachBlow(t, func(w *fixture, b blow, c *pawl.Client, s *pawl.Session) {
 		h := w.acquire(s)
@@ -131,6 +132,7 @@ func TestLossBeforeArmingIsReportedOnceArmed(t *testing.T) {
 
 // Hazard H4, rule N1: a deletion whose event is swallowed is found by the read that comes with each
 // renewal.
+// rule: H2
 func TestLossThatTheWatchMissedIsFoundByARenewal(t *testing.T) {
 	eachBlow(t, func(w *fixture, b blow, c *pawl.Client, s *pawl.Session) {
 		if !b.quiet {
@@ -233,6 +235,7 @@ func TestConfirmFindsALossAndNamesItsCause(t *testing.T) {
 
 // Rule R1, hazard U2: a release says whether it was held until then, although nobody watches yet.
 // An overwritten key is deleted, and was not held until then.
+// rule: R1
 func TestReleaseSaysWhetherItWasHeldUntilThen(t *testing.T) {
 	eachBlow(t, func(w *fixture, b blow, c *pawl.Client, s *pawl.Session) {
 		for _, m := range w.f.Members() { // the session's watch too, which is there already
@@ -258,6 +261,7 @@ func TestReleaseSaysWhetherItWasHeldUntilThen(t *testing.T) {
 
 // Hazard A2, rule A3: a waiter that ends returns at once, with the cause alone. The holder is not
 // affected.
+// rule: A3
 func TestAWaitersOwnEndReturnsAtOnce(t *testing.T) {
 	t.Run("exclusive", func(t *testing.T) { testAWaitersOwnEnd(t, (*fixture).acquiring) })
 	t.Run("shared", func(t *testing.T) { testAWaitersOwnEnd(t, (*fixture).sharing) })

@@ -43,6 +43,7 @@ var membersChange = map[string]func(f *etcdfake.Cluster, i int) *etcdfake.Member
 }
 
 // A lock is kept while all members change one after the other, and each new member is used.
+// rule: C6
 func TestMembersChangeUnderALock(t *testing.T) {
 	for change, f := range membersChange {
 		for _, auth := range []string{"no auth", "simple", "JWT"} {

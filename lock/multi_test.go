@@ -62,6 +62,7 @@ func (w *fixture) collecting(ctx context.Context, m *lock.Multi) (h func() (*loc
 
 // Budget: a set of any size that nobody else wants costs two requests, and no watch if it is held
 // for a moment.
+// rule: ML2
 func TestASetOfAnySizeCostsTwoRequests(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()
@@ -80,6 +81,7 @@ func TestASetOfAnySizeCostsTwoRequests(t *testing.T) {
 // Budget, ML4: a waiter for several names watches one foreign key at a time, the last-created. It
 // queries only when that key goes, and then watches the last of those that are left. So it queries
 // once if they go in the order in which they came, and once for each in the reverse order.
+// rule: ML4
 func TestAWaitingSetHasOneForeignWatchAtATime(t *testing.T) {
 	t.Run("in order", func(t *testing.T) { testOneForeignWatch(t, false) })
 	t.Run("in reverse", func(t *testing.T) { testOneForeignWatch(t, true) })
@@ -275,6 +277,7 @@ func TestSetsInOppositeOrdersDoNotDeadlock(t *testing.T) {
 }
 
 // The contexts of a set carry no token, and hide an outer one. ContextFor carries that of a name.
+// rule: ML7
 func TestTheContextsOfASetCarryNoToken(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		outer := fencing.NewContext(w.Context(), "outer", 1)
@@ -325,6 +328,7 @@ func TestTheGuardsOfASet(t *testing.T) {
 }
 
 // Another process resumes a set as a whole, and undoes as a whole what was under way.
+// rule: ML8
 func TestASetIsResumedAsAWholeByAnotherProcess(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()
@@ -361,6 +365,7 @@ func TestASetIsResumedAsAWholeByAnotherProcess(t *testing.T) {
 
 // A set that lacks a key is not resumed. What is left of it is deleted one TTL later, as after a
 // loss. A wrong token shows no loss.
+// rule: ML6
 func TestWhatIsLeftOfASetThatCannotBeResumedGoesAfterATTL(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()

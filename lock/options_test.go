@@ -199,6 +199,7 @@ func TestTheNamespaceIsPutBeforeTheKeys(t *testing.T) {
 }
 
 // Hazard A13: Resume takes over the lock of a session that was handed over, with its token.
+// rule: K1
 func TestResumeTakesOverALock(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()

@@ -19,6 +19,7 @@ import (
 // Hazard A1, rules A2, T3: whatever ends the acquisition while one of Acquire's requests is on its
 // way, Acquire does not return a Held. If the answer was already on its way back, the loss is
 // reported.
+// rule: A2
 func TestNoAcquireSucceedsWithoutItsKeyAtAnyAwaitPoint(t *testing.T) {
 	for _, contended := range []bool{false, true} {
 		for _, request := range map[bool][]string{false: {"enqueue"}, true: {"enqueue", "confirm position"}}[contended] {

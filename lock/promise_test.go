@@ -21,6 +21,7 @@ var errForfeit = errors.New("its client is gone")
 
 // V4: whatever ended the hold, its key is there a nanosecond before the end of what was promised of
 // it, and gone soon after that, even if more was promised of another hold.
+// rule: V4
 func TestAKeyIsNotDeletedBeforeWhatWasPromised(t *testing.T) {
 	for name, end := range map[string]func(w *fixture, h *lock.Held){
 		"forfeited":   func(_ *fixture, h *lock.Held) { inside.KeeperOfHeld(h).Forfeit(errForfeit) },
@@ -71,6 +72,7 @@ func TestAReleaseDoesNotWaitForWhatWasPromised(t *testing.T) {
 
 // V8: a forfeited key is not a released one. Nothing is handed off, the lock stays taken for the
 // lock-delay, and a later Release changes nothing.
+// rule: V8
 func TestAForfeitIsNoRelease(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		_, s := w.delayed(lease.Options{})

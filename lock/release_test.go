@@ -38,6 +38,7 @@ func TestReleaseWithADoneContextStillSends(t *testing.T) {
 
 // Rule R2, hazard U4: an unconfirmed release says so in time and continues in the background. Once
 // it is decided, every call gives the same answer.
+// rule: R2
 func TestReleaseIntoABlackHoleIsUnknownAndDecidedLater(t *testing.T) {
 	for name, wait := range map[string]time.Duration{"done": 0, "ends": 300 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
@@ -157,6 +158,7 @@ func TestReleaseTwiceIsOneRequest(t *testing.T) {
 }
 
 // R1: releases work on a full disk.
+// rule: R1
 func TestReleaseWorksUnderNoSpace(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
@@ -168,6 +170,7 @@ func TestReleaseWorksUnderNoSpace(t *testing.T) {
 }
 
 // Hazard U1: a foreign key of the same name is not deleted.
+// rule: R1
 func TestReleaseLeavesAnothersKeyAlone(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		w.f.Inject(etcdfake.Rule{Method: "Watch", Lose: true})
@@ -236,6 +239,7 @@ func TestAReleaseUnderWayAtADetachIsNotForgotten(t *testing.T) {
 
 // Hazard U3: if the members are cut off from each other, a release is not confirmed. Soon after the
 // partition ends the next one acquires the lock, although the session lives on.
+// rule: R2
 func TestAReleaseDuringAPartitionIsMadeGoodWhenItEnds(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()

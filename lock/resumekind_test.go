@@ -16,6 +16,7 @@ import (
 
 // A key is resumed only as what it was acquired as. Otherwise the error says so, and it can still
 // be resumed correctly afterwards.
+// rule: N6
 func TestAKeyIsResumedAsWhatItWasAcquiredAs(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()

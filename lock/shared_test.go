@@ -71,6 +71,7 @@ func TestASharedLockBehindAnExclusiveOneIsWithinItsBudget(t *testing.T) {
 // Budget: an exclusive waiter behind many shared holders has two watches at a time, and queries
 // only when the last-created of them leaves. So it queries once if they leave in the order in which
 // they came, and once for each in the reverse order, which is the worst.
+// rule: RW3
 func TestAnExclusiveLockBehindReadersQueriesWhenTheLastOfThemLeaves(t *testing.T) {
 	const readers = 20
 	for name, want := range map[string]struct{ queries, moves int }{"in order": {1, 0}, "in reverse": {readers, readers - 1}} {

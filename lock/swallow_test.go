@@ -48,6 +48,7 @@ func inSecureBubble(t *testing.T, members int, security string, f func(w *fixtur
 	})
 }
 
+// rule: C4
 func TestConnectionsThatSwallowWhatIsSentDelayALockForASecondAtMost(t *testing.T) {
 	for _, members := range []int{1, 3} {
 		for _, c := range []struct {
@@ -120,6 +121,7 @@ func TestConnectionsThatSwallowWhatIsSentDelayALockForASecondAtMost(t *testing.T
 }
 
 // A member that freezes under a running client keeps its connections, and takes new ones.
+// rule: C9
 func TestAFrozenMemberDelaysALockLittle(t *testing.T) {
 	const election = 1200 * time.Millisecond
 	for frozen := range 3 {

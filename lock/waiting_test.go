@@ -28,6 +28,7 @@ import (
 
 // Hazard A12: when the waiter in the middle leaves, or dies, the last one goes on waiting for the
 // first.
+// rule: A2
 func TestAWaiterWhoseNeighbourLeavesWaitsForTheOneBefore(t *testing.T) {
 	for _, how := range []string{"gives up", "dies"} {
 		t.Run(how, func(t *testing.T) {
@@ -122,6 +123,7 @@ func TestAnAnswerFromBeforeTheOwnKeyDoesNotGiveTheLock(t *testing.T) {
 
 // Hazard A10: one release of the predecessor of a thousand waiters wakes one, and the others send
 // nothing.
+// rule: A3
 func TestOneReleaseWakesOneOfManyWaiters(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
@@ -150,6 +152,7 @@ func TestOneReleaseWakesOneOfManyWaiters(t *testing.T) {
 }
 
 // Rule A4, hazard E3: compaction is not an error, and the waiter keeps its position.
+// rule: A4
 func TestCompactionWhileWaitingKeepsThePosition(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
@@ -199,6 +202,7 @@ func TestADeletionThatWasCompactedIsQueried(t *testing.T) {
 
 // Hazard A3, rule A4: a waiter whose watch is on a member that is cut off from its peers acquires
 // in a bounded time.
+// rule: A4
 func TestAWaiterOnAnIsolatedMemberIsNoZombie(t *testing.T) {
 	for i := range 3 {
 		t.Run(fmt.Sprint("member ", i), func(t *testing.T) {
@@ -221,6 +225,7 @@ func TestAWaiterOnAnIsolatedMemberIsNoZombie(t *testing.T) {
 }
 
 // H2: watches that deliver nothing at all cost only time, because the session's renewals read (A4).
+// rule: A4
 func TestAWaiterWhoseWatchesAreSilentAcquiresByARead(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
@@ -237,6 +242,7 @@ func TestAWaiterWhoseWatchesAreSilentAcquiresByARead(t *testing.T) {
 }
 
 // Hazard A9: the predecessor is deleted between the answer that showed it and the watch.
+// rule: A3
 func TestADeletionBetweenReadAndWatchIsNotMissed(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
@@ -292,6 +298,7 @@ func TestAPredecessorThatIsRecreatedIsASuccessor(t *testing.T) {
 
 // Hazard A8: if the key of a waiting acquisition is deleted, and the same session begins another
 // one in the meantime, neither takes the other's key.
+// rule: A1
 func TestADeletedKeyAndTheSessionsNextOneAreTwo(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
@@ -556,6 +563,7 @@ func TestClosingTheClientEndsItsWaiters(t *testing.T) {
 }
 
 // A waiter's error matches the end of its context and the cause, and its key is removed.
+// rule: A6
 func TestAWaiterThatGivesUpLeavesNothing(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())

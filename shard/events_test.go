@@ -188,6 +188,7 @@ func TestAShardThatAForeignKeyHoldsUpHasNoOwner(t *testing.T) {
 }
 
 // A planner whose loop has not turned for a TTL resigns, and the next one plans.
+// rule: SH3
 func TestAPlannerThatIsStuckResigns(t *testing.T) {
 	inBubble(t, 6, func(w *fixture) {
 		stuck := make(chan struct{})

@@ -25,6 +25,7 @@ import (
 )
 
 // Only the waiters change, and the wishes converge.
+// rule: SH4
 func TestAbsurdWishesDoNoHarm(t *testing.T) {
 	inBubble(t, 12, func(w *fixture) {
 		w.began(3, shard.Options{})
@@ -39,6 +40,7 @@ func TestAbsurdWishesDoNoHarm(t *testing.T) {
 	})
 }
 
+// rule: SH3
 func TestAWishThatIsLostOrLateIsMadeGood(t *testing.T) {
 	for name, rule := range map[string]etcdfake.Rule{
 		"lost":            {Lose: true, Times: 3},
@@ -64,6 +66,7 @@ func TestAWishThatIsLostOrLateIsMadeGood(t *testing.T) {
 	}
 }
 
+// rule: SH2
 func TestWhatAnOperatorDeletesIsPutAgain(t *testing.T) {
 	inBubble(t, 6, func(w *fixture) {
 		w.began(2, shard.Options{})
@@ -89,6 +92,7 @@ func TestWhatAnOperatorDeletesIsPutAgain(t *testing.T) {
 
 // A key that an operator overwrites, on the worker's lease or on none, holds nobody up. When all
 // workers have left, nothing is left.
+// rule: SH2
 func TestWhatAnOperatorOverwritesIsMadeGood(t *testing.T) {
 	for what, lease := range map[string]func(x *worker) int64{"its lease": (*worker).lease, "no lease": func(*worker) int64 { return 0 }} {
 		t.Run(what, func(t *testing.T) {
@@ -152,6 +156,7 @@ func TestAWriteThatIsRefusedIsNotRepeatedAtOnce(t *testing.T) {
 }
 
 // A member key with the same value on no lease would outlive its worker, and get shards forever.
+// rule: SH2
 func TestAMemberKeyThatIsOnNoLeaseIsPutOnItAgain(t *testing.T) {
 	inBubble(t, 4, func(w *fixture) {
 		w.began(2, shard.Options{})
@@ -168,6 +173,7 @@ func TestAMemberKeyThatIsOnNoLeaseIsPutOnItAgain(t *testing.T) {
 
 // If somebody deletes a worker's member key, and others join with another number of shards, the worker
 // does not put its key again, and ends.
+// rule: SH7
 func TestADeletedMemberKeyIsNotPutBesideOthersOfAnotherNumber(t *testing.T) {
 	inBubble(t, 4, func(w *fixture) {
 		w.began(1, shard.Options{})
@@ -192,6 +198,7 @@ func TestADeletedMemberKeyIsNotPutBesideOthersOfAnotherNumber(t *testing.T) {
 }
 
 // A worker that retries its failed writes rarely nevertheless reports at once that it leaves.
+// rule: SH5
 func TestAWorkerThatLeavesAfterAFullDiskHandsOver(t *testing.T) {
 	for i := range 2 {
 		inBubble(t, 4, func(w *fixture) {
@@ -252,6 +259,7 @@ func TestOnAFullDiskShardsStayAndAReleaseWorks(t *testing.T) {
 
 // A worker that leaves while the disk is full deletes its member key. A copy of the deletion that
 // arrives when the disk has space, and the key exists again, is refused.
+// rule: SH5
 func TestALateDeletionOfAMemberKeyIsRefused(t *testing.T) {
 	inBubble(t, 6, func(w *fixture) {
 		w.began(2, shard.Options{})
@@ -283,6 +291,7 @@ func TestALateDeletionOfAMemberKeyIsRefused(t *testing.T) {
 }
 
 // The planner's counts find what its watch does not show of members, although the watch continues.
+// rule: SH3
 func TestAMemberThatAWatchLostGetsItsShards(t *testing.T) {
 	die := func(w *fixture) { w.another(w.planner()).kill(); w.pass(ttl + time.Second) }
 	join := func(w *fixture) { w.start(shard.Options{}) }

@@ -15,6 +15,7 @@ import (
 // Workers join, leave, die and are cut off at random for two minutes. No two works of a shard overlap,
 // no write of a holder is refused, every counter is exact, and ten seconds after the last change the
 // shards are balanced, after few moves.
+// rule: SH1
 func TestManyWorkersThatComeAndGo(t *testing.T) {
 	first := lane.Seed(t)
 	for i := range uint64(lane.Of(2, 40)) {

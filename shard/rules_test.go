@@ -19,6 +19,7 @@ import (
 )
 
 // SH3: each wish is guarded by the planner's term and by its own key, and stays on its lease.
+// rule: SH3
 func TestEachWishIsGuardedByTheTermAndByItsKey(t *testing.T) {
 	inBubble(t, 6, func(w *fixture) {
 		seen := 0
@@ -41,6 +42,7 @@ func TestEachWishIsGuardedByTheTermAndByItsKey(t *testing.T) {
 }
 
 // SH4: a shard whose work has returned is kept if nobody waits for it any more.
+// rule: SH4
 func TestAShardThatNobodyWaitsForAnyMoreIsKept(t *testing.T) {
 	inBubble(t, 1, func(w *fixture) {
 		x := w.start(shard.Options{})
@@ -102,6 +104,7 @@ func TestAShardIsNotGivenUpToWhoHasGone(t *testing.T) {
 }
 
 // SH4: a holder gives a shard up only to a worker that waits.
+// rule: SH4
 func TestAShardThatIsNotWishedIsHeldUntilSomebodyWaits(t *testing.T) {
 	inBubble(t, 6, func(w *fixture) {
 		w.began(2, shard.Options{})
@@ -117,6 +120,7 @@ func TestAShardThatIsNotWishedIsHeldUntilSomebodyWaits(t *testing.T) {
 }
 
 // SH5: a planner that leaves resigns first, however long its work takes.
+// rule: SH5
 func TestAPlannerThatLeavesResignsFirst(t *testing.T) {
 	inBubble(t, 6, func(w *fixture) {
 		w.began(3, shard.Options{})
@@ -139,6 +143,7 @@ func TestAPlannerThatLeavesResignsFirst(t *testing.T) {
 }
 
 // Nothing that would let others have a shard sooner is done while its work runs.
+// rule: SH5
 func TestALeaseIsNotRevokedWhileWorkRuns(t *testing.T) {
 	inBubble(t, 2, func(w *fixture) {
 		x := w.start(shard.Options{}, func(x *worker) { x.ignores = true })

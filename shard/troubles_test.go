@@ -50,6 +50,7 @@ func TestAWorkerThatIsKilledIsReplacedAfterTheTTL(t *testing.T) {
 	})
 }
 
+// rule: SH2
 func TestAWorkerThatIsCutOffLosesItsShardsFirst(t *testing.T) {
 	inBubble(t, 6, func(w *fixture) {
 		w.began(2, shard.Options{})
@@ -111,6 +112,7 @@ func boolInt(b bool) int {
 }
 
 // Without a planner, shards without an owner are taken nevertheless.
+// rule: SH6
 func TestWithoutAnyPlannerShardsAreTakenInTime(t *testing.T) {
 	inBubble(t, 12, func(w *fixture) {
 		w.began(3, shard.Options{})
@@ -141,6 +143,7 @@ func TestAMemberThatFlapsHoldsNobodyUp(t *testing.T) {
 	})
 }
 
+// rule: SH8
 func TestAShardWhoseWorkFailsRunsElsewhere(t *testing.T) {
 	inBubble(t, 6, func(w *fixture) {
 		bad := w.start(shard.Options{}, func(x *worker) {
@@ -161,6 +164,7 @@ func TestAShardWhoseWorkFailsRunsElsewhere(t *testing.T) {
 
 // Of two workers with a shard each, the one whose work failed does not take its shard again before
 // the planner has given it to the other.
+// rule: SH8
 func TestAShardWhoseWorkFailsIsNotTakenAgainBeforeItMoves(t *testing.T) {
 	inBubble(t, 2, func(w *fixture) {
 		w.began(2, shard.Options{})
@@ -198,6 +202,7 @@ func TestWhatWorkReturnsAfterItsContextsEndIsReported(t *testing.T) {
 }
 
 // However many workers leave at once, none waits for the TTL of the others.
+// rule: SH5
 func TestAllThatLeaveAtOnceWaitForNobody(t *testing.T) {
 	inBubble(t, 60, func(w *fixture) {
 		w.began(60, shard.Options{})
@@ -217,6 +222,7 @@ func TestAllThatLeaveAtOnceWaitForNobody(t *testing.T) {
 }
 
 // If work returns nil unasked, the worker gives the shard up for a while, which grows.
+// rule: SH8
 func TestWorkThatAlwaysReturnsIsCalledLessAndLessOften(t *testing.T) {
 	inBubble(t, 1, func(w *fixture) {
 		x := w.start(shard.Options{}, func(x *worker) { x.fails = func(int) error { return errors.New("no") } })
@@ -229,6 +235,7 @@ func TestWorkThatAlwaysReturnsIsCalledLessAndLessOften(t *testing.T) {
 	})
 }
 
+// rule: SH8
 func TestAWorkerThatMayNotLockAShardLeavesItToOthers(t *testing.T) {
 	inBubble(t, 6, func(w *fixture) {
 		w.start(shard.Options{})
@@ -251,6 +258,7 @@ func TestAWorkerThatMayNotLockAShardLeavesItToOthers(t *testing.T) {
 
 // A worker whose Prepare never returns counts as full after a while. The shards in its wish go to
 // others once it is known that it hangs.
+// rule: SH3
 func TestAWorkerThatDoesNotFollowItsWishCountsAsFull(t *testing.T) {
 	inBubble(t, 6, func(w *fixture) {
 		w.start(shard.Options{})
@@ -270,6 +278,7 @@ func TestAWorkerThatDoesNotFollowItsWishCountsAsFull(t *testing.T) {
 	})
 }
 
+// rule: SH5
 func TestWorkThatIgnoresErrMovedKeepsItsShardUntilOverrun(t *testing.T) {
 	for _, overrun := range []time.Duration{0, 20 * time.Second} {
 		inBubble(t, 4, func(w *fixture) {
@@ -300,6 +309,7 @@ func TestWorkThatIgnoresErrMovedKeepsItsShardUntilOverrun(t *testing.T) {
 	}
 }
 
+// rule: SH7
 func TestARunWithAnotherNumberOfShardsIsRefusedEachTime(t *testing.T) {
 	inBubble(t, 6, func(w *fixture) {
 		w.began(2, shard.Options{})
@@ -359,6 +369,7 @@ func (w *fixture) gap(i int) (longest time.Duration) {
 	return longest
 }
 
+// rule: SH5
 func TestLeavingHandsOverAndWaitsForNobodyForLongerThanATTL(t *testing.T) {
 	inBubble(t, 4, func(w *fixture) {
 		x := w.start(shard.Options{})
@@ -391,6 +402,7 @@ func TestLeavingHandsOverAndWaitsForNobodyForLongerThanATTL(t *testing.T) {
 	})
 }
 
+// rule: SH5
 func TestShardsThatAreTakenOneAfterAnotherLeaveNoTrace(t *testing.T) {
 	inBubble(t, 4, func(w *fixture) {
 		x := w.start(shard.Options{Overrun: 20 * time.Second})
@@ -430,6 +442,7 @@ func TestALeaseIsNotRevokedWhileOthersThanTheTakenWork(t *testing.T) {
 	})
 }
 
+// rule: SH2
 func TestAPrepareThatHangsHoldsUpItsShardOnly(t *testing.T) {
 	inBubble(t, 6, func(w *fixture) {
 		hang := make(chan struct{})
@@ -482,6 +495,7 @@ func TestLeavingEndsAPrepare(t *testing.T) {
 }
 
 // Whatever the error of Prepare, it is called less and less often.
+// rule: SH8
 func TestAPrepareThatFailsIsNotRepeatedAtOnce(t *testing.T) {
 	for _, err := range []error{errors.New("no"), lock.ErrBusy, context.Canceled} {
 		inBubble(t, 1, func(w *fixture) {

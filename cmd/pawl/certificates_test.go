@@ -17,6 +17,7 @@ import (
 )
 
 // A pawl lock that waits while files are rotated, broken or restored gets its lock.
+// rule: C3
 func TestAWaitOutlivesTheRotationOfCertificates(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t)

@@ -16,6 +16,7 @@ import (
 // endpoints, takes connections and says nothing, and what it writes is what it writes without that:
 // nothing was tried where it might have been applied, and nothing settled. How little time it
 // takes is judged in a bubble, in internal/cluster.
+// rule: C9
 func TestAFreshProcessLocksBesideAFrozenMember(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.StartCluster(t, 3)

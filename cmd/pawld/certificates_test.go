@@ -25,6 +25,7 @@ func behind(t *testing.T, etcd *space) *pki.Front {
 
 // The files of pawld's connection to etcd are rotated, broken and restored, and its clients keep
 // their locks.
+// rule: C3
 func TestLocksOutliveTheRotationOfEtcdsCertificates(t *testing.T) {
 	t.Parallel()
 	old, young := pki.New(t), pki.New(t)
@@ -76,6 +77,7 @@ func TestLocksOutliveTheRotationOfEtcdsCertificates(t *testing.T) {
 }
 
 // The files of --listen are rotated, broken and restored.
+// rule: C3
 func TestListenUsesTheFilesOfTheDay(t *testing.T) {
 	t.Parallel()
 	old, young := pki.New(t), pki.New(t)

@@ -15,6 +15,7 @@ import (
 )
 
 // The clients have separate tests, with a clock and a daemon that they control.
+// rule: V3
 func TestEachClientPassesItsOwnTests(t *testing.T) {
 	t.Parallel()
 	for folder, of := range map[string]struct {

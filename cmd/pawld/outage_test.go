@@ -105,6 +105,7 @@ func (r *restarted) caller() caller {
 
 // Whenever pawld stops, and whether a client waits less after a call that failed, as the page wants
 // it, or not: when another one serves ten seconds later, it believes still.
+// rule: V10
 func TestALockOutlivesARestartOfTenSeconds(t *testing.T) {
 	for name, parks := range map[string]func(left time.Duration, answered bool) time.Duration{
 		"as the page says": func(left time.Duration, answered bool) time.Duration {

@@ -107,6 +107,7 @@ func TestAKilledClientIsFollowedAfterItsTTL(t *testing.T) {
 }
 
 // The first check after a stop says that it is lost, before anything was sent.
+// rule: V3
 func TestAStoppedClientFindsItsLockLostAtItsFirstCheck(t *testing.T) {
 	t.Parallel()
 	for name, args := range drivers {

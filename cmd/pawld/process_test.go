@@ -348,6 +348,7 @@ func writes(t *testing.T, etcd *space, name string) (events []string) {
 
 // V6, V7: each call fails twice, once before it is executed and once after, and has its effect once, as
 // etcd's log of events shows.
+// rule: V7
 func TestEachCallCanBeRepeated(t *testing.T) {
 	t.Parallel()
 	etcd := ofShared(t)

@@ -48,6 +48,7 @@ type driver interface {
 const script = "../../clients/scenario.jsonl"
 
 // Each client, in its language, does what the scenario says.
+// rule: V3
 func TestEveryClientPlaysTheScenario(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(t *testing.T, socket string, ttl time.Duration) driver{

@@ -172,6 +172,7 @@ func TestMutualTLSSaysWhoAsksAndThePolicyWhatTheyMay(t *testing.T) {
 
 // Each of its files is replaced while it runs; what is read when, and what cannot be used, is judged in
 // internal/tlsfiles.
+// rule: C3
 func TestTheFilesOfListenAreReadForEachConnection(t *testing.T) {
 	t.Parallel()
 	a, next := newAuthority(t), newAuthority(t)

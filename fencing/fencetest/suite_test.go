@@ -245,6 +245,7 @@ func TestBrokenGuard(t *testing.T) {
 	suiteOf(fault).Run(t)
 }
 
+// rule: K2
 func TestSuiteFindsBrokenGuards(t *testing.T) {
 	found := map[string]string{
 		"admits all":                        "StaleTokensAreRefusedAndWriteNothing",

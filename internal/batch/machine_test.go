@@ -77,6 +77,7 @@ func (m *machine) goes(t *testing.T, w *Write, why string) {
 	require.Empty(t, fx.send, why)
 }
 
+// rule: G4
 func TestBelowTheLimitAWriteGoesAtOnceAndAloneAndTheNextGather(t *testing.T) {
 	m, tickets := busy(t)
 	a, b := m.waits(t, enqueue("a/")), m.waits(t, release("b/"))
@@ -94,6 +95,7 @@ func TestWithRequestsOfNoPartsAWriteGoesWithoutALookAtIt(t *testing.T) {
 	m.goes(t, &Write{Kind: Ordered, Queue: "a/"}, "it has no transaction to look at")
 }
 
+// rule: G4
 func TestARequestThatPausesDoesNotCount(t *testing.T) {
 	m, tickets := busy(t)
 	m.waits(t, enqueue("a/"))
@@ -127,6 +129,7 @@ func TestASharedRequestCountsUntilItsWritesHaveTheirAnswers(t *testing.T) {
 	assert.Equal(t, []*part{e}, m.ended(shared.ticket, false, t0).send, "between two tries it does not count")
 }
 
+// rule: G4
 func TestTheLimitFollowsTheLeastRecentRoundTrip(t *testing.T) {
 	for trip, want := range map[time.Duration]int{time.Microsecond: 2, 900 * time.Microsecond: 3, 4 * time.Millisecond: 13, 10 * time.Millisecond: 16, time.Second: 16} {
 		m := newMachine()
@@ -148,6 +151,7 @@ func TestTheLimitFollowsTheLeastRecentRoundTrip(t *testing.T) {
 	}
 }
 
+// rule: G4
 func TestATryWithoutAnAnswerDoesNotCountAndItsMemberIsPassedOver(t *testing.T) {
 	m, tickets := busy(t)
 	assert.Zero(t, m.wake(), "nobody waits")
@@ -172,6 +176,7 @@ func TestATryWithoutAnAnswerDoesNotCountAndItsMemberIsPassedOver(t *testing.T) {
 
 // Rule G4: a request that has waited long for a token was sent to no member, and hides no member that
 // is silent.
+// rule: G4
 func TestARequestThatWasNotSentHidesNoSilentMember(t *testing.T) {
 	var l inflight
 	l.take(1, t0)
@@ -183,6 +188,7 @@ func TestARequestThatWasNotSentHidesNoSilentMember(t *testing.T) {
 }
 
 // Rule G2: which two writes may share a request, in both orders.
+// rule: G2
 func TestAnOrderedWriteSharesARequestWithNothingElseOfItsQueues(t *testing.T) {
 	kinds := map[string]func(string) *Write{"enqueue": enqueue, "handoff": handoff, "release": release, "settle": settle}
 	for first, make1 := range kinds {
@@ -219,6 +225,7 @@ func TestAnOrderedWriteSharesARequestWithNothingElseOfItsQueues(t *testing.T) {
 }
 
 // Rule G2: the content of the transactions decides, not what their Kind claims.
+// rule: G2
 func TestTheAssertionLooksAtTheKeysThemselves(t *testing.T) {
 	lie := func(w *Write, queue string) *part {
 		w.Kind, w.Queue = Plain, queue
@@ -239,6 +246,7 @@ func TestTheAssertionLooksAtTheKeysThemselves(t *testing.T) {
 }
 
 // Rule G1.
+// rule: G1
 func TestWhatIsNotSaidToTravelTogetherGoesAlone(t *testing.T) {
 	m, _ := busy(t)
 	w := release("a/")
@@ -251,6 +259,7 @@ func TestWhatIsNotSaidToTravelTogetherGoesAlone(t *testing.T) {
 }
 
 // Rule G5.
+// rule: G5
 func TestARequestIsNeverLargerThanItsBounds(t *testing.T) {
 	m, _ := busy(t)
 	var fx effects
@@ -286,6 +295,7 @@ func TestARequestIsNeverLargerThanItsBounds(t *testing.T) {
 }
 
 // Rule G5.
+// rule: G5
 func TestAServerThatWantsLessIsBelieved(t *testing.T) {
 	m, _ := busy(t)
 	var parts []*part
@@ -316,6 +326,7 @@ func TestWhatIsTakenOutIsForgotten(t *testing.T) {
 }
 
 // Rule G9.
+// rule: G9
 func TestWhatWasRefusedGoesAloneForAWhile(t *testing.T) {
 	m, _ := busy(t)
 	m.refused(enqueue("forbidden/"), rpctypes.ErrGRPCPermissionDenied, t0)
@@ -334,6 +345,7 @@ func TestWhatWasRefusedGoesAloneForAWhile(t *testing.T) {
 }
 
 // Rule G10.
+// rule: G10
 func TestWithoutSpaceWhatPutsAndWhatDeletesTravelApart(t *testing.T) {
 	for name, refuse := range map[string]func(m *machine){
 		"alone":    func(m *machine) { m.refused(enqueue("x/"), rpctypes.ErrGRPCNoSpace, t0) },
@@ -352,6 +364,7 @@ func TestWithoutSpaceWhatPutsAndWhatDeletesTravelApart(t *testing.T) {
 
 // Whatever happens, each write is sent once or is taken out, no request exceeds what the rules allow,
 // and no write waits while another request may be in flight.
+// rule: G2
 func FuzzEveryWriteGoesOnceAndNoRequestBreaksARule(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(seed)

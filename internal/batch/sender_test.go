@@ -143,6 +143,7 @@ func nested(r etcdfake.Rule) etcdfake.Rule {
 	return r
 }
 
+// rule: G6
 func TestEachGetsItsOwnAnswerWithTheHeaderOfAll(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		w.f.Put("q1/7-1", "there", 0)
@@ -162,6 +163,7 @@ func TestEachGetsItsOwnAnswerWithTheHeaderOfAll(t *testing.T) {
 }
 
 // Rule G2, with writes that come at the same time.
+// rule: G2
 func TestTwoOrderedWritesOfAQueueAreOfTwoRequests(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		other := put(0)
@@ -175,6 +177,7 @@ func TestTwoOrderedWritesOfAQueueAreOfTwoRequests(t *testing.T) {
 }
 
 // Rule G2 is checked where the request is made, whatever the Kind of its parts claims.
+// rule: G2
 func TestWhatWouldBreakRuleG2GoesAlone(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		first, second := put(0), put(0)
@@ -187,6 +190,7 @@ func TestWhatWouldBreakRuleG2GoesAlone(t *testing.T) {
 }
 
 // Rule G6: what a member does not accept is sent to another one, together.
+// rule: G6
 func TestWhatAMemberDoesNotTakeGoesElsewhereTogether(t *testing.T) {
 	for _, err := range []error{rpctypes.ErrGRPCNoLeader, status.Error(codes.Unknown, "raft proposal dropped"), rpctypes.ErrGRPCRequestTooManyRequests} {
 		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
@@ -201,6 +205,7 @@ func TestWhatAMemberDoesNotTakeGoesElsewhereTogether(t *testing.T) {
 }
 
 // Rules G6, G9: the refusal of a write concerns only that write, which is sent alone for a while.
+// rule: G6, G9
 func TestEachGetsItsOwnReasonWhereOneIsRefused(t *testing.T) {
 	for name, refuse := range map[string]func(w *fixture, x *Write) (is func(error) bool){
 		"the lease of one is gone": func(w *fixture, x *Write) func(error) bool {
@@ -256,6 +261,7 @@ func TestEachGetsItsOwnReasonWhereOneIsRefused(t *testing.T) {
 }
 
 // Rule G5.
+// rule: G5
 func TestAServersBoundsAreKeptOnceTheyAreKnown(t *testing.T) {
 	for name, maxOps := range map[string]int{"operations": 12, "bytes": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -292,6 +298,7 @@ func TestAServersBoundsAreKeptOnceTheyAreKnown(t *testing.T) {
 
 // Rule G6: an unknown outcome is unknown for each write, and those that may be executed twice are sent
 // again, together.
+// rule: G6
 func TestALostAnswerIsEachOnesAndNoRequestIsSentTwice(t *testing.T) {
 	for name, rule := range map[string]etcdfake.Rule{
 		"applied":        {Err: rpctypes.ErrGRPCTimeout, Times: 1},
@@ -337,6 +344,7 @@ func TestALostAnswerIsEachOnesAndNoRequestIsSentTwice(t *testing.T) {
 }
 
 // Rule G10.
+// rule: G10
 func TestReleasesBesideEnqueuesWorkOnAFullDisk(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		w.f.SetNoSpace(true)
@@ -365,6 +373,7 @@ func TestReleasesBesideEnqueuesWorkOnAFullDisk(t *testing.T) {
 }
 
 // Rule G11.
+// rule: G11
 func TestWritesTravelTogetherWhereAllMembersTakeThem(t *testing.T) {
 	for _, x := range []struct {
 		versions [3]string
@@ -408,6 +417,7 @@ func TestWritesTravelTogetherWhereAllMembersTakeThem(t *testing.T) {
 
 // Rule G7: a caller whose context ends returns at once, before its write is sent and after, and the
 // others continue.
+// rule: G7
 func TestACallerWhoseContextEndsReturnsAtOnceAndTheOthersGoOn(t *testing.T) {
 	for _, gone := range []int{1, 5, 8} { // of 8
 		for name, after := range map[string]time.Duration{"before it is sent": held / 2, "after": held + 5*time.Millisecond} {
@@ -449,6 +459,7 @@ func TestACallerWhoseContextEndsReturnsAtOnceAndTheOthersGoOn(t *testing.T) {
 }
 
 // Rule G8.
+// rule: G8
 func TestASessionThatEndsTakesOutWhatWaits(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		over := make(chan struct{})
@@ -473,6 +484,7 @@ func TestASessionThatEndsTakesOutWhatWaits(t *testing.T) {
 }
 
 // Rule G7: a request has no caller's context, values or deadline.
+// rule: G7
 func TestNothingOfACallersContextIsInARequestOfSeveral(t *testing.T) {
 	type key struct{}
 	alone, several := 0, 0
@@ -502,6 +514,7 @@ func TestNothingOfACallersContextIsInARequestOfSeveral(t *testing.T) {
 
 // Rule G4: while a member is silent, no writes hang but those that were sent to it before its silence
 // was noticed.
+// rule: G4
 func TestAMemberThatSaysNothingIsPassedOver(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		w.s.Hold(0, mostParts, nil)

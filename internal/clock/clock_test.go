@@ -17,6 +17,7 @@ func sleptFor(t *testing.T, d *time.Duration) {
 	t.Cleanup(func() { SetSource(nil) })
 }
 
+// rule: T1
 func TestTimeSleptCountsAsElapsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slept time.Duration
@@ -56,6 +57,7 @@ func TestInABubbleNowIsExactlyTimeNow(t *testing.T) {
 	})
 }
 
+// rule: T1
 func TestAReadingLiesWithinItsCallThoughPreemptedInBetween(t *testing.T) {
 	// The clock that runs on is read 50 ms after the one that stops, as after a preemption between
 	// them.
@@ -122,6 +124,7 @@ func TestMachineSourceIsSteady(t *testing.T) {
 	assert.Less(t, Now().Sub(c), lane.Hang)
 }
 
+// rule: T1
 func TestNowDoesNotAllocate(t *testing.T) {
 	assert.Zero(t, testing.AllocsPerRun(1000, func() { Now() }))
 }

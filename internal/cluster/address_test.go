@@ -83,6 +83,7 @@ func inName(t *testing.T, f func(t *testing.T, n *Named)) {
 }
 
 // All addresses of a name are tried, as members are.
+// rule: C5
 func TestANameServesWhileOneOfItsAddressesDoes(t *testing.T) {
 	for _, c := range []struct {
 		name           string
@@ -127,6 +128,7 @@ func TestANameServesWhileOneOfItsAddressesDoes(t *testing.T) {
 }
 
 // The address that serves is found, whatever the order of those that fail.
+// rule: C5
 func TestAnAddressThatServesIsFoundWhereverItStands(t *testing.T) {
 	for serves := range 3 {
 		t.Run(fmt.Sprint(serves), func(t *testing.T) {
@@ -174,6 +176,7 @@ func TestAnAddressIsItsOnlyAddress(t *testing.T) {
 	assert.Nil(t, addressesOf(ep, &Config{}))
 }
 
+// rule: C5
 func TestANameThatCannotBeResolvedIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, err := Dial(t.Context(), Config{Endpoints: []string{"etcd.example:2379"}, lookup: func(context.Context, string) ([]string, error) {

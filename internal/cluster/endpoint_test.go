@@ -94,6 +94,7 @@ func TestNoEndpointsErrorShowsAPassword(t *testing.T) {
 }
 
 // Nothing is sent in plain text once one of the endpoints demands TLS.
+// rule: C2
 func TestOneHTTPSEndpointSecuresAll(t *testing.T) {
 	c, err := newCluster(Config{Endpoints: []string{"a:1", "HTTPS://b:1", "unix:///c"}})
 	require.NoError(t, err)

@@ -91,6 +91,7 @@ func (h *hedged) run(t *testing.T) (string, time.Duration, error) {
 	return a.Result, a.Took, err
 }
 
+// rule: N3
 func TestASlowMemberIsJoinedAndGradedDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHedged(t, nil, []at{{d: time.Second / 2}}, nil)

@@ -21,6 +21,7 @@ import (
 
 // A session on an endpoint whose name has several addresses survives the end of the address in use, at
 // any moment of its renewals.
+// rule: C5
 func TestASessionSurvivesTheEndOfAnAddressOfItsName(t *testing.T) {
 	for _, ttl := range []time.Duration{5 * time.Second, 15 * time.Second} {
 		for name, fail := range cluster.NameFaults {

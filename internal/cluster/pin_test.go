@@ -19,6 +19,7 @@ func header(rev int64) *pb.ResponseHeader {
 }
 
 // K4.
+// rule: K4
 func TestALinearizableAnswerBelowItsFloorEndsTheCluster(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, ss *stubs, c *Cluster) {
 		m := c.Pick()
@@ -103,6 +104,7 @@ func TestAnswersThatSayNothingAreRefused(t *testing.T) {
 }
 
 // Hazard C13.
+// rule: K4
 func TestAnEndpointOfAnotherClusterIsSetAside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ss := newStubs(t, 3)
@@ -166,6 +168,7 @@ func TestAnEndpointThatWasSetAsideComesBackWhenItAnswersRightly(t *testing.T) {
 
 // K4: one foreign answer of the last endpoint in use ends nothing while any endpoint is the cluster's,
 // whether the same one or one that was set aside long ago.
+// rule: K4
 func TestOneForeignAnswerOfTheLastEndpointEndsNothingWhileOneIsHealthy(t *testing.T) {
 	for name, healthy := range map[string][]int{"the one set aside": {0}, "the last one": {1}, "both": {0, 1}} {
 		t.Run(name, func(t *testing.T) {

@@ -41,6 +41,7 @@ func busy(t *testing.T, c *Cluster, d time.Duration) {
 
 // A member that restarts forgets simple tokens. It may restart again before it has accepted the next
 // one, which the others accept meanwhile.
+// rule: C7
 func TestAMemberThatRestartsAgainAndAgainIsUsed(t *testing.T) {
 	for _, restarts := range []int64{1, 2, 3, 5} {
 		t.Run(fmt.Sprint(restarts), func(t *testing.T) {
@@ -76,6 +77,7 @@ func TestAMemberThatRestartsAgainAndAgainIsUsed(t *testing.T) {
 
 // A member with a different key accepts only the tokens that it has issued, and no other member accepts
 // those.
+// rule: C7
 func TestAMemberThatTakesItsOwnTokensAloneIsUsedWithThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ss := newStubs(t, 3)
@@ -102,6 +104,7 @@ func TestAMemberThatTakesItsOwnTokensAloneIsUsedWithThem(t *testing.T) {
 	})
 }
 
+// rule: C7
 func TestAMemberThatTakesNoTokenIsLoggedInAtAtGrowingIntervals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ss := newStubs(t, 3)

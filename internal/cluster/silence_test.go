@@ -42,6 +42,7 @@ func linked(t *testing.T, n int, f func(t *testing.T, fake *etcdfake.Cluster, c 
 	})
 }
 
+// rule: C4
 func TestARequestOnAMuteConnectionIsRepeatedElsewhereWithinHalfASecond(t *testing.T) {
 	linked(t, 3, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
 		fake.Member(1).BlackHole() // new connections are mute too
@@ -56,6 +57,7 @@ func TestARequestOnAMuteConnectionIsRepeatedElsewhereWithinHalfASecond(t *testin
 
 // When all connections have turned mute at once, the next try goes to the first that was replaced, and
 // not to one that is being examined.
+// rule: C4
 func TestASilentMemberIsPickedLast(t *testing.T) {
 	linked(t, 3, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
 		fake.Member(1).Swallow()
@@ -76,6 +78,7 @@ func TestASilentMemberIsPickedLast(t *testing.T) {
 	})
 }
 
+// rule: C4
 func TestAMemberWhoseConnectionWasReplacedHasNotFailed(t *testing.T) {
 	linked(t, 3, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
 		for _, m := range fake.Members() {
@@ -89,6 +92,7 @@ func TestAMemberWhoseConnectionWasReplacedHasNotFailed(t *testing.T) {
 	})
 }
 
+// rule: C4
 func TestAWriteOnAMuteConnectionThatMayHaveArrivedIsUnknown(t *testing.T) {
 	linked(t, 1, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
 		fake.Member(0).Swallow()
@@ -103,6 +107,7 @@ func TestAWriteOnAMuteConnectionThatMayHaveArrivedIsUnknown(t *testing.T) {
 }
 
 // A try that is given up because another member answers may have been applied.
+// rule: C4
 func TestATryThatIsGivenUpForAnotherMemberIsUnknown(t *testing.T) {
 	linked(t, 3, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
 		fake.Member(1).BlackHole() // new connections are mute too
@@ -112,6 +117,7 @@ func TestATryThatIsGivenUpForAnotherMemberIsUnknown(t *testing.T) {
 	})
 }
 
+// rule: C4
 func TestAnExaminationAsksTheMemberAndTwoOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := etcdfake.New(etcdfake.Options{Members: 5})
@@ -151,6 +157,7 @@ func TestAnExaminationAsksTheMemberAndTwoOthers(t *testing.T) {
 }
 
 // A member that was only slow answers on its connection and on a spare at the same time.
+// rule: C4
 func TestAConnectionThatIsHeardAgainStays(t *testing.T) {
 	linked(t, 1, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, dials *atomic.Int64) {
 		old, before := c.list()[0].line.Load(), dials.Load()
@@ -164,6 +171,7 @@ func TestAConnectionThatIsHeardAgainStays(t *testing.T) {
 	})
 }
 
+// rule: C4
 func TestConnectionsAreReplacedTwoToThirtySecondsApart(t *testing.T) {
 	linked(t, 1, func(t *testing.T, _ *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
 		k := c.list()[0]
@@ -185,6 +193,7 @@ func TestConnectionsAreReplacedTwoToThirtySecondsApart(t *testing.T) {
 	})
 }
 
+// rule: C4
 func TestSilenceAloneEndsNoTry(t *testing.T) {
 	linked(t, 3, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
 		slow := etcdfake.Fixed(time.Second)
@@ -198,6 +207,7 @@ func TestSilenceAloneEndsNoTry(t *testing.T) {
 	})
 }
 
+// rule: C4
 func TestASlowMemberCostsFewConnections(t *testing.T) {
 	linked(t, 1, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, dials *atomic.Int64) {
 		slow := etcdfake.Fixed(400 * time.Millisecond)
@@ -212,6 +222,7 @@ func TestASlowMemberCostsFewConnections(t *testing.T) {
 
 // Servers ping their clients. The acknowledgement may be the last thing that is sent, and gets no
 // answer.
+// rule: C4
 func TestAnIdleConnectionIsNotExamined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ss := newStubs(t, 2)
@@ -263,6 +274,7 @@ func TestAMemberThatStaysMuteHasOneSpare(t *testing.T) {
 }
 
 // A process that was stopped counts one step for that time, whatever its network did meanwhile.
+// rule: C4
 func TestAStoppedProcessBlamesNobody(t *testing.T) {
 	linked(t, 3, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, dials *atomic.Int64) {
 		before := dials.Load()
@@ -286,6 +298,7 @@ func TestAStoppedProcessBlamesNobody(t *testing.T) {
 }
 
 // What a line sent while it was a spare must not hide that it is silent later.
+// rule: C4
 func TestASpareThatTurnsMuteAtOnceIsReplacedToo(t *testing.T) {
 	linked(t, 1, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, dials *atomic.Int64) {
 		old := c.list()[0].line.Load()
@@ -344,6 +357,7 @@ func TestAMessageOnAnEndedStreamHasNoAnswer(t *testing.T) {
 
 // A spare needs several round trips before it has answered. Here they are two for the connection, as
 // with TLS, and one for the call.
+// rule: C4
 func TestAMuteConnectionOfASlowNetworkIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := etcdfake.New(etcdfake.Options{})
@@ -371,6 +385,7 @@ func TestAMuteConnectionOfASlowNetworkIsReplaced(t *testing.T) {
 	})
 }
 
+// rule: C4
 func TestThePatienceFollowsTheRoundTrip(t *testing.T) {
 	linked(t, 1, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
 		far := etcdfake.Fixed(400 * time.Millisecond)
@@ -388,6 +403,7 @@ func TestThePatienceFollowsTheRoundTrip(t *testing.T) {
 	})
 }
 
+// rule: C9
 func TestAFreshClientLosesNoTimeToAFrozenMember(t *testing.T) {
 	for frozen := range 3 {
 		for _, lazy := range []bool{false, true} {
@@ -412,6 +428,7 @@ func TestAFreshClientLosesNoTimeToAFrozenMember(t *testing.T) {
 	}
 }
 
+// rule: C9
 func TestAConnectionThatWasPassedOverIsMadeMeanwhile(t *testing.T) {
 	linked(t, 3, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
 		fake.Member(1).Reset()
@@ -428,6 +445,7 @@ func TestAConnectionThatWasPassedOverIsMadeMeanwhile(t *testing.T) {
 }
 
 // What was sent to the leader, or forwarded to it, is lost with it.
+// rule: C9
 func TestALeaderThatFreezesCostsAnElectionAndLittleMore(t *testing.T) {
 	const election = 1200 * time.Millisecond
 	for _, repeat := range []Repeat{IfNotApplied, Always} {
@@ -456,6 +474,7 @@ func TestALeaderThatFreezesCostsAnElectionAndLittleMore(t *testing.T) {
 }
 
 // A request that is slow, while the leader stays, waits for its answer.
+// rule: C9
 func TestASlowRequestUnderOneLeaderIsNotGivenUp(t *testing.T) {
 	linked(t, 3, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
 		fake.Inject(etcdfake.Rule{Method: "Txn", Delay: 2500 * time.Millisecond})
@@ -466,6 +485,7 @@ func TestASlowRequestUnderOneLeaderIsNotGivenUp(t *testing.T) {
 
 // Unsolicited events show that a connection delivers to this side, and nothing about the other
 // direction.
+// rule: C4
 func TestEventsDoNotHideThatNothingIsAnswered(t *testing.T) {
 	for _, members := range []int{1, 3} {
 		t.Run(fmt.Sprint(members, " members"), func(t *testing.T) {
@@ -528,6 +548,7 @@ func watching(t *testing.T, m *Member) *atomic.Int64 {
 }
 
 // Events while a request is slow, and its member healthy, cost a health call and no connection.
+// rule: C4
 func TestEventsWhileARequestIsSlowReplaceNothing(t *testing.T) {
 	linked(t, 1, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, dials *atomic.Int64) {
 		events := watching(t, c.list()[0])
@@ -551,6 +572,7 @@ func TestEventsWhileARequestIsSlowReplaceNothing(t *testing.T) {
 }
 
 // The time in which the process was stopped is no round trip, so patience is not stretched by it.
+// rule: C4
 func TestAStopWhileARoundTripIsMeasuredIsNotPartOfIt(t *testing.T) {
 	linked(t, 1, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
 		k := c.list()[0]
@@ -569,6 +591,7 @@ func TestAStopWhileARoundTripIsMeasuredIsNotPartOfIt(t *testing.T) {
 
 // A member that accepts connections and never sends anything holds up no stream while another one
 // answers.
+// rule: C9
 func TestAStreamOnAConnectionThatNeverSpeaksIsGivenUp(t *testing.T) {
 	linked(t, 3, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
 		fake.Member(1).BlackHole()

@@ -115,6 +115,7 @@ func TestAnAdvertisedEndpointThatDoesNotAnswerReplacesNothing(t *testing.T) {
 
 // Nothing is sent in plain text once anything in the configuration demands TLS, whatever the members
 // advertise.
+// rule: C2
 func TestNoAdvertisedEndpointTakesTLSAway(t *testing.T) {
 	for name, cfg := range map[string]Config{
 		"a TLS config":      {Endpoints: []string{"a:1"}, TLS: &tls.Config{}},
@@ -179,6 +180,7 @@ func TestWithoutSyncEveryNobodyIsQueried(t *testing.T) {
 
 // An advertised member that refuses every token never comes into use, and does not cause repeated
 // logins.
+// rule: C6
 func TestAnAdvertisedEndpointThatRefusesEveryTokenTakesNobodysTokenAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ss := newStubs(t, 3)

@@ -45,6 +45,7 @@ func ended(ctx context.Context) context.Context {
 
 // Guarantee 3: whatever an interceptor does, "not applied" needs evidence, and without it the outcome
 // is unknown.
+// rule: C1
 func TestAnOutcomeRestsOnEvidenceWhateverInterceptorsDo(t *testing.T) {
 	lost := status.Error(codes.Unavailable, "error reading from server: EOF")
 	for name, tc := range map[string]struct {
@@ -175,6 +176,7 @@ func TestAnAnswerBesideACopyThatMayHaveBeenAppliedLeavesTheOutcomeUnknown(t *tes
 	}
 }
 
+// rule: C1
 func TestWhatAnInterceptorSendsInTheBackgroundIsUnknownAndThenRefused(t *testing.T) {
 	var goOn chan struct{}
 	var late chan error

@@ -46,6 +46,7 @@ func TestTheFormOfAHandoffIsFixed(t *testing.T) {
 
 // Only a lock's key in pawl's layout receives a handoff, and a list ends before the first key that is
 // not one, because its successor would otherwise overtake it.
+// rule: RW4, ML8
 func TestAListEndsBeforeTheFirstThatIsNotHandedOffTo(t *testing.T) {
 	good := successor("7f-1", 4, someLabel)
 	for name, bad := range map[string]Successor{

@@ -25,6 +25,7 @@ func name(r *rand.Rand) string {
 
 // Hazard A17: no key of a name lies in the range of another name, or below SessionRoot, and every key
 // parses as its name's.
+// rule: A1
 func TestQueuesOfDifferentNamesAreDisjoint(t *testing.T) {
 	r := rand.New(rand.NewPCG(lane.Seed(t), 0))
 	names := append([]string{strings.Repeat("x", 1024), strings.Repeat("/", 1024), strings.Repeat("x", 1023)}, awkward...)
@@ -58,6 +59,7 @@ func TestQueuesOfDifferentNamesAreDisjoint(t *testing.T) {
 	}
 }
 
+// rule: A1
 func TestNamesOutOfBoundsAreRefused(t *testing.T) {
 	for _, etcd := range []bool{false, true} {
 		_, err := NewQueue("", "", etcd)
@@ -110,6 +112,7 @@ func TestParseQueueReadsEtcdsLayoutWhereNoEscapedNameIsMeant(t *testing.T) {
 
 // SM4: the resource of a slot is not a valid name of a lock, is at most as long as a name may
 // be, and is not another slot's.
+// rule: SM4
 func TestNoNameIsASlotsResource(t *testing.T) {
 	seen := map[string]bool{}
 	for _, name := range []string{"a", "1/a", "/a", "0/1", "//pawl/slot", strings.Repeat("x", maxSemaphore)} {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// rule: A1
 func TestAQueueKeyInAnotherFormIsForeign(t *testing.T) {
 	q, err := NewQueue("", "n", false)
 	require.NoError(t, err)
@@ -76,6 +77,7 @@ func TestFormsOfKeysAreFixed(t *testing.T) {
 }
 
 // A key of each form is read back, and lies in the range of its form and in no other.
+// rule: RW1
 func TestEachFormOfQueueKeyIsReadBackAndLiesInItsRange(t *testing.T) {
 	forms := map[string]QueueKey{
 		"n/1f-7":                      {Lease: 0x1f, N: 7},

@@ -47,6 +47,7 @@ func TestTheKeysOfShardsAreThoseThatTheyParseAs(t *testing.T) {
 }
 
 // Each range contains the keys of one kind and no other.
+// rule: SH1
 func TestTheRangesOfShardsHoldOneKindEach(t *testing.T) {
 	s := shardsOf(t, "jobs")
 	in := func(key string, from, to []byte) bool { return string(from) <= key && key < string(to) }
@@ -69,6 +70,7 @@ func TestTheRangesOfShardsHoldOneKindEach(t *testing.T) {
 }
 
 // The shards of a name do not lie among those of another, and no lock has the name of a shard.
+// rule: SH1
 func TestShardsOfDifferentNamesAreDisjoint(t *testing.T) {
 	names := []string{"a", "a/0", "a/m", "a%2F0", "/a", "/", "a/", "0", "m", "w", "p", "//pawl/shard"}
 	var all []string

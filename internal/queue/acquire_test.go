@@ -86,6 +86,7 @@ func TestAFunctionIsNotCalledAfterTheContextsDeadlineThoughNoTimerHasRun(t *test
 
 // T3: the machine sleeps past the deadline while the answer that shows who owns is on its way. No
 // timer has run since, so only a reading of the clock after that answer can notice it.
+// rule: T3
 func TestWhatIsShownAfterASuspendPastTheDeadlineIsNotHeld(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer request

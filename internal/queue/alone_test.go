@@ -45,6 +45,7 @@ func (w *fixture) skipsOwn(c *Acquisition) bool {
 }
 
 // A2: the keys that an enqueue does not read are only keys of its session that are gone for good.
+// rule: A2
 func TestOnlyALoneAcquisitionSkipsItsSessionsKeys(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		s := w.session()
@@ -78,6 +79,7 @@ func TestOnlyALoneAcquisitionSkipsItsSessionsKeys(t *testing.T) {
 
 // A2: if the second of two acquisitions of one session overtakes the first on its way, they do not
 // both hold.
+// rule: A2
 func TestAnAcquisitionThatIsOvertakenByOneOfItsOwnSessionWaits(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
@@ -153,6 +155,7 @@ func TestOfTwoReleasesAtOnceTheLateOneCountsNothingTwice(t *testing.T) {
 }
 
 // A2: the same for an overwritten key, which two remove.
+// rule: A2
 func TestAnAcquisitionThatHasEndedIsNotCountedAgain(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		s := w.session()

@@ -33,6 +33,7 @@ type crowd struct {
 
 // A2, A5, A6, RW: at any time one of them holds, or several that share, whatever happens to their
 // requests. Nothing is left, neither in the queue nor on the sessions' books.
+// rule: RW2
 func TestOfManyAcquisitionsOfFewSessionsOneHolds(t *testing.T) {
 	var wins [2]int
 	for seed := range racedetector.Of(3, lane.Of[uint64](6, 100)) {

@@ -37,6 +37,7 @@ func TestALossIsSaidOnceWhereTheFunctionReturnedIt(t *testing.T) {
 }
 
 // A loss that the release of one call of Do finds also cancels the functions of the others.
+// rule: H1
 func TestALossFoundByAReleaseEndsTheOtherFunctions(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 1}, func(w *fixture) {
 		c := w.acquire(w.session()) // not watched yet

@@ -142,6 +142,7 @@ func faults() []fault {
 }
 
 // A4, A5, A6: however an enqueue fails, the lock is acquired once, and its release leaves no trace.
+// rule: A5, G6
 func TestEveryFailureOfAnEnqueueEndsInOneHolder(t *testing.T) {
 	eachFaultInEachMode(t, isEnqueue, func(w *fixture, fa fault) {
 		s := w.session()
@@ -208,6 +209,7 @@ func TestACopyOfAnEnqueueAfterItsReleaseIsRefused(t *testing.T) {
 }
 
 // The same with another session waiting, so that a key that we forgot would block it.
+// rule: A5, ML5
 func TestEveryFailureOfASettlingEndsInOneHolder(t *testing.T) {
 	eachFaultInEachMode(t, isSettle, func(w *fixture, fa fault) {
 		s := w.session()
@@ -252,6 +254,7 @@ func TestAKeyOverwrittenBeforeItsEnqueueIsSettledIsLost(t *testing.T) {
 }
 
 // A2: a waiter whose query fails queries again, and wins once.
+// rule: A2, RW3, ML3
 func TestEveryFailureOfAConfirmationEndsInOneHolder(t *testing.T) {
 	eachFaultInEachMode(t, isQuery, func(w *fixture, fa fault) {
 		holder := w.acquireExclusive(w.session())
@@ -302,6 +305,7 @@ func TestEveryFailureOfATryEndsInOneHolder(t *testing.T) {
 }
 
 // Rules R1, R2, hazard U3: a release whose answer was lost returns nil once the result is known.
+// rule: R1
 func TestEveryFailureOfAReleaseEndsReleased(t *testing.T) {
 	eachFaultInEachMode(t, isRelease, func(w *fixture, fa fault) {
 		c := w.acquire(w.session())
@@ -395,6 +399,7 @@ func testACallEndsWithItsContext(t *testing.T, mode string) {
 
 // Hazard A6: under NOSPACE an enqueue may have been applied. Nothing of it stays, although only
 // deletes succeed.
+// rule: A6
 func TestNoSpaceLeavesNothingBehind(t *testing.T) {
 	eachMode(t, testNoSpaceLeavesNothing)
 }

@@ -33,6 +33,7 @@ func failOnAFullDisk(w *fixture, s *session.Session, n int, rule etcdfake.Rule) 
 
 // A6: on a full disk, what an idle client has to undo costs at most two requests a second
 // altogether, and fewer as time passes, although no cancel key can be put there.
+// rule: A6
 func TestAnIdleClientOnAFullDiskSendsLittle(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
@@ -63,6 +64,7 @@ func TestAnIdleClientOnAFullDiskSendsLittle(t *testing.T) {
 
 // A5: an enqueue that was answered leaves no cancel key, even if the answer was that the disk is
 // full. When there is space again, the lease has one key for each lock, and the session key.
+// rule: A5
 func TestAFullDiskLeavesNoKeysOnTheLease(t *testing.T) {
 	for name, rule := range map[string]etcdfake.Rule{
 		"refused":  {},
@@ -104,6 +106,7 @@ func TestAFullDiskLeavesNoKeysOnTheLease(t *testing.T) {
 
 // A6: a key that exists is deleted as soon as possible, also on a full disk where cancel keys have
 // waited for long. A deletion that fails does not wait with them.
+// rule: A6
 func TestADeletionThatFailsDoesNotWaitForDiskSpace(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()

@@ -150,6 +150,7 @@ func (w *fixture) keyAt(i int) string {
 
 // R1, A4, A5: whatever happens to a release that hands off, it counts as a release, and the next
 // one holds, once.
+// rule: A2
 func TestEveryFailureOfAHandoffEndsInOneHolder(t *testing.T) {
 	eachFault(t, isHandoff, func(w *fixture, fa fault) {
 		holder, waiting := w.queueUp(3)
@@ -326,6 +327,7 @@ func TestAForgedOrForeignWriteToAWaitingKeyIsALoss(t *testing.T) {
 
 // Rule A2: a handoff by a key that is not the predecessor makes the waiter query. It holds only if
 // the answer says so.
+// rule: A2
 func TestAHandoffByAnotherKeyIsAReasonToQueryAndNoMore(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		holder, waiting := w.queueUp(1)

@@ -15,6 +15,7 @@ import (
 
 // V4: nothing is promised of a hold that ends while the promise is made. The call says so at
 // whichever of its readings of the clock the hold has lasted too long.
+// rule: V4
 func TestNothingIsPromisedOfAHoldThatEndsMeanwhile(t *testing.T) {
 	const most = 5 * time.Second
 	for at := int64(1); ; at++ {
@@ -63,6 +64,7 @@ func TestALaterPromiseTakesNothingBack(t *testing.T) {
 }
 
 // V4: what was promised of a key keeps its lease too, whatever ends the session.
+// rule: V4
 func TestWhatWasPromisedOfAKeyKeepsItsLease(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		s := w.session()

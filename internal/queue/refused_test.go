@@ -104,6 +104,7 @@ func TestARefusedEnqueueSaysWhy(t *testing.T) {
 }
 
 // A6: if the reason cannot be read the acquisition fails, and its keys, which should not exist, are deleted.
+// rule: A5
 func TestEveryFailureOfTheReadAfterARefusalLeavesNothing(t *testing.T) {
 	eachFaultInEachMode(t, isWhy, func(w *fixture, fa fault) {
 		w.before(isEnqueue, func(t *pb.TxnRequest) { w.f.Put(cancelKeyOf(t), "theirs", 0) })

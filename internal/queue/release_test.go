@@ -14,6 +14,7 @@ import (
 )
 
 // R1: nil means that nobody else wrote to the key between its creation and its deletion.
+// rule: R1
 func TestAReleaseOfAKeyThatSomebodyOverwroteSaysLost(t *testing.T) {
 	for name, put := range map[string]func(w *fixture, c *Acquisition){
 		"another's lease":    func(w *fixture, c *Acquisition) { w.f.Put(c.Key(), "another's", 0) },

@@ -66,6 +66,7 @@ var errConnectionLost = status.Error(codes.Unavailable, "connection lost")
 
 // Rule A5 if an interceptor sends the copies: a late copy that arrives after the other was answered
 // puts no key that nobody knows of.
+// rule: C1
 func TestALateCopyThatAnInterceptorSentLeavesNothingInTheQueue(t *testing.T) {
 	for name, try := range map[string]bool{"acquired": false, "tried": true} {
 		t.Run(name, func(t *testing.T) {

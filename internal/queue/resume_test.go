@@ -101,6 +101,7 @@ func TestConfirmAndResumeEndWithTheirContexts(t *testing.T) {
 
 // H2: a Confirm of several keys checks each, and finds a loss that no watch and no renewal has
 // shown.
+// rule: H2
 func TestAConfirmFindsEachKeyThatIsLost(t *testing.T) {
 	for name, lose := range map[string]func(w *fixture, key string){
 		"deleted":     func(w *fixture, key string) { w.f.Delete(key) },
@@ -125,6 +126,7 @@ func TestAConfirmFindsEachKeyThatIsLost(t *testing.T) {
 
 // K4: a key whose token is not above the floor is not resumed either. A client whose floor is lower
 // resumes it.
+// rule: K4
 func TestAKeyWhoseTokenIsAtTheFloorIsNotResumed(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		s := w.session()

@@ -221,6 +221,7 @@ func TestRewriteEndsWhenNobodyAnswers(t *testing.T) {
 	})
 }
 
+// rule: H1
 func TestForeignPutIsAnOverwriting(t *testing.T) {
 	for name, foreign := range map[string]func(w *writer, value string) int64{
 		"no lease":    func(w *writer, v string) int64 { return w.Put(w.held.Key(), v, 0) },

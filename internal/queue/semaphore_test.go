@@ -59,6 +59,7 @@ func (w *fixture) slots() (all []string) {
 
 // SM1, SM2: at most as many hold as there are slots, each takes the lowest free slot, and they are
 // served in order.
+// rule: SM2
 func TestSlotsAreTakenInTurnAndTheLowestFirst(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		var all []*acquireCall
@@ -86,6 +87,7 @@ func TestSlotsAreTakenInTurnAndTheLowestFirst(t *testing.T) {
 }
 
 // SM3: each observes the least of its limit and those of all holders, and the number of holders.
+// rule: SM3
 func TestNobodyIsOneOfMoreThanItAgreedTo(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		var five []*acquireCall
@@ -110,6 +112,7 @@ func TestNobodyIsOneOfMoreThanItAgreedTo(t *testing.T) {
 
 // A4, A5, A6: however a take fails, one slot is held once, and its release leaves no trace,
 // even if another waits for it.
+// rule: SM1
 func TestEveryFailureOfATakeEndsInOneHolder(t *testing.T) {
 	eachFault(t, isTake, func(w *fixture, fa fault) {
 		w.limit = 2
@@ -132,6 +135,7 @@ func TestEveryFailureOfATakeEndsInOneHolder(t *testing.T) {
 
 // SM1: a copy of a take that arrives after the acquisition gave up, or after the slot was released,
 // puts nothing.
+// rule: SM1
 func TestACopyOfATakeThatComesTooLateIsRefused(t *testing.T) {
 	for name, rule := range map[string]etcdfake.Rule{
 		"after it was given up":      {Late: 6 * time.Second, Err: rpctypes.ErrGRPCTimeout},
@@ -161,6 +165,7 @@ func TestACopyOfATakeThatComesTooLateIsRefused(t *testing.T) {
 }
 
 // SM1: an acquisition that gives up when a take's answer is lost removes the slot too.
+// rule: SM1
 func TestGivingUpAfterATakeLeavesNoSlot(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		w.limit = 1
@@ -178,6 +183,7 @@ func TestGivingUpAfterATakeLeavesNoSlot(t *testing.T) {
 
 // A4: the first in the turnstile gets the slot although no watch shows that it is free, also when a
 // compaction has swallowed the deletion.
+// rule: SM2
 func TestASlotThatNoWatchShowsIsFoundFree(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		holder := w.permit(1).won()
@@ -224,6 +230,7 @@ func TestOneInTheTurnstileLearnsThatItsKeyIsGone(t *testing.T) {
 }
 
 // H1: the loss of a slot affects that slot only.
+// rule: SM4
 func TestTheLossOfASlotIsItsAlone(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
@@ -287,6 +294,7 @@ func TestAForeignKeyAmongTheSlotsIsWaitedFor(t *testing.T) {
 }
 
 // N6: a permit is resumed with its session, in its slot; one that was under way is removed.
+// rule: SM4
 func TestAPermitIsResumedInItsSlot(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
@@ -350,6 +358,7 @@ func TestATryThatComesTooLateLeavesNothing(t *testing.T) {
 }
 
 // SM1: a slot that somebody else has by the time of the take is not taken a second time.
+// rule: SM1
 func TestASlotThatIsTakenMeanwhileIsNotTakenTwice(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		w.f.Inject(isTake.rule(etcdfake.Rule{Delay: 100 * time.Millisecond, Times: 1}))

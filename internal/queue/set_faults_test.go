@@ -93,6 +93,7 @@ func TestASetThatTheServerHasNoOperationsForEndsAtOnce(t *testing.T) {
 
 // ML5, ML6: a release that finds a key of a set gone deletes nothing, and says which one. The
 // others are deleted in the background. A lost answer to the release does not explain the gone key.
+// rule: ML5
 func TestAReleaseOfASetThatLacksAKeySaysSo(t *testing.T) {
 	for name, lost := range map[string]etcdfake.Rule{
 		"answered":           {HoldAnswer: time.Nanosecond, Times: 1},
@@ -122,6 +123,7 @@ func TestAReleaseOfASetThatLacksAKeySaysSo(t *testing.T) {
 
 // R1: a release that is refused as a whole after an answer to it was lost is a release. What the
 // lost one deletes, then or later, is no loss.
+// rule: ML5
 func TestAReleaseOfASetThatIsRefusedAfterALostAnswer(t *testing.T) {
 	for name, late := range map[string]time.Duration{"applied": 0, "applied later": 100 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
@@ -142,6 +144,7 @@ func TestAReleaseOfASetThatIsRefusedAfterALostAnswer(t *testing.T) {
 
 // R1: if the lease of a set was revoked before its release was refused as a whole, the set was
 // lost, although an earlier release whose answer was lost might have deleted its keys.
+// rule: ML5
 func TestAReleaseOfASetThatIsRefusedIsNoneWhereItsLeaseWasRevoked(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
@@ -243,6 +246,7 @@ func TestTheRestOfALostSetIsNotHandedOverForEver(t *testing.T) {
 
 // ML6: what is left is deleted key by key if the server refuses all at once, and each key is tried
 // for as long as it takes.
+// rule: ML6
 func TestTheRestOfALostSetGoesKeyByKeyWhereItHasTo(t *testing.T) {
 	for _, refusal := range []error{rpctypes.ErrGRPCPermissionDenied, rpctypes.ErrGRPCTooManyOps} {
 		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
@@ -311,6 +315,7 @@ func TestTheRestOfALostSetStaysForAtLeast(t *testing.T) {
 }
 
 // ML6, V4: a promise covers all names of a set, also those that were not lost.
+// rule: ML6
 func TestTheRestOfALostSetStaysForWhatWasPromised(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()

@@ -68,6 +68,7 @@ func TestASetThatIsLostAsItIsWonLeavesNothing(t *testing.T) {
 
 // ML1, ML2, ML3: a set is held once it is first in all of its queues. Its keys have one create
 // revision, and each of its names is taken meanwhile.
+// rule: ML1, ML3, ML7
 func TestASetIsHeldOnceItIsFirstInAllItsQueues(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		ctx := w.Context()
@@ -97,6 +98,7 @@ func TestASetIsHeldOnceItIsFirstInAllItsQueues(t *testing.T) {
 
 // ML1: nobody waits in a circle, in whatever order the names are given, on one session or several,
 // in any modes, with requests that fail and waiters that give up.
+// rule: ML1, ML3
 func TestSetsNeverWaitForOneAnotherInACircle(t *testing.T) {
 	for seed := range racedetector.Of(3, lane.Of[uint64](6, 100)) { // two without faults
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -182,6 +184,7 @@ func (c *crowd) holdsSet(a *Acquisition) {
 
 // ML6: the loss of one key ends the whole set at once, and the error names that key. The other
 // names stay taken until the set is released.
+// rule: ML6
 func TestThePartialLossOfASetLeavesTheRestUntilItIsGivenBack(t *testing.T) {
 	for name, lose := range map[string]func(w *fixture, key string){
 		"deleted":     func(w *fixture, key string) { w.f.Delete(key) },
@@ -222,6 +225,7 @@ func TestThePartialLossOfASetLeavesTheRestUntilItIsGivenBack(t *testing.T) {
 
 // ML6: a function of Do whose context has ended keeps the other names until it has
 // returned, however long that takes.
+// rule: ML6
 func TestTheRestOfALostSetStaysWhileItsFunctionWorks(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
@@ -278,6 +282,7 @@ func TestDoOnALostSetLeavesTheRestToAnotherCallsFunction(t *testing.T) {
 }
 
 // ML6: what nobody claims is deleted one TTL later, and not before.
+// rule: ML6
 func TestTheRestOfALostSetGoesAfterATTL(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
@@ -296,6 +301,7 @@ func TestTheRestOfALostSetGoesAfterATTL(t *testing.T) {
 }
 
 // ML6: the end of one key of a waiting set is an error at once, and the others are deleted.
+// rule: ML6
 func TestASetThatLosesAKeyWhileItWaitsFailsAtOnce(t *testing.T) {
 	for name, lose := range map[string]func(w *fixture, key string){
 		"deleted":     func(w *fixture, key string) { w.f.Delete(key) },
@@ -329,6 +335,7 @@ func TestASetThatLosesAKeyWhileItWaitsFailsAtOnce(t *testing.T) {
 
 // ML5: an enqueue that was applied, and one of whose keys was deleted before it was settled, is
 // undone. No key of it is left.
+// rule: ML5
 func TestASetWhoseEnqueueWasLostAndThenAKeyIsUndone(t *testing.T) {
 	for _, gone := range []string{"namea/", "nameb/", "namec/"} {
 		t.Run(gone, func(t *testing.T) {
@@ -375,6 +382,7 @@ func TestASetOfWhichAKeyIsGoneDoesNotWinWhereNoWatchShowsIt(t *testing.T) {
 
 // ML4, A3: if its watches are silent, a set learns from a renewal's read that its keys exist, and
 // that what it waits for does not.
+// rule: ML4
 func TestASetWhoseWatchesAreSilentIsTakenByARead(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		holder := w.takes(w.Context(), w.session(), Request{}, "b").won()
@@ -393,6 +401,7 @@ func TestASetWhoseWatchesAreSilentIsTakenByARead(t *testing.T) {
 
 // ML5, R1: a release needs no space. One that is not allowed for one name frees the others, and the
 // last one once it is allowed.
+// rule: ML5
 func TestAReleaseOfASetFreesWhatItMay(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
@@ -426,6 +435,7 @@ func TestAReleaseOfASetFreesWhatItMay(t *testing.T) {
 }
 
 // ML5: giving up frees what may be freed if the server refuses all at once.
+// rule: ML5
 func TestASetThatGivesUpIsRemovedKeyByKeyWhereItHasTo(t *testing.T) {
 	for _, err := range []error{rpctypes.ErrGRPCPermissionDenied, rpctypes.ErrGRPCTooManyOps} {
 		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {

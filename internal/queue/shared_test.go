@@ -35,6 +35,7 @@ func (a *acquireCall) waits() bool {
 
 // RW1, RW2, RW3: shared ones hold together, an exclusive one alone, and all in the order in
 // which they came, so that neither mode starves the other.
+// rule: RW2, RW3
 func TestSharedHoldTogetherAndExclusiveAloneInOneOrder(t *testing.T) {
 	for _, one := range []bool{false, true} { // all of one session, or each of another
 		t.Run(fmt.Sprint(one), func(t *testing.T) {
@@ -86,6 +87,7 @@ func TestSharedHoldTogetherAndExclusiveAloneInOneOrder(t *testing.T) {
 }
 
 // RW1: every key outside the shared keys' range counts as exclusive, on either side of it.
+// rule: RW1
 func TestASharedOneWaitsForForeignKeysOnEitherSide(t *testing.T) {
 	for _, key := range []string{"name/", "name/!x", "name/*", "name/,", "name/x", "name/qx", "name/s0", "name/~"} {
 		t.Run(key, func(t *testing.T) {
@@ -106,6 +108,7 @@ func TestASharedOneWaitsForForeignKeysOnEitherSide(t *testing.T) {
 }
 
 // RW3: a shared one behind an exclusive waiter holds when that waiter gives up.
+// rule: RW3
 func TestASharedOneGetsInWhenTheExclusiveOneBeforeItGivesUp(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		reader := w.starts(w.session(), true).won()
@@ -124,6 +127,7 @@ func TestASharedOneGetsInWhenTheExclusiveOneBeforeItGivesUp(t *testing.T) {
 
 // RW4: an exclusive one hands on to an exclusive one, and never past a shared one. A shared one
 // neither hands on nor reads who is behind it.
+// rule: RW4
 func TestSharedOnesAreNotHandedOffTo(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		var handoffs, successors atomic.Int32
@@ -165,6 +169,7 @@ func TestSharedOnesAreNotHandedOffTo(t *testing.T) {
 }
 
 // RW5: a session that holds a shared key, or waits with one, is not alone on the name.
+// rule: RW5
 func TestASessionWithASharedKeyIsNotAlone(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
@@ -207,6 +212,7 @@ func TestASharedTryIsBusyOnlyBesideExclusiveOnes(t *testing.T) {
 }
 
 // A shared holder's contexts carry its token as a shared one, which FromContext does not find.
+// rule: RW2
 func TestTheContextsOfASharedHolderCarryASharedToken(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		r := w.starts(w.session(), true).won()

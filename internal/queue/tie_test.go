@@ -34,6 +34,7 @@ func tying(ctx context.Context, method string, req, answer any, conn *grpc.Clien
 
 // Rule G3: another key of the queue with the create revision of the acquisition's key fails the
 // acquisition, wherever it is read.
+// rule: G3
 func TestATieFailsTheAcquisitionLoudly(t *testing.T) {
 	const loud = "two of one queue in one request"
 	t.Run("seen by the enqueue", func(t *testing.T) {
@@ -88,6 +89,7 @@ func TestATieFailsTheAcquisitionLoudly(t *testing.T) {
 }
 
 // K1: the tokens of two names may be equal, because one request may create both keys.
+// rule: K1
 func TestTwoNamesMayHaveOneTokenAndEachHasItsHolder(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		w.others = newOthers(w, 1, fault{})

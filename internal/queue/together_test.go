@@ -63,6 +63,7 @@ func (w *fixture) each(n int, etcdLayout bool, f func(q Queue)) {
 }
 
 // Rule G1: in etcd's layout every write is sent alone.
+// rule: G1
 func TestInEtcdsLayoutEverythingGoesAlone(t *testing.T) {
 	for _, etcdLayout := range []bool{true, false} {
 		inBubble(t, etcdfake.Options{}, func(w *fixture) {
@@ -103,6 +104,7 @@ func TestInEtcdsLayoutEverythingGoesAlone(t *testing.T) {
 
 // Rule G1: queries, session keys and callers' transactions are sent alone, however many there are
 // at a time.
+// rule: G1
 func TestWhatIsNoWriteOfTheQueueGoesAlone(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s, sizes := w.gathering()
@@ -144,6 +146,7 @@ func TestWhatIsNoWriteOfTheQueueGoesAlone(t *testing.T) {
 }
 
 // Rules G10, R1: releases beside enqueues that the full disk refuses all return nil.
+// rule: G10
 func TestReleasesBesideRefusedEnqueuesSayNil(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s, sizes := w.gathering()
@@ -179,6 +182,7 @@ func TestReleasesBesideRefusedEnqueuesSayNil(t *testing.T) {
 }
 
 // Rules G6, F5: a forbidden name, or a lease that is gone, affects only those that use it.
+// rule: G6
 func TestWhatOneIsRefusedForConcernsNobodyElse(t *testing.T) {
 	for name, refuse := range map[string]func(w *fixture, s *session.Session) (*session.Session, func(error) bool){
 		"a name that is forbidden": func(w *fixture, s *session.Session) (*session.Session, func(error) bool) {

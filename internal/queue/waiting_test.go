@@ -16,6 +16,7 @@ import (
 
 // A6: what many acquisitions of one session leave is deleted together, so that a free lock does not
 // stay shut for a round trip each.
+// rule: A6
 func TestWaitersOfOneSessionThatGaveUpAreRemovedTogether(t *testing.T) {
 	const waiters, roundTrip = 300, 30 * time.Millisecond
 	inBubble(t, etcdfake.Options{Members: 1}, func(w *fixture) {
@@ -44,6 +45,7 @@ func TestWaitersOfOneSessionThatGaveUpAreRemovedTogether(t *testing.T) {
 
 // H1: a lease that is gone takes all its keys in one revision. What the session queries then does
 // not grow with its locks.
+// rule: H1
 func TestARevokedLeaseWithAThousandLocksIsReadAFewTimes(t *testing.T) {
 	const locks = 1000
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
@@ -73,6 +75,7 @@ func TestARevokedLeaseWithAThousandLocksIsReadAFewTimes(t *testing.T) {
 }
 
 // H1: Err reports a deletion at once, whether or not anybody answers.
+// rule: H1
 func TestErrOfADeletedKeyWaitsForNobody(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		c := w.acquire(w.session())

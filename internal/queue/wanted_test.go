@@ -79,6 +79,7 @@ func (w *fixture) isNotWanted(a *Acquisition) {
 	assert.False(w, isClosed(a.Wanted()), "nobody waits")
 }
 
+// rule: H5
 func TestWantedIsClosedOnceSomebodyWaits(t *testing.T) {
 	eachWanting(t, func(w *fixture, s *session.Session, a *Acquisition, wait func()) {
 		wanted := a.Wanted()
@@ -96,6 +97,7 @@ func TestWantedIsClosedOnceSomebodyWaits(t *testing.T) {
 }
 
 // The watches begin at the present, so the read after their creation has to find who waited before.
+// rule: H5
 func TestWantedIsClosedAtOnceIfSomebodyWaitsAlready(t *testing.T) {
 	eachWanting(t, func(w *fixture, _ *session.Session, a *Acquisition, wait func()) {
 		wait()
@@ -120,6 +122,7 @@ func TestWantedFindsWhoCameBeforeTheWatches(t *testing.T) {
 }
 
 // Rules A4, H2: silence proves nothing, so the renewals read too.
+// rule: H5
 func TestWantedThatTheWatchMissedIsFoundByARenewal(t *testing.T) {
 	eachWanting(t, func(w *fixture, s *session.Session, a *Acquisition, wait func()) {
 		wanted := a.Wanted()
@@ -238,6 +241,7 @@ func watchCount(a *Acquisition) int { return a.s.Host().Watches.Stats().Watches 
 
 // What happens to the holder's own key is noticed at each stage, and a watch that is no longer
 // needed is cancelled.
+// rule: H5
 func TestALossIsNoticedWhileWantedIsAskedForAndAfterwards(t *testing.T) {
 	for stage, until := range map[string]func(w *fixture, a *Acquisition, wait func()){
 		"asked in this instant": func(w *fixture, a *Acquisition, _ func()) { a.Wanted() },

@@ -129,6 +129,7 @@ func TestASessionOutlivesAuthenticationBeingSwitched(t *testing.T) {
 
 // Hazard S17, fact F5, rule N4: a foreign key on a session's lease makes the renewals of that session
 // fail, and of no other. Its cause is reported, and its lease ends.
+// rule: N4
 func TestAForeignKeyPoisonsOneSessionAlone(t *testing.T) {
 	withAuth(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig, op operator) {
 		a, b := r.session(lease.Options{TTL: 6 * time.Second}), r.session(lease.Options{TTL: 6 * time.Second})
@@ -188,6 +189,7 @@ func refusing(c *etcdfake.Cluster, m *etcdfake.Member) {
 // Rule N3 with authentication on: no single member can end a session while tokens end too. A member
 // that refuses every token does not cause repeated logins at others. Logins at the member itself are
 // rare.
+// rule: N3
 func TestSessionSurvivesAnyFaultOfAnyOneMemberOfThreeWithAuthenticationOn(t *testing.T) {
 	faults := append(slices.Clone(oneMembersFaults), fault{"refuses every token", refusing},
 		fault{"never answers Authenticate", func(c *etcdfake.Cluster, m *etcdfake.Member) {
@@ -220,6 +222,7 @@ func TestSessionSurvivesAnyFaultOfAnyOneMemberOfThreeWithAuthenticationOn(t *tes
 }
 
 // That a member is blamed for its refusals is logged, and the others are queried.
+// rule: N3
 func TestAMemberThatRefusesEveryTokenIsBlamedItself(t *testing.T) {
 	withAuth(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig, _ operator) {
 		s := r.session(lease.Options{TTL: 3 * time.Second})

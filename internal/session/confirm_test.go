@@ -29,6 +29,7 @@ func (r *rig) confirms(ttl int64) *etcdfake.Fault {
 
 // Rule N1, hazards S13, S14: a positive answer to the renewal of a lease that is gone extends nothing,
 // because the read shows the loss, even if no watch delivered it.
+// rule: N1
 func TestAPositiveAnswerForAGoneLeaseEndsTheSessionAtTheRead(t *testing.T) {
 	for name, gone := range map[string]func(r *rig, s *Session){
 		"revoked": func(r *rig, s *Session) { r.Revoke(s.ID()) },
@@ -52,6 +53,7 @@ func TestAPositiveAnswerForAGoneLeaseEndsTheSessionAtTheRead(t *testing.T) {
 
 // Rule N1, with each header that does not confirm: the renewal counts as failed, the deadline stays,
 // and the session does not end because of that alone.
+// rule: N1, N2
 func TestARenewalIsNotConfirmedBy(t *testing.T) {
 	renewal := func(f func(*pb.ResponseHeader)) etcdfake.Rule {
 		return etcdfake.Rule{Method: "LeaseKeepAlive", Edit: func(_ etcdfake.Request, m proto.Message) { f(m.(*pb.LeaseKeepAliveResponse).Header) }}
@@ -123,6 +125,7 @@ func TestAMemberOfAnOlderTermConfirmsNothing(t *testing.T) {
 
 // Hazard S14, fact F3: a leader that was deposed and continues to confirm does not keep the session of
 // a revoked lease alive beyond its window.
+// rule: N1
 func TestADeposedLeaderThatGoesOnConfirmingExtendsNothing(t *testing.T) {
 	for phase := range 30 {
 		inBubble(t, etcdfake.Options{Members: 3, ExpiryTick: -1}, func(t *testing.T, r *rig) {
@@ -148,6 +151,7 @@ func TestADeposedLeaderThatGoesOnConfirmingExtendsNothing(t *testing.T) {
 
 // Rule K4: a linearizable answer below the highest revision seen ends all
 // sessions of the client.
+// rule: K4
 func TestARevisionThatGoesBackEndsAllSessions(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		a, b := r.session(lease.Options{TTL: 6 * time.Second}), r.session(lease.Options{TTL: 60 * time.Second})

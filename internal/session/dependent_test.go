@@ -142,6 +142,7 @@ func TestEveryRoundReadsAllOfUpTo127Locks(t *testing.T) {
 
 // Rule N1: many locks take turns, so that a hundred thousand cost no more a
 // round than a hundred.
+// rule: N1
 func TestThreeThousandLocksAreEachReadWithin24RoundsOfOneReadEach(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 4 * time.Second})
@@ -179,6 +180,7 @@ func TestAReadShowsEachDependentWhatItsKeysWere(t *testing.T) {
 
 // Rules H2, H5: a round also reads who waits behind the holders that want to know, and these take
 // turns.
+// rule: H5
 func TestARoundReadsWhoWaitsBehindAHolderThatWantsToKnow(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 4 * time.Second})
@@ -280,6 +282,7 @@ func TestARefusedReadFallsBackToTheSessionKeyAlone(t *testing.T) {
 
 // Rule H4: a dependent is armed after the delay, unless it was dropped before. A burst of short holds
 // wakes the loop once.
+// rule: H4
 func TestADependentIsArmedOnceAfterTheDelay(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 8 * time.Second})
@@ -311,6 +314,7 @@ func TestNothingIsArmedOnADeadSession(t *testing.T) {
 }
 
 // Rule H1: every dependent gets the cause once, after Err returns it.
+// rule: H1
 func TestEveryDependentLearnsOfTheEndOnceAndAfterTheMark(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 8 * time.Second})

@@ -111,6 +111,7 @@ func TestTheWatchOfTheSessionKeyIsCreatedAgainAfterACompaction(t *testing.T) {
 }
 
 // Rule H2: if a watch swallows a deletion, the next round finds it.
+// rule: H2
 func TestADeletionThatTheWatchSwallowedIsFoundByTheNextRound(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 8 * time.Second})

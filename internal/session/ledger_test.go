@@ -65,6 +65,7 @@ func TestNoFactBringsAnEntryBack(t *testing.T) {
 
 // A2, RW5, ML8: what Alone relies on, and what a Handle carries, agree with a count of the entries that
 // is made again each time, with keys of all forms, and several names at once.
+// rule: RW5
 func TestTheLedgerAgreesWithACountOfItsEntries(t *testing.T) {
 	for seed := range lane.Of(uint64(9), 50) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
@@ -122,6 +123,7 @@ func TestTheLedgerAgreesWithACountOfItsEntries(t *testing.T) {
 }
 
 // ML8: the keys of one number are one entry, adopted and undone as one.
+// rule: ML8
 func TestASetOfKeysIsOneEntry(t *testing.T) {
 	l := newLedger()
 	require.NoError(t, l.inherit(7, 5, []string{"a/7-2", "b/+7-2", "//pawl/sem/c/q7-3", "//pawl/sem/c/s1.4.7-3"}, nil))

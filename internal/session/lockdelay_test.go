@@ -18,6 +18,7 @@ import (
 
 // LD1, in integers: by a clock that is as fast as a sixth allows, the lease ends at least a delay after
 // the deadline. It is granted for whole seconds, and no more than needed.
+// rule: LD1
 func TestALeaseLastsALockDelayLongerThanItsDeadline(t *testing.T) {
 	for ttl := 3 * time.Second; ttl <= 60*time.Second; ttl += time.Second {
 		for _, delay := range []time.Duration{0, 1, time.Millisecond, 700 * time.Millisecond, time.Second, 5 * time.Second, 7777 * time.Millisecond, time.Minute, 200 * time.Second} {
@@ -52,6 +53,7 @@ func TestRenewalsFollowFromTheValidity(t *testing.T) {
 }
 
 // LD1: the server has a longer lease. TTL, deadline and renewals do not differ.
+// rule: LD1
 func TestALockDelayChangesTheLeaseAlone(t *testing.T) {
 	renewals := map[time.Duration][]time.Duration{}
 	for _, delay := range []time.Duration{0, 20 * time.Second} {
@@ -94,6 +96,7 @@ func quarters(all []time.Duration) (n int) {
 
 // LD1: a session that expires leaves its lease if it held something, and Close reports that at once. If
 // it held nothing, others do not wait for the lease.
+// rule: LD1
 func TestAnExpiredSessionLeavesWhatItHeldToItsLockDelay(t *testing.T) {
 	for name, holds := range map[string]bool{"held": true, "waited": false} {
 		t.Run(name, func(t *testing.T) {
@@ -128,6 +131,7 @@ func TestAnExpiredSessionLeavesWhatItHeldToItsLockDelay(t *testing.T) {
 
 // LD3: a Handle says what is kept, however often the session is taken over, and each process keeps it for
 // the whole delay.
+// rule: LD3
 func TestAHandleListsWhatALockDelayKeeps(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 6 * time.Second, LockDelay: 20 * time.Second})

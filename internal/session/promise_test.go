@@ -18,6 +18,7 @@ import (
 
 // V4: the lease is there a nanosecond before a promise ends, and revoked at that instant,
 // whatever has ended the session.
+// rule: V4
 func TestALeaseIsNotRevokedBeforeWhatWasPromised(t *testing.T) {
 	for name, end := range map[string]func(c *pawl.Client, s *session.Session){
 		"closed":           func(_ *pawl.Client, s *session.Session) { s.CloseInBackground() },
@@ -61,6 +62,7 @@ func TestNothingIsPromisedOnceTheSessionHasEnded(t *testing.T) {
 }
 
 // V4: Client.Close leaves the lease to expire, and reports that.
+// rule: V4
 func TestAClientThatClosesLeavesAPromisedLease(t *testing.T) {
 	abandoning(t, func(fake *etcdfake.Cluster, c *pawl.Client, s *session.Session) {
 		require.NoError(t, s.Promise(clock.Now().Add(3*time.Second)))

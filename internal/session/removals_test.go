@@ -44,6 +44,7 @@ func (r *release) count() int {
 }
 
 // Rule A6: a removal is tried until it succeeds.
+// rule: A6
 func TestARemovalIsTriedUntilItIsDone(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{})
@@ -106,6 +107,7 @@ func (r *rig) waiters(s *Session, n int) (ns []int64) {
 
 // Rule A6: what many waiters of a session gave up is removed together. 1,000 entries take three round
 // trips, in requests most of which are full.
+// rule: A6
 func TestWhatManyWaitersGaveUpIsRemovedTogether(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 60 * time.Second})
@@ -247,6 +249,7 @@ func TestOnePartThatIsForbiddenKeepsNoOther(t *testing.T) {
 
 // Rule A6: a removal that is refused for as long as the session lives costs little, holds up no release
 // in the background, and succeeds once it is allowed.
+// rule: A6
 func TestManyForbiddenPartsCostLittle(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 60 * time.Second})
@@ -271,6 +274,7 @@ func TestManyForbiddenPartsCostLittle(t *testing.T) {
 // A5: no key of an entry of several names is deleted before the cancel key is put, even if all
 // operations are sent one by one. Otherwise a late copy of its enqueue could be applied between the
 // two.
+// rule: A5
 func TestNothingIsDeletedBeforeItsCancelKeyIsPut(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 60 * time.Second})
@@ -351,6 +355,7 @@ func removesAll(t *testing.T, name string, fault func(r *rig, keys []string)) {
 
 // A6: an entry that makes every request fail that contains it, for whatever reason, holds up the others
 // for only a few seconds.
+// rule: A6
 func TestAnEntryThatMakesEachRequestFailHoldsUpNoOther(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 60 * time.Second})

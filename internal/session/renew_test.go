@@ -60,6 +60,7 @@ var oneMembersFaults = []fault{
 }
 
 // Rule N3: no single member can end a session: hazards S4, S5.
+// rule: N3
 func TestSessionSurvivesAnyFailureOfAnyOneMemberOfThree(t *testing.T) {
 	for _, tr := range oneMembersFaults {
 		for _, ttl := range racedetector.Of([]time.Duration{3}, lane.Of([]time.Duration{3, 15}, []time.Duration{3, 5, 10, 15})) {
@@ -147,6 +148,7 @@ func (r *rig) keepAlives() func() []asking {
 
 // Rule N3: a renewal without an answer is joined by another, on another member,
 // after 300 ms.
+// rule: N3
 func TestASlowRenewalIsJoinedAfter300Milliseconds(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 8 * time.Second})
@@ -184,6 +186,7 @@ func TestASlowRenewalIsJoinedAfterThreeRoundTrips(t *testing.T) {
 
 // Rule N3: at least three renewals on at least two members fit before the
 // deadline, however slow the members usually are.
+// rule: N3
 func TestThreeRenewalsOnTwoMembersFitBeforeTheDeadlineOnSlowMembers(t *testing.T) {
 	for _, at := range []struct{ ttl, rtt time.Duration }{
 		{3000, 0}, {3000, 100}, {3000, 350}, {15000, 0}, {15000, 500}, {15000, 1600}, {60000, 2900}, // a write is given up after 3 s
@@ -357,6 +360,7 @@ func TestAfterAFailureTheNextRenewalIsAtOnceAndLaterOnesArePaced(t *testing.T) {
 
 // Hazards S6, S8: errors of any kind that last shorter than the window do not end the session, and
 // after NoLeader another member is tried.
+// rule: N5
 func TestAStormOfErrorsShorterThanTheWindowIsSurvived(t *testing.T) {
 	for _, err := range []error{
 		rpctypes.ErrGRPCNoLeader, rpctypes.ErrGRPCTimeout, rpctypes.ErrGRPCStopped, rpctypes.ErrGRPCPermissionDenied,
@@ -381,6 +385,7 @@ func TestAStormOfErrorsShorterThanTheWindowIsSurvived(t *testing.T) {
 }
 
 // Hazard S8: after the end no renewal is sent any more.
+// rule: N5
 func TestAfterTheEndNoRenewalIsSent(t *testing.T) {
 	for name, end := range map[string]func(*rig, *Session){
 		"close":    func(_ *rig, s *Session) { _ = s.Close(context.Background()) },
@@ -410,6 +415,7 @@ func TestAfterTheEndNoRenewalIsSent(t *testing.T) {
 }
 
 // Rule N2: each renewal has its own stream, which the member ends after its answer.
+// rule: N2
 func TestEachRenewalHasAStreamOfItsOwn(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 4 * time.Second})
@@ -430,6 +436,7 @@ func TestEachRenewalHasAStreamOfItsOwn(t *testing.T) {
 
 // Rule N2: a late answer is dropped with its stream, and never counted for a
 // renewal that was sent after it.
+// rule: N2
 func TestALateAnswerIsNeverCountedForALaterRenewal(t *testing.T) {
 	for _, members := range []int{1, 3} {
 		for late := 100 * time.Millisecond; late < 6*time.Second; late += 217 * time.Millisecond {
@@ -486,6 +493,7 @@ func (n neverEnding) Recv() (*pb.LeaseKeepAliveResponse, error) {
 }
 
 // Rule N2: a renewal is one round trip and its read another. Nothing else is waited for.
+// rule: T2
 func TestARenewalTakesTwoRoundTrips(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 8 * time.Second})
@@ -499,6 +507,7 @@ func TestARenewalTakesTwoRoundTrips(t *testing.T) {
 }
 
 // Rule N4: what happens to one lease affects no other session.
+// rule: N4
 func TestAStalledOrForbiddenLeaseDoesNotTouchAnotherSession(t *testing.T) {
 	for name, rule := range map[string]etcdfake.Rule{
 		"stalled":   {HoldAnswer: time.Hour},
@@ -524,6 +533,7 @@ func TestAStalledOrForbiddenLeaseDoesNotTouchAnotherSession(t *testing.T) {
 
 // Rule N4: a lease that may not be renewed does not turn others away from the
 // members that say so.
+// rule: N4
 func TestAForbiddenLeaseGradesNoMemberDown(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 2}, func(t *testing.T, r *rig) {
 		m := r.host.Cluster.Members()

@@ -29,6 +29,7 @@ func (r *rig) silence() *etcdfake.Fault {
 
 // Rules T3, T4, hazard S2: the first deadline is the grant's. One nanosecond before it the session is
 // valid. At the deadline it has ended, according to everything that reports it.
+// rule: T3
 func TestSessionIsValidANanosecondBeforeItsDeadlineAndExpiredAtIt(t *testing.T) {
 	for name, look := range map[string]func(t *testing.T, s *Session, valid bool){
 		"Err": func(t *testing.T, s *Session, valid bool) { assert.Equal(t, valid, s.Err() == nil) },
@@ -68,6 +69,7 @@ func TestSessionIsValidANanosecondBeforeItsDeadlineAndExpiredAtIt(t *testing.T) 
 
 // Rule T2, hazard S1: however late answers come, the session's deadline is never
 // after the server's expiry.
+// rule: T2
 func TestDeadlineIsNeverAfterTheServersExpiryHoweverLateAnswersCome(t *testing.T) {
 	for late := time.Duration(0); late < 3*time.Second; late += 97 * time.Millisecond {
 		inBubble(t, etcdfake.Options{ExpiryTick: -1}, func(t *testing.T, r *rig) {
@@ -94,6 +96,7 @@ func TestDeadlineIsNeverAfterTheServersExpiryHoweverLateAnswersCome(t *testing.T
 
 // Rule T4: an answer that comes at or after the deadline never makes the session valid again, even if
 // its handler is the first goroutine to see that the deadline has passed.
+// rule: T4
 func TestALateAnswerNeverResurrects(t *testing.T) {
 	for name, first := range map[string]func(s *Session){
 		"Err":    func(s *Session) { _ = s.Err() },
@@ -116,6 +119,7 @@ func TestALateAnswerNeverResurrects(t *testing.T) {
 }
 
 // Rule T4 under concurrency: once any goroutine has seen an error, none sees nil.
+// rule: T4
 func TestOnceSomebodySawItEndedNobodySeesItValid(t *testing.T) {
 	first := lane.Seed(t)
 	for seed := first; seed != first+20; seed++ {
@@ -167,6 +171,7 @@ func TestAShorterTTLTakesTheDeadlineBack(t *testing.T) {
 
 // Rule T1, hazard S22: the time that the machine slept counts, and the first check after it reports the
 // end, without I/O.
+// rule: T3
 func TestAfterASuspendLongerThanTheWindowTheFirstErrSaysSo(t *testing.T) {
 	for _, slept := range []time.Duration{2500 * time.Millisecond, time.Hour} {
 		t.Cleanup(func() { clock.SetSource(nil) })
@@ -194,6 +199,7 @@ func TestASuspendTakesItsTimeOffTheDeadline(t *testing.T) {
 }
 
 // Rule T1: that a machine was frozen together with its clocks shows when the wall clock is corrected.
+// rule: T1
 func TestAWallClockThatRanAheadByMoreThanTheMarginEndsTheSession(t *testing.T) {
 	t.Cleanup(func() { clock.SetWallJump(0) })
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
@@ -212,6 +218,7 @@ func TestAWallClockThatRanAheadByMoreThanTheMarginEndsTheSession(t *testing.T) {
 }
 
 // Rule N5, H1: each way to end is distinguished, and the first cause is final.
+// rule: N5
 func TestEachEndHasOneCauseThatStays(t *testing.T) {
 	ends := map[string]struct {
 		want error
@@ -414,6 +421,7 @@ func TestTheGrantsContextIsNotTheSessionsLifetime(t *testing.T) {
 }
 
 // Session.TTL is what the server granted (T5, hazard S3).
+// rule: T5
 func TestTheTTLThatTheServerRaisedCounts(t *testing.T) {
 	inBubble(t, etcdfake.Options{MinTTL: 30}, func(t *testing.T, r *rig) {
 		began := time.Now()

@@ -66,6 +66,7 @@ func storm(t *testing.T, seed uint64, rest time.Duration, pause func(rng *rand.R
 // Rule N3: a storm of pauses of one member or several, each shorter than any session survives whenever
 // it begins, ends none of a client's many sessions. A longer one ends those that are about to renew
 // when it begins.
+// rule: N3
 func TestManySessionsSurviveAStormOfPausedMembers(t *testing.T) {
 	for seed := range lane.Of(uint64(2), 8) {
 		lost := storm(t, seed, stormTTL/2, func(rng *rand.Rand) (int, time.Duration) {

@@ -29,6 +29,7 @@ func eachSize(t *testing.T, ttl time.Duration, f func(t *testing.T, r *rig)) {
 	}
 }
 
+// rule: C4
 func TestASessionSurvivesConnectionsThatSwallowWhatIsSent(t *testing.T) {
 	for _, ttl := range []time.Duration{3 * time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second} {
 		eachSize(t, ttl, func(t *testing.T, r *rig) {
@@ -54,6 +55,7 @@ func TestARequestAfterItsConnectionTurnedMuteIsAnsweredWithinASecond(t *testing.
 	})
 }
 
+// rule: C4
 func TestASessionWithAPasswordSurvivesConnectionsThatSwallowWhatIsSent(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		t.Run(fmt.Sprint(n, " members"), func(t *testing.T) {

@@ -46,6 +46,7 @@ func (r *rig) successor() Host { return newHost(r.t, r.Cluster, "ns") }
 
 // Rule N6: a session that is detached in one process and resumed in another keeps its lease, its TTL
 // and its keys.
+// rule: N6
 func TestADetachedSessionIsResumedByAnotherProcessOnce(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 6 * time.Second})
@@ -98,6 +99,7 @@ func TestThePredecessorSendsNoRenewalAfterDetach(t *testing.T) {
 
 // Rule N6: a session that was taken over without knowing it is refused at once, by the comparison of
 // the session key, and leaves the lease alone.
+// rule: N6
 func TestAPredecessorThatMissedEverythingIsRefusedAtOnce(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 60 * time.Second})
@@ -225,6 +227,7 @@ func TestOpenEntriesAreUndoneByTheSuccessor(t *testing.T) {
 
 // V8: what a successor cannot resume is removed a lock-delay after it is due, because it was not
 // released. It cannot discard keys of two entries, or of a session that it made itself.
+// rule: V8
 func TestWhatIsDiscardedIsRemovedAtItsTime(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		const delay = 5 * time.Second
@@ -307,6 +310,7 @@ func TestUndoOfAGoneLeaseEndsTheSession(t *testing.T) {
 
 // Whatever answer is lost during a takeover, there is a session, or, after a bounded time, no key
 // without a holder is left.
+// rule: N6
 func TestALostAnswerDuringATakeover(t *testing.T) {
 	for _, op := range inTakeover {
 		for name, rule := range lossesOf(codes.Unavailable) {
@@ -492,6 +496,7 @@ func (r *rig) open(s *Session, n int) (keys []string) {
 
 // Rule N6: a takeover renews before it tidies, and removes what was left open in shared requests. At 30
 // ms, 600 open entries cost a few requests, and no validity.
+// rule: N6
 func TestATakeoverOfHundredsOfOpenEntriesRenewsFirst(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 6 * time.Second})
@@ -516,6 +521,7 @@ func TestATakeoverOfHundredsOfOpenEntriesRenewsFirst(t *testing.T) {
 
 // Twelve seconds of failure in the middle of a takeover are no reason to revoke a lease of 300 s. There
 // is a session, or the same process can try again.
+// rule: N6
 func TestTwelveSecondsOfFailureDuringATakeoverCostNoLease(t *testing.T) {
 	places := []etcdfake.Rule{{Method: "LeaseKeepAlive"}, {Method: "LeaseKeepAlive", Skip: 1}, {Method: "LeaseKeepAlive", Skip: 2}}
 	for _, op := range inTakeover {
@@ -581,6 +587,7 @@ func TestATakeoverThatFailedCanBeTriedAgainInTheSameProcess(t *testing.T) {
 // N6: a process ends in the middle of a takeover, before its request is applied or after. A process
 // that has the Handle with its claim continues it. One that has the Handle alone, or with another
 // claim, is refused.
+// rule: N6
 func TestAClaimedTakeoverIsContinuedByAnotherProcess(t *testing.T) {
 	for name, rule := range map[string]etcdfake.Rule{
 		"it never arrives":              {Op: "take over session", Lose: true},

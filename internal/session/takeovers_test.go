@@ -20,6 +20,7 @@ func handleFor(id int64) lease.Handle {
 
 // N6: one call at a time tries a takeover. It is the same takeover until it is finished, and then a
 // call that waited for it begins another.
+// rule: N6
 func TestATakeoverIsTheSameUntilItIsFinished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := handleFor(randomID())

@@ -14,6 +14,7 @@ import (
 )
 
 // Rule T2: deadline = c + granted·(1 − 1/6), and Margin only enlarges the sixth.
+// rule: T2
 func TestDeadlineIsASixthOfTheTTLBeforeTheServersExpiry(t *testing.T) {
 	c := clock.Now()
 	for _, at := range []struct{ granted, margin, want time.Duration }{
@@ -58,6 +59,7 @@ func TestWindowIsOverWhenTheWallClockRanAheadByMoreThanTheMargin(t *testing.T) {
 }
 
 // The arithmetic is compared with the rule, computed in rationals.
+// rule: T2
 func FuzzWindowKeepsAtLeastASixth(f *testing.F) {
 	f.Add(int64(15e9), int64(0), int64(12.5e9))
 	f.Add(int64(3e9), int64(1e9), int64(2e9))

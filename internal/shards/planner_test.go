@@ -12,6 +12,7 @@ import (
 
 // The answer to a write of an earlier plan comes after the last plan left the wish as it was before the
 // write. The next plan takes the written wish into account.
+// rule: SH3
 func TestALateWishOfAnEarlierPlanIsPlannedWith(t *testing.T) {
 	k, err := keys.NewShards("", "name")
 	require.NoError(t, err)

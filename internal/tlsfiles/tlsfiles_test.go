@@ -45,6 +45,7 @@ func met(t *testing.T, client, server *tls.Config) (ofClient, ofServer string) {
 }
 
 // Each file is rotated, broken and restored, on both sides.
+// rule: C3
 func TestWhatTheFilesHoldCountsAtEachHandshakeIfItCanBeUsed(t *testing.T) {
 	first, second := pki.New(t), pki.New(t)
 	for _, side := range []string{"client", "server"} {

@@ -47,6 +47,7 @@ func TestPartsAreTheMessagesThatTheySay(t *testing.T) {
 }
 
 // H3: no read is serializable.
+// rule: H3
 func TestNoReadIsSerializable(t *testing.T) {
 	for _, op := range everything().Success {
 		assert.False(t, op.GetRequestRange().GetSerializable(), "%v", op)

@@ -51,6 +51,7 @@ func (b *bench) watchDeletion(key string, from int64, fn func(Update)) *Watch {
 }
 
 // Watches of the same key have separate creations, and the end of one does not end the other.
+// rule: A3
 func TestWatchesOfOneKeyAreIndependent(t *testing.T) {
 	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
 		_, all := b.watch("k", "", 5)

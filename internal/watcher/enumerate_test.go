@@ -480,6 +480,7 @@ func walk(t *testing.T, p plan) (states int) {
 
 // Any watch, created at any time and starting at any revision, receives each event that is due once,
 // whatever happens meanwhile, and leaves nothing behind.
+// rule: A3
 func TestEveryWatchReceivesEachEventOnceInAllInterleavings(t *testing.T) {
 	if racedetector.On {
 		t.Skip("its steps follow one another in one goroutine")

@@ -25,6 +25,7 @@ func (c *call) whileItEnds(f func()) {
 	s.working.Leave()
 }
 
+// rule: A3
 func TestAWatchThatComesWhileItsLinkEndsIsCreatedOnTheNext(t *testing.T) {
 	inBubble(t, benchConfig{members: 2}, func(t *testing.T, b *bench) {
 		_, _ = b.watch("stays", "", 1)

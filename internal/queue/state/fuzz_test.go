@@ -118,6 +118,7 @@ func (s *script) event() Event {
 }
 
 // Whatever happens, in whatever order, the invariants hold and nothing panics.
+// rule: A2
 func FuzzAnAcquisitionKeepsItsInvariants(f *testing.F) {
 	f.Add([]byte{3, 1, 5, 1, 6, 16, 17, 18, 19})
 	f.Add([]byte{1, 2, 3, 5, 14, 24, 0, 17})

@@ -52,6 +52,7 @@ func TestAnAcquisitionThatStandsAloneNeedsNoQuery(t *testing.T) {
 }
 
 // A2: a key that the enqueue's read left out may be ahead.
+// rule: A2
 func TestAReadInPartIsNoEvidence(t *testing.T) {
 	a := Begin(Options{})
 	fx := a.Apply(Enqueued{Own: own, Revision: 5})
@@ -68,6 +69,7 @@ func TestAWaiterWatchesItsPredecessorAndItsOwnKey(t *testing.T) {
 }
 
 // A2: a predecessor that is gone is only a reason to query.
+// rule: A2
 func TestAPredecessorThatIsGoneIsNoEvidence(t *testing.T) {
 	a := waiting()
 	assert.True(t, a.Apply(PredecessorDeleted{Key: before}).Wake)
@@ -168,6 +170,7 @@ func TestGivingUpRemovesWhatMayBeThere(t *testing.T) {
 }
 
 // A4, N1: the effects of what the renewals' reads show.
+// rule: A4
 func TestWhatIsObserved(t *testing.T) {
 	seen := Observed{Revision: 9, Own: Seen{own.Create, own.Create}, Predecessor: Seen{before.Create, before.Create}}
 	with := func(f func(o *Observed)) Observed { o := seen; f(&o); return o }
@@ -202,6 +205,7 @@ func TestWatchesThatEndedAreRenewedByTheNextRead(t *testing.T) {
 }
 
 // R1: the next step after a delete, by what is known of it.
+// rule: R1
 func TestWhatFollowsADelete(t *testing.T) {
 	for name, c := range map[string]struct {
 		ev   DeleteAnswered
@@ -244,6 +248,7 @@ func TestADeleteBesideAValueInDoubtComparesNoModificationRevision(t *testing.T) 
 
 // R1: we released a key that is gone only if a delete of ours may have been applied before the key
 // was missed.
+// rule: R1
 func TestWhatWasMissedIsALossUnlessADeleteOfOursMayHaveBeenApplied(t *testing.T) {
 	lost, missed := DeleteAnswered{Outcome: Unknown}, DeleteAnswered{Outcome: Refused}
 	for _, c := range []struct {
@@ -273,6 +278,7 @@ func TestWhatWasMissedIsALossUnlessADeleteOfOursMayHaveBeenApplied(t *testing.T)
 // ML5, R1: a set of which some keys are gone was lost, and what is left is deleted. A set that the
 // server refuses to delete as a whole is left to the background, unless the read shows that it was
 // lost.
+// rule: ML5
 func TestTheReleaseOfASetIsOneOrLeftToTheBackground(t *testing.T) {
 	exact := DeleteAnswered{Outcome: Refused, Exact: true}
 	lost, whole := DeleteAnswered{Outcome: Unknown}, DeleteAnswered{Outcome: NotApplied, Whole: true}
@@ -324,6 +330,7 @@ func TestTheReleaseOfASetIsOneOrLeftToTheBackground(t *testing.T) {
 }
 
 // A value in doubt stays so until the key's modification revision moves.
+// rule: H1
 func TestValuesInDoubt(t *testing.T) {
 	a := holding()
 	write := func(v string, o Outcome) Verdict {
@@ -411,6 +418,7 @@ func TestAReleaseThatDeletesLaterIsDecidedAtOnce(t *testing.T) {
 	}
 }
 
+// rule: H1
 func TestTheFirstEndStands(t *testing.T) {
 	a := holding()
 	require.Equal(t, KeyDeleted, a.Apply(OwnDeleted{}).End)
@@ -421,6 +429,7 @@ func TestTheFirstEndStands(t *testing.T) {
 }
 
 // SM3: the least of all limits counts, and the number of held slots, not only which.
+// rule: SM3
 func TestTheLowestFreeSlotOfTheLeastLimit(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit int
@@ -469,6 +478,7 @@ func TestATakeMakesTheSlotsKeyTheOwnOne(t *testing.T) {
 }
 
 // SM1: while a take may have deleted the turnstile key, its absence proves nothing.
+// rule: SM1
 func TestAKeyThatATakeMayHaveDeletedIsQueried(t *testing.T) {
 	for _, gone := range []Event{OwnDeleted{Revision: 8}, Observed{Revision: 9}} {
 		a := trying()
@@ -484,6 +494,7 @@ func TestAKeyThatATakeMayHaveDeletedIsQueried(t *testing.T) {
 	assert.True(t, func() bool { a := trying(); return a.Apply(GaveUp{}).Remove }())
 }
 
+// rule: SM2
 func TestOneThatFindsNoSlotWatchesThemAndQueriesAgain(t *testing.T) {
 	a := Begin(Options{Limit: 1})
 	fx := a.Apply(Enqueued{Own: own, Whole: true, Revision: 5, Taken: []Taken{{0, 1}}})

@@ -166,6 +166,7 @@ func TestAHistoryOfPermitsThatCanHaveBeenHasNoViolation(t *testing.T) {
 
 // Rules SM1, SM3, SM4: no order of the operations explains what breaks one, and the
 // intervals say which.
+// rule: SM4
 func TestSeededViolationsOfPermitsAreCaughtByBothChecks(t *testing.T) {
 	for what, c := range map[string]struct {
 		says string

@@ -745,6 +745,7 @@ func (l *lockstep) seenBefore(p *pair, st step) bool {
 	return a.Mod > a.Own.Create
 }
 
+// rule: A2, SM1, SM2, SM3
 func TestTheProductionStateAndTheModelSayTheSameInEveryInterleaving(t *testing.T) {
 	swapped := []Client{{Wants: []Want{reader, lock}}, {Wants: []Want{lock, reader}, Session: 1}}
 	for _, walk := range []struct {

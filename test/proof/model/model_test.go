@@ -88,6 +88,7 @@ func TestWhatWasAnsweredIsUndoneByDeletions(t *testing.T) {
 	}
 }
 
+// rule: A5, RW2, RW3, RW4, RW5, SM1, SM3
 func TestEachRuleIsNeeded(t *testing.T) {
 	var (
 		two         = Config{Clients: alike(2, lock), Deletes: 1}

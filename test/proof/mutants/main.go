@@ -5,6 +5,7 @@
 //	go run ./test/proof/mutants -files a.go,b.go those in these files; -changed REV: in what changed since REV
 //	go run ./test/proof/mutants -sample 5        five of those, others each day; -day says of which
 //	go run ./test/proof/mutants -list            what there is
+//	go run ./test/proof/mutants -rules           for each rule where it is broken, and its tests; runs nothing
 //	go run ./test/proof/mutants -all             every test that notices, not only the first
 //	go run ./test/proof/mutants -w               writes which test caught each into the folder faults
 //
@@ -36,11 +37,19 @@ func main() {
 	flag.StringVar(&o.files, "files", "", "run those in these files, separated by commas or spaces")
 	flag.StringVar(&o.changed, "changed", "", "run those in the files that have changed since this revision")
 	list := flag.Bool("list", false, "list the faults and run nothing")
+	table := flag.Bool("rules", false, "print for each rule the functions in which it is broken, and its tests")
 	write := flag.Bool("w", false, "write which test caught each into the folder faults")
 	every := flag.Bool("all", false, "run all tests of the packages, and show every one that fails")
 	timeout := flag.Duration("timeout", 5*time.Minute, "for the tests of one package")
 	flag.Parse()
 	o.words = flag.Args()
+	if *table {
+		if err := printRules(os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "mutants:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := run(o, *list, *write, *every, *timeout); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)

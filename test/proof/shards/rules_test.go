@@ -149,6 +149,7 @@ var rules = []struct {
 	}},
 }
 
+// rule: SH3, SH6
 func TestEachRuleOfShardsIsNeeded(t *testing.T) {
 	for _, c := range rules {
 		t.Run(c.name, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 // Whatever an adversary does for half a minute: nobody has a shard twice, and soon after it has
 // stopped, all shards are shared out, and stay.
+// rule: SH2
 func TestItConvergesWhenTheAdversaryStops(t *testing.T) {
 	first := lane.Seed(t)
 	for i := range uint64(lane.Of(60, 5000)) {

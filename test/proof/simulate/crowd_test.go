@@ -128,6 +128,7 @@ func (c *crowd) turn(s *pawl.Session, r *rand.Rand) error {
 
 // Rules G2, A3: many workers on few names and on many, and no fault: each gets its turn without
 // the read that finds what a watch missed, which comes after a quarter of a minute.
+// rule: G2
 func TestACrowdOnFewNamesAndOnMany(t *testing.T) {
 	for _, names := range lane.Of([]int{1, 30}, []int{1, 2, 8, 30, 300}) {
 		t.Run(fmt.Sprint(names), func(t *testing.T) {

@@ -56,6 +56,7 @@ func runOne(t *testing.T, plan Plan, start func(*testing.T, *scenario) server) {
 	}
 }
 
+// rule: SM1, SM3, SH2
 func TestRandomFaultsOnTheClusterInMemory(t *testing.T) {
 	run(t, lane.Of[uint64](48, 9000), 9, fakeKinds, OnFake)
 }

@@ -63,6 +63,7 @@ func (l *lines) await(t *testing.T, parts ...string) {
 }
 
 // On real members with a password and either kind of token, as the table of package lock has it in memory.
+// rule: C6
 func TestALeaderIsKeptWhileEveryMemberIsReplaced(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"simple", "JWT"} {

@@ -89,6 +89,7 @@ func TestRoleHolder(t *testing.T) {
 // N6, RW5, ML8: a shared lock and a set outlive the process that acquired them: its successor
 // has them with their token, in their mode and as a whole, and who waits for them goes on
 // waiting until they are released.
+// rule: N6
 func TestSharedLocksAndSetsAreResumedByAnotherProcessOnARealServer(t *testing.T) {
 	t.Parallel()
 	endpoint := realServer(t)

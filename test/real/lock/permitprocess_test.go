@@ -41,6 +41,7 @@ func TestRolePermits(t *testing.T) {
 
 // N6, SM4: permits outlive the process that acquired them: its successor has them in their
 // slots, with their tokens, and the next waiter waits until one of them is released.
+// rule: N6
 func TestPermitsAreResumedByAnotherProcessOnARealServer(t *testing.T) {
 	t.Parallel()
 	endpoint := realServer(t)

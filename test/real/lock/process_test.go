@@ -65,6 +65,7 @@ func add(ctx context.Context, k *kv.Client) error {
 	return err
 }
 
+// rule: K1
 func TestProcessesExcludeEachOther(t *testing.T) {
 	t.Parallel()
 	endpoint := realServer(t)

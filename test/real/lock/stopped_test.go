@@ -54,6 +54,7 @@ func init() {
 // Hazard S22, rule T3: a process that was stopped for longer than its TTL sees at
 // its first check, before anything was received, that its lock is lost; another
 // has it by then.
+// rule: T3
 func TestAStoppedHolderFindsItsLockLostAtItsFirstCall(t *testing.T) {
 	t.Parallel()
 	endpoint := realServer(t)

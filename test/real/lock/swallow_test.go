@@ -19,6 +19,7 @@ import (
 
 // A holder, a waiter and a new request get over a connection that swallows what is sent, here with TLS
 // and a password. The pings of gRPC, which would end that connection after 13 s, are turned off.
+// rule: C4
 func TestAConnectionThatSwallowsIsReplacedOnARealServer(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.StartWith(t, etcdtest.Options{TLS: true})

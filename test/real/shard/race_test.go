@@ -29,6 +29,7 @@ import (
 // Workers of several processes join, leave and are killed at random: no two work on one shard,
 // every counter is exact, and when the last change is over the shards are shared out evenly,
 // after few moves.
+// rule: SH1
 func TestWorkersOfManyProcesses(t *testing.T) {
 	s := etcdtest.Start(t)
 	c := newCrowd(t, s.Endpoints(), 40)

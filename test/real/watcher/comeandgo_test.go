@@ -15,6 +15,7 @@ import (
 
 // Watches of all kinds come and go, keys too, and streams are cut. Every watch learns every
 // deletion once, starting at its revision, or since it was created.
+// rule: A3
 func TestWatchesThatComeAndGoMissNothing(t *testing.T) {
 	onRealEtcd(t, 300, func(t *testing.T, r *real) {
 		rnd := rand.New(rand.NewPCG(lane.Seed(t), 0))

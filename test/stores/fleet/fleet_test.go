@@ -49,6 +49,7 @@ func run(t *testing.T, name string, readers fleet.Readers) fleet.Result {
 	return r
 }
 
+// rule: K2
 func TestFleetLosesNoUpdateWithTheGuardAndOneWithoutIt(t *testing.T) {
 	for name := range places {
 		t.Run(name, func(t *testing.T) {

@@ -146,6 +146,7 @@ func suite(d database, open func(*desk) fencetest.Store) fencetest.Suite {
 	}
 }
 
+// rule: K2
 func TestFencePassesTheSuite(t *testing.T) {
 	onEach(t, func(t *testing.T, d database) {
 		s := suite(d, func(desk *desk) fencetest.Store { return guarded{desk} })

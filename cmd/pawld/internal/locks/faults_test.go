@@ -115,6 +115,7 @@ func TestARequestThatIsUsedAgainIsAnotherAcquisition(t *testing.T) {
 }
 
 // V7: the connection of each call breaks, and its client calls again on another.
+// rule: V7
 func TestABrokenConnectionMeansNothing(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		d := w.daemon()
@@ -240,6 +241,7 @@ func TestASessionThatEndsDuringATakeoverKeepsItsLeaseForThePredecessorsPromises(
 }
 
 // V8: what pawld took from a client, and had not removed yet, is no release after a restart either.
+// rule: V8
 func TestAForfeitThatARestartFindsPendingIsNoRelease(t *testing.T) {
 	const delay = 7 * time.Second
 	inBubble(t, func(w *fixture) {
@@ -540,6 +542,7 @@ func TestAReleaseOfThePredecessorsIsNoneIfTheLeaseWentToo(t *testing.T) {
 
 // A waiter whose key was deleted has lost its position only if its session is shown alive:
 // otherwise the key may have gone with the lease, and it is enqueued again.
+// rule: H1
 func TestAWaiterWhoseKeyWentWithItsLeaseIsEnqueuedAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		strike func(w *fixture, key string)

@@ -227,6 +227,7 @@ func TestARenewSaysOfALockThatItIsWanted(t *testing.T) {
 }
 
 // V5: a key deleted or overwritten.
+// rule: V5
 func TestAParkedRenewAnswersAtOnceWhenALockIsLost(t *testing.T) {
 	for name, c := range map[string]struct {
 		why Why
@@ -282,6 +283,7 @@ func TestRenewIsParkedForHalfOfTheShortestBelief(t *testing.T) {
 
 // pawld's wall clock is stepped: it loses its session, and keeps the lease for as long as
 // a client may believe (V4).
+// rule: V4
 func TestAWallClockThatStepsTakesNoKeyBeforeItsPromise(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		d := w.daemon()
@@ -465,6 +467,7 @@ func TestAShortMaxHoldOnASlowEtcdIsWonNevertheless(t *testing.T) {
 
 // V8: a lock that is taken from a silent client stays taken for the lock-delay; one that is
 // released does not.
+// rule: V8
 func TestAnExpiredLockIsNoReleasedOne(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		d := w.daemonWith(7 * time.Second)

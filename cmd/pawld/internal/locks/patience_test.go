@@ -14,6 +14,7 @@ import (
 
 // V10: a Renew that comes late is answered while half of the client's belief is left, whatever its
 // client wants to wait; one that comes in time is parked as before.
+// rule: V10
 func TestARenewIsNotParkedBeyondHalfOfTheBeliefThatItFoundLeft(t *testing.T) {
 	const belief = h * 5 / 6
 	for name, c := range map[string]struct {
@@ -45,6 +46,7 @@ func TestARenewIsNotParkedBeyondHalfOfTheBeliefThatItFoundLeft(t *testing.T) {
 
 // After a restart it is not known what the client believes, or for how long: its first Renew is
 // answered at once, and the next is parked.
+// rule: V10
 func TestTheFirstRenewAfterARestartIsAnsweredAtOnce(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		d := w.daemon()
@@ -68,6 +70,7 @@ func TestTheFirstRenewAfterARestartIsAnsweredAtOnce(t *testing.T) {
 }
 
 // An answer that nobody heard gave its client no belief.
+// rule: V10
 func TestAnAnswerThatNobodyHeardIsNoBelief(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		d := w.daemon()
@@ -86,6 +89,7 @@ func TestAnAnswerThatNobodyHeardIsNoBelief(t *testing.T) {
 }
 
 // A belief that max hold ends is not renewed by an answer, so that a Renew is parked all the same.
+// rule: V10
 func TestABeliefThatNoAnswerRenewsDoesNotHurryARenew(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		d := w.daemon()
@@ -102,6 +106,7 @@ func TestABeliefThatNoAnswerRenewsDoesNotHurryARenew(t *testing.T) {
 }
 
 // A parked Renew is answered when its client releases the lock, or the session.
+// rule: V5
 func TestAParkedRenewIsAnsweredByARelease(t *testing.T) {
 	for name, ids := range map[string][]string{"of the lock": {"1"}, "of the session": nil} {
 		for what, held := range map[string]bool{"held": true, "never acquired": false} {

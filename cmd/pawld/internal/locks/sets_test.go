@@ -62,6 +62,7 @@ func TestASetIsHeldAllOrNone(t *testing.T) {
 
 // ML6: where one name is lost, all is. The others stay taken until the client's Release, or
 // for its TTL.
+// rule: ML6
 func TestWhatIsLeftOfALostSetStaysTakenForAWhile(t *testing.T) {
 	for name, release := range map[string]bool{"released": true, "not released": false} {
 		t.Run(name, func(t *testing.T) {

@@ -223,6 +223,7 @@ func run(data []byte) error {
 
 // No belief goes beyond its key, whatever arrivals, late handling, stalls, ends of the
 // engine's session and restarts there are, on clocks whose rates differ by a fifth.
+// rule: V1
 func FuzzNoBeliefGoesBeyondItsKey(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0, 9, 200, 0, 2, 0, 50})
 	f.Fuzz(func(t *testing.T, data []byte) {

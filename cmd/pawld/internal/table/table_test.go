@@ -88,6 +88,7 @@ func (r *rig) refused(code Code, text string, err error) {
 	assert.Contains(r, e.Text, text)
 }
 
+// rule: V1
 func TestV1ARequestGivesItsSessionTheTTLFromItsArrival(t *testing.T) {
 	r := newRig(t)
 	r.hold(0, Params{})
@@ -104,6 +105,7 @@ func TestV1ARequestGivesItsSessionTheTTLFromItsArrival(t *testing.T) {
 }
 
 // T4: what has expired stays so, though its client comes back, and its session continues.
+// rule: V1
 func TestV1WhatHasExpiredStaysSo(t *testing.T) {
 	r := newRig(t)
 	r.hold(0, Params{})
@@ -120,6 +122,7 @@ func TestV1WhatHasExpiredStaysSo(t *testing.T) {
 	assert.Empty(t, r.All(id, r.at(h), r.at(h)))
 }
 
+// rule: V2
 func TestV2TheShortestOfThreeEndsCountsFromTheArrival(t *testing.T) {
 	for name, c := range map[string]struct {
 		d       time.Duration
@@ -145,6 +148,7 @@ func TestV2TheShortestOfThreeEndsCountsFromTheArrival(t *testing.T) {
 	}
 }
 
+// rule: V2
 func TestV2MaxHoldEndsAHoldAtTheInstant(t *testing.T) {
 	r := newRig(t)
 	r.hold(0, Params{MaxHold: time.Second})
@@ -157,6 +161,7 @@ func TestV2MaxHoldEndsAHoldAtTheInstant(t *testing.T) {
 	assert.Equal(t, []Effect{{ref, Forfeit, ErrMaxHold}}, r.Effects())
 }
 
+// rule: V4
 func TestV4WhatAnAnswerListsWasPromisedFirst(t *testing.T) {
 	r := newRig(t)
 	r.hold(0, Params{})
@@ -188,6 +193,7 @@ func TestV5WhatTheEngineLostIsLostInTheNextAnswer(t *testing.T) {
 	assert.Empty(t, r.Effects())
 }
 
+// rule: V6
 func TestV6ARepeatFindsTheSame(t *testing.T) {
 	r := newRig(t)
 	require.NoError(t, r.Open(id, who, h, r.at(0), r.at(0)))
@@ -216,6 +222,7 @@ func TestV6ARepeatFindsTheSame(t *testing.T) {
 	r.refused(Invalid, "was released", err)
 }
 
+// rule: V6
 func TestV6AReleaseOfWhatIsNotKnownRefusesALateAcquire(t *testing.T) {
 	r := newRig(t)
 	require.NoError(t, r.Open(id, who, 0, r.at(0), r.at(0)))
@@ -266,6 +273,7 @@ func TestV6AnEndedSessionRefusesALateAcquire(t *testing.T) {
 
 // V8 stands with V1 and max hold: their effects are Forfeit. Only what no answer has listed
 // is returned.
+// rule: V9
 func TestV9APositionThatIsNotPolledIsLeft(t *testing.T) {
 	r := newRig(t)
 	require.NoError(t, r.Open(id, who, 0, r.at(0), r.at(0)))
@@ -284,6 +292,7 @@ func TestV9APositionThatIsNotPolledIsLeft(t *testing.T) {
 	assert.Equal(t, Lost, r.listed(12*time.Second, 12*time.Second).State)
 }
 
+// rule: V9
 func TestV9ALockThatNoAnswerListedIsReturned(t *testing.T) {
 	r := newRig(t)
 	require.NoError(t, r.Open(id, who, 0, r.at(0), r.at(0)))
@@ -299,6 +308,7 @@ func TestV9ALockThatNoAnswerListedIsReturned(t *testing.T) {
 	assert.Equal(t, []Effect{{ref, Return, ErrExpired}}, r.Effects())
 }
 
+// rule: V9
 func TestV9AStallGivesEverySessionItsTimeAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		gap  time.Duration
@@ -334,6 +344,7 @@ func TestV9AStallBringsNothingBack(t *testing.T) {
 }
 
 // What was due when the stall began is not forgiven, though nobody had looked at it.
+// rule: V9
 func TestV9AStallForgivesNothingThatWasDueBefore(t *testing.T) {
 	r := newRig(t)
 	r.hold(0, Params{})

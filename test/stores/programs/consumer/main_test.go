@@ -104,6 +104,7 @@ func (f *fleet) ends(p *exec.Cmd) {
 
 // Processes come, are killed and are stopped beyond their lease, and all are replaced one by one;
 // each message of each partition is handled once.
+// rule: SH1
 func TestEachMessageIsHandledOnce(t *testing.T) {
 	f := newFleet(t)
 	n := lane.Of(3, 8)
