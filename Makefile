@@ -22,7 +22,7 @@ check: ## what to run before a change is offered: formatting, vet, staticcheck, 
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }
 	go vet work
 	.ci/staticcheck
-	go test -count=1 -run 'TestPackages|TestUsers' .
+	go test -count=1 -run 'TestPackages|TestUsers' ./test/repo
 	.ci/scratch
 	.ci/api
 	go test $(RACE) -timeout 20m work

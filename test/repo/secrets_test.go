@@ -1,4 +1,4 @@
-package pawl_test
+package repo_test
 
 import (
 	"context"
