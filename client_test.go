@@ -19,11 +19,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/proto"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
@@ -242,7 +242,7 @@ func TestAChangedClusterEndsAllSessionsAndGrantsNoMore(t *testing.T) {
 			}
 		},
 		"revision": func(f *etcdfake.Cluster) {
-			f.Inject(etcdfake.Rule{Method: "Txn", Edit: func(_ etcdfake.Request, m proto.Message) { m.(*pb.TxnResponse).Header.Revision = 1 }})
+			f.Inject(etcdfake.Rule{Method: "Txn", Edit: func(_ etcdfake.Request, m etcdapi.Message) { m.(*pb.TxnResponse).Header.Revision = 1 }})
 		},
 	} {
 		inBubble(t, pawl.Config{}, func(t *testing.T, fake *etcdfake.Cluster, c *pawl.Client) {

@@ -10,9 +10,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
@@ -54,7 +54,7 @@ func TestAcquireAndReleaseSendFewBytes(t *testing.T) {
 		w.release(w.acquire(s))
 		sum := 0
 		w.f.Inject(etcdfake.Rule{Method: "Txn", Match: func(q etcdfake.Request) bool {
-			sum += proto.Size(q.Message)
+			sum += etcdapi.Size(q.Message)
 			return false
 		}})
 		w.release(w.acquire(s))

@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 	clientpb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/lease"
@@ -57,7 +57,7 @@ var blows = []blow{
 	{"session detached", lease.ErrClosed, false, func(w *fixture, _ *pawl.Client, s *pawl.Session, _ string) { s.Detach() }},
 	{"client closed", lease.ErrClosed, false, func(w *fixture, c *pawl.Client, _ *pawl.Session, _ string) { _ = c.Close() }},
 	{"cluster changed", pawl.ErrClusterChanged, true, func(w *fixture, c *pawl.Client, _ *pawl.Session, _ string) {
-		w.f.Inject(etcdfake.Rule{Method: "Txn", Edit: func(_ etcdfake.Request, m proto.Message) {
+		w.f.Inject(etcdfake.Rule{Method: "Txn", Edit: func(_ etcdfake.Request, m etcdapi.Message) {
 			m.(*clientpb.TxnResponse).Header.Revision = 1
 		}})
 		_, _ = c.Session(w.Context()) // no request

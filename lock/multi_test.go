@@ -15,6 +15,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
@@ -42,7 +43,7 @@ func (w *fixture) acquireAll(s *pawl.Session, all ...lock.Want) *lock.Held {
 	require.NoError(w, h.Err())
 	require.Len(w, h.Keys(), len(all))
 	for _, key := range h.Keys() {
-		assert.Equal(w, int64(h.Token()), w.f.Get(key).GetCreateRevision())
+		assert.Equal(w, int64(h.Token()), etcdapi.CreateRevision(w.f.Get(key)))
 	}
 	return h
 }

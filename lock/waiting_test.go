@@ -16,10 +16,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/elect"
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/lease"
@@ -109,7 +109,7 @@ func TestAnAnswerFromBeforeTheOwnKeyDoesNotGiveTheLock(t *testing.T) {
 		ctx, giveUp := context.WithCancel(w.Context())
 		between := w.acquiring(ctx, mutex(w.session()))
 		last := w.waiting(w.session())
-		w.f.Inject(etcdfake.Rule{Op: "confirm position", Edit: func(_ etcdfake.Request, m proto.Message) {
+		w.f.Inject(etcdfake.Rule{Op: "confirm position", Edit: func(_ etcdfake.Request, m etcdapi.Message) {
 			resp := m.(*pb.TxnResponse)
 			resp.Header.Revision = int64(h.Token()) - 1
 			resp.Responses[0].GetResponseRange().Kvs = nil // as when nobody held it

@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/named"
 	"github.com/pawl-locks/pawl/lease"
@@ -80,7 +80,7 @@ func TestAWorkerThatJoinsAsItLeavesLeavesNoTrace(t *testing.T) {
 	inBubble(t, 2, func(w *fixture) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
-		w.f.Inject(etcdfake.Rule{Op: "join the shards' workers", Edit: func(etcdfake.Request, proto.Message) { cancel() }})
+		w.f.Inject(etcdfake.Rule{Op: "join the shards' workers", Edit: func(etcdfake.Request, etcdapi.Message) { cancel() }})
 		slow := grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 			err := call(context.WithoutCancel(ctx), method, req, reply, conn, opts...)
 			if strings.HasSuffix(method, "/Txn") {

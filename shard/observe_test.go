@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/shard"
@@ -98,7 +98,7 @@ func TestObserveSaysForHowLongAChangeHasWaited(t *testing.T) {
 		w.began(2, shard.Options{})
 		o := w.observe()
 		w.pass(time.Second)
-		w.f.Inject(etcdfake.Rule{Op: "write a wish", Forge: func(etcdfake.Request) (proto.Message, error) {
+		w.f.Inject(etcdfake.Rule{Op: "write a wish", Forge: func(etcdfake.Request) (etcdapi.Message, error) {
 			return nil, status.Error(codes.Unavailable, "etcdserver: no leader")
 		}})
 		w.start(shard.Options{})

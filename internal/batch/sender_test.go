@@ -18,9 +18,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/txn"
 )
@@ -268,7 +268,7 @@ func TestAServersBoundsAreKeptOnceTheyAreKnown(t *testing.T) {
 			inBubble(t, etcdfake.Options{Members: 3, MaxTxnOps: maxOps}, func(w *fixture) {
 				if name == "bytes" {
 					w.f.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCRequestTooLarge,
-						Match: func(q etcdfake.Request) bool { return proto.Size(q.Message) > 10*proto.Size(put(10).Txn) }})
+						Match: func(q etcdfake.Request) bool { return etcdapi.Size(q.Message) > 10*etcdapi.Size(put(10).Txn) }})
 				}
 				var writes []Write // equally long, so that their order does not matter
 				for i := range mostParts {

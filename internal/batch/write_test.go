@@ -5,10 +5,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"google.golang.org/protobuf/proto"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
@@ -36,7 +36,7 @@ func sized() map[string]*pb.TxnRequest {
 // Rule G5: the bound in bytes holds for the requests as they are sent.
 func TestTheSizeOfAWriteIsNotUnderestimated(t *testing.T) {
 	for name, w := range sized() {
-		part := proto.Size(&pb.TxnRequest{Success: []*pb.RequestOp{txn.Nested(w)}})
+		part := etcdapi.Size(&pb.TxnRequest{Success: []*pb.RequestOp{txn.Nested(w)}})
 		assert.GreaterOrEqual(t, sizeOf(w), part, name)
 	}
 }
@@ -52,7 +52,7 @@ func BenchmarkSizeOf(b *testing.B) {
 	b.Run("exact", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			proto.Size(w)
+			etcdapi.Size(w)
 		}
 	})
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/metadata"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 )
 
 // BenchmarkTxn compares a transaction with the same one on the bare stub.
@@ -16,21 +16,21 @@ func BenchmarkTxn(b *testing.B) {
 	ss := newStubs(b, 1)
 	c := ss.connect(ss.config())
 	b.Run("bare", func(b *testing.B) {
-		bare := pb.NewKVClient(c.Pick())
+		bare := c.Pick()
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := bare.Txn(context.Background(), writing()); err != nil {
+			if _, err := etcdapi.Txn(context.Background(), bare, writing()); err != nil {
 				b.Fatal(err)
 			}
 		}
 	})
 	b.Run("bare-hasleader-timeout", func(b *testing.B) {
-		bare := pb.NewKVClient(c.Pick())
+		bare := c.Pick()
 		md := metadata.Pairs("hasleader", "true")
 		b.ReportAllocs()
 		for b.Loop() {
 			ctx, cancel := context.WithTimeout(metadata.NewOutgoingContext(context.Background(), md), defaultPerTry)
-			if _, err := bare.Txn(ctx, writing()); err != nil {
+			if _, err := etcdapi.Txn(ctx, bare, writing()); err != nil {
 				b.Fatal(err)
 			}
 			cancel()
@@ -50,12 +50,12 @@ func BenchmarkTxn(b *testing.B) {
 func TestATransactionCostsFewAllocationsMoreThanTheBareStub(t *testing.T) {
 	ss := newStubs(t, 1)
 	c := ss.connect(ss.config())
-	bare := pb.NewKVClient(c.Pick())
+	bare := c.Pick()
 	md := metadata.Pairs("hasleader", "true")
 	floor := testing.AllocsPerRun(500, func() {
 		ctx, cancel := context.WithTimeout(metadata.NewOutgoingContext(context.Background(), md), defaultPerTry)
 		defer cancel()
-		_, err := bare.Txn(ctx, writing())
+		_, err := etcdapi.Txn(ctx, bare, writing())
 		require.NoError(t, err)
 	})
 	ours := testing.AllocsPerRun(500, func() {

@@ -6,6 +6,8 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 )
 
 // next says what to do after a failed try.
@@ -34,10 +36,12 @@ type (
 var rules = map[said]rule{
 	// v3rpc/interceptor.go checks it before the handler is called. A follower that waits for an
 	// election while a lease is renewed or shown answers so too, and those requests write nothing.
-	saidBy(rpctypes.ErrGRPCNoLeader):                {NotApplied, elsewhere},
-	saidBy(rpctypes.ErrGRPCNotSupportedForLearner):  {NotApplied, elsewhere},
-	saidBy(rpctypes.ErrGRPCNotCapable):              {NotApplied, elsewhere},
-	saidBy(rpctypes.ErrGRPCInvalidClientAPIVersion): {NotApplied, stop},
+	saidBy(rpctypes.ErrGRPCNoLeader):            {NotApplied, elsewhere},
+	saidBy(etcdapi.ErrNotSupportedForLearner):   {NotApplied, elsewhere},
+	saidBy(etcdapi.ErrNotSupportedForLearner35): {NotApplied, elsewhere},
+	saidBy(etcdapi.ErrNotCapable):               {NotApplied, elsewhere},
+	saidBy(etcdapi.ErrNotCapable35):             {NotApplied, elsewhere},
+	saidBy(etcdapi.ErrInvalidClientAPIVersion):  {NotApplied, stop},
 
 	// v3_server.go, processInternalRaftRequestOnce, before the proposal.
 	saidBy(rpctypes.ErrGRPCRequestTooManyRequests): {NotApplied, elsewhere},
@@ -61,12 +65,12 @@ var rules = map[said]rule{
 	saidBy(rpctypes.ErrGRPCAuthNotEnabled): {NotApplied, stop},
 
 	// v3rpc/key.go validates the request before it reaches the server.
-	saidBy(rpctypes.ErrGRPCEmptyKey):          {NotApplied, stop},
-	saidBy(rpctypes.ErrGRPCValueProvided):     {NotApplied, stop},
-	saidBy(rpctypes.ErrGRPCLeaseProvided):     {NotApplied, stop},
-	saidBy(rpctypes.ErrGRPCTooManyOps):        {NotApplied, stop},
-	saidBy(rpctypes.ErrGRPCDuplicateKey):      {NotApplied, stop},
-	saidBy(rpctypes.ErrGRPCInvalidSortOption): {NotApplied, stop},
+	saidBy(rpctypes.ErrGRPCEmptyKey):      {NotApplied, stop},
+	saidBy(rpctypes.ErrGRPCValueProvided): {NotApplied, stop},
+	saidBy(rpctypes.ErrGRPCLeaseProvided): {NotApplied, stop},
+	saidBy(rpctypes.ErrGRPCTooManyOps):    {NotApplied, stop},
+	saidBy(rpctypes.ErrGRPCDuplicateKey):  {NotApplied, stop},
+	saidBy(etcdapi.ErrInvalidSortOption):  {NotApplied, stop},
 
 	// txn/txn.go checks puts and ranges of the whole transaction before it executes any of it.
 	saidBy(rpctypes.ErrGRPCKeyNotFound):   {NotApplied, stop},
@@ -128,8 +132,13 @@ var (
 	isTooLarge       = is(rpctypes.ErrGRPCRequestTooLarge)
 	isUserEmpty      = is(rpctypes.ErrGRPCUserEmpty)
 	isAuthNotEnabled = is(rpctypes.ErrGRPCAuthNotEnabled)
-	isLearner        = is(rpctypes.ErrGRPCNotSupportedForLearner)
 )
+
+// isLearner means that the member is a learner, which serves only some requests.
+func isLearner(err error) bool {
+	s := saidBy(err)
+	return s == saidBy(etcdapi.ErrNotSupportedForLearner) || s == saidBy(etcdapi.ErrNotSupportedForLearner35)
+}
 
 // is returns a function that reports whether err is, or wraps, the status want.
 func is(want error) func(err error) bool {

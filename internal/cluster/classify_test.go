@@ -17,6 +17,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 )
 
 // verdicts has every status that etcd exports. The rules have the reasons.
@@ -31,8 +33,8 @@ var verdicts = map[string]struct {
 	"ErrGRPCLeaseProvided":           {rpctypes.ErrGRPCLeaseProvided, NotApplied, stop},
 	"ErrGRPCTooManyOps":              {rpctypes.ErrGRPCTooManyOps, NotApplied, stop},
 	"ErrGRPCDuplicateKey":            {rpctypes.ErrGRPCDuplicateKey, NotApplied, stop},
-	"ErrGRPCInvalidClientAPIVersion": {rpctypes.ErrGRPCInvalidClientAPIVersion, NotApplied, stop},
-	"ErrGRPCInvalidSortOption":       {rpctypes.ErrGRPCInvalidSortOption, NotApplied, stop},
+	"ErrGRPCInvalidClientAPIVersion": {etcdapi.ErrInvalidClientAPIVersion, NotApplied, stop},
+	"ErrGRPCInvalidSortOption":       {etcdapi.ErrInvalidSortOption, NotApplied, stop},
 	"ErrGRPCCompacted":               {rpctypes.ErrGRPCCompacted, NotApplied, stop},
 	"ErrGRPCFutureRev":               {rpctypes.ErrGRPCFutureRev, NotApplied, stop},
 	"ErrGRPCNoSpace":                 {rpctypes.ErrGRPCNoSpace, Answered, stop},
@@ -48,8 +50,10 @@ var verdicts = map[string]struct {
 	"ErrGRPCAuthOldRevision":         {rpctypes.ErrGRPCAuthOldRevision, NotApplied, reauth},
 	"ErrGRPCPermissionDenied":        {rpctypes.ErrGRPCPermissionDenied, NotApplied, stop},
 	"ErrGRPCNoLeader":                {rpctypes.ErrGRPCNoLeader, NotApplied, elsewhere},
-	"ErrGRPCNotCapable":              {rpctypes.ErrGRPCNotCapable, NotApplied, elsewhere},
-	"ErrGRPCNotSupportedForLearner":  {rpctypes.ErrGRPCNotSupportedForLearner, NotApplied, elsewhere},
+	"ErrGRPCNotCapable":              {etcdapi.ErrNotCapable, NotApplied, elsewhere},
+	"not capable, by 3.5":            {etcdapi.ErrNotCapable35, NotApplied, elsewhere},
+	"ErrGRPCNotSupportedForLearner":  {etcdapi.ErrNotSupportedForLearner, NotApplied, elsewhere},
+	"a learner's, by 3.5":            {etcdapi.ErrNotSupportedForLearner35, NotApplied, elsewhere},
 	"ErrGRPCCorrupt":                 {rpctypes.ErrGRPCCorrupt, Unknown, stop},
 
 	// The proposal may be in the log.
@@ -72,8 +76,8 @@ var verdicts = map[string]struct {
 	"ErrGRPCMemberNotLearner":              {rpctypes.ErrGRPCMemberNotLearner, Unknown, elsewhere},
 	"ErrGRPCLearnerNotReady":               {rpctypes.ErrGRPCLearnerNotReady, Unknown, elsewhere},
 	"ErrGRPCTooManyLearners":               {rpctypes.ErrGRPCTooManyLearners, Unknown, elsewhere},
-	"ErrGRPCClusterIDMismatch":             {rpctypes.ErrGRPCClusterIDMismatch, Unknown, elsewhere},
-	"ErrGRPCClusterIdMismatch":             {rpctypes.ErrGRPCClusterIDMismatch, Unknown, elsewhere},
+	"ErrGRPCClusterIDMismatch":             {etcdapi.ErrClusterIDMismatch, Unknown, elsewhere},
+	"ErrGRPCClusterIdMismatch":             {etcdapi.ErrClusterIDMismatch, Unknown, elsewhere},
 	"ErrGRPCRootUserNotExist":              {rpctypes.ErrGRPCRootUserNotExist, Unknown, elsewhere},
 	"ErrGRPCRootRoleNotExist":              {rpctypes.ErrGRPCRootRoleNotExist, Unknown, elsewhere},
 	"ErrGRPCUserAlreadyExist":              {rpctypes.ErrGRPCUserAlreadyExist, Unknown, elsewhere},

@@ -83,8 +83,8 @@ func Doubtful(err error) error { return edited(err, func(e *Error) { e.Outcome =
 // edited returns a copy of the *Error in err that edit has changed. It returns err if there is none; the
 // outcome is Unknown then (see OutcomeOf).
 func edited(err error, edit func(*Error)) error {
-	e, ok := errors.AsType[*Error](err)
-	if !ok {
+	var e *Error
+	if !errors.As(err, &e) {
 		return err
 	}
 	changed := *e
@@ -143,7 +143,7 @@ func EndOf(ctx context.Context) error {
 		return nil
 	}
 	cause := context.Cause(ctx)
-	if graced, ok := errors.AsType[graceEnded](cause); ok {
+	if graced := (graceEnded{}); errors.As(cause, &graced) {
 		return graced.error
 	}
 	if !errors.Is(cause, err) {
@@ -177,7 +177,7 @@ func (g graceEnded) Unwrap() error { return g.error }
 // OutcomeOf returns the outcome of a request that failed with err, which must not be nil. It is
 // Unknown unless err is or wraps an *Error.
 func OutcomeOf(err error) Outcome {
-	if e, ok := errors.AsType[*Error](err); ok {
+	if e := (*Error)(nil); errors.As(err, &e) {
 		return e.Outcome
 	}
 	return Unknown
@@ -186,11 +186,8 @@ func OutcomeOf(err error) Outcome {
 // statusOf finds the gRPC status in err's tree as the server sent it. (status.FromError would put
 // the wrapping errors' text into the message.)
 func statusOf(err error) *status.Status {
-	s, ok := errors.AsType[interface {
-		error
-		GRPCStatus() *status.Status
-	}](err)
-	if !ok {
+	var s interface{ GRPCStatus() *status.Status }
+	if !errors.As(err, &s) {
 		return nil
 	}
 	return s.GRPCStatus()

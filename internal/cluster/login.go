@@ -14,6 +14,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl/internal/backoff"
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 )
 
 const (
@@ -148,7 +149,7 @@ func (s *credentials) authenticate(ctx context.Context, m *Member) (*login, erro
 	var token string
 	req := Request{Op: fmt.Sprintf("authenticate user %q", s.user), On: m, Local: true, anonymous: true}
 	err := s.c.Do(ctx, req, func(ctx context.Context, m *Member) (*pb.ResponseHeader, error) {
-		resp, err := pb.NewAuthClient(m).Authenticate(ctx, &pb.AuthenticateRequest{Name: s.user, Password: s.password})
+		resp, err := etcdapi.Authenticate(ctx, m, &pb.AuthenticateRequest{Name: s.user, Password: s.password})
 		token = resp.GetToken()
 		return resp.GetHeader(), err
 	})

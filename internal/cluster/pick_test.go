@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 )
 
 func TestPickSpreadsOverAllMembers(t *testing.T) {
@@ -83,7 +85,7 @@ func TestALearnerIsLeftOutUntilItIsPromoted(t *testing.T) {
 
 func TestAMemberThatAnswersAsALearnerIsLeftOut(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, ss *stubs, c *Cluster) {
-		ss.get(0).do(func(s *stub) { s.onTxn = answers(rpctypes.ErrGRPCNotSupportedForLearner) })
+		ss.get(0).do(func(s *stub) { s.onTxn = answers(etcdapi.ErrNotSupportedForLearner) })
 		for range 6 {
 			_, err := c.Txn(t.Context(), Request{Op: "txn"}, writing())
 			require.NoError(t, err)

@@ -9,6 +9,8 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 )
 
 // probeTotal bounds one probe of one member.
@@ -60,7 +62,7 @@ func (c *Cluster) status(ctx context.Context, m *Member, l *login) (*pb.StatusRe
 	ctx = metadata.NewOutgoingContext(ctx, l.md)
 	for {
 		line := m.line.Load()
-		resp, err := pb.NewMaintenanceClient(m).Status(ctx, &pb.StatusRequest{})
+		resp, err := etcdapi.Status(ctx, m, &pb.StatusRequest{})
 		switch {
 		case err == nil:
 			return resp, nil

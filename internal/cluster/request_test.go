@@ -21,6 +21,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/pawl-locks/pawl/internal/backoff"
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 )
 
 // bubble runs f with n stubs in a synctest bubble. The Cluster is closed before the stubs are.
@@ -315,7 +316,7 @@ func TestDoReportsOutcomesLikeTxn(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, ss *stubs, c *Cluster) {
 		ss.each(func(s *stub) { s.onTxn = answers(rpctypes.ErrGRPCTimeout) })
 		send := func(ctx context.Context, m *Member) (*pb.ResponseHeader, error) {
-			resp, err := pb.NewKVClient(m).Txn(ctx, writing())
+			resp, err := etcdapi.Txn(ctx, m, writing())
 			return resp.GetHeader(), err
 		}
 		err := c.Do(t.Context(), Request{Op: "txn"}, send)

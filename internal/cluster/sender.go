@@ -12,6 +12,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl/internal/backoff"
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 )
 
 const (
@@ -116,7 +117,7 @@ func (s *sender) try(ctx context.Context) (Outcome, error) {
 	var err error
 	if s.txn != nil {
 		s.answer, t.opts[0] = new(pb.TxnResponse), grpc.StaticMethod()
-		err = s.member.Invoke(t, pb.KV_Txn_FullMethodName, s.txn, s.answer, t.opts[:]...)
+		err = s.member.Invoke(t, etcdapi.TxnMethod, s.txn, s.answer, t.opts[:]...)
 		h = s.answer.Header
 	} else {
 		h, err = s.call(t, s.member)

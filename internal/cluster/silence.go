@@ -8,6 +8,8 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 )
 
 // This file replaces a mute line; see guarantee 7 of the package. To examine a silent line, a health
@@ -294,7 +296,7 @@ func (m *Member) move() {
 	asks := m.c.Go(func() { // ends within probeTotal
 		ctx, cancel := context.WithTimeout(metadata.NewOutgoingContext(m.c.life, m.c.creds.any(m).md), probeTotal)
 		defer cancel()
-		resp, err := pb.NewMaintenanceClient(spare.conn).Status(ctx, &pb.StatusRequest{})
+		resp, err := etcdapi.Status(ctx, spare.conn, &pb.StatusRequest{})
 		if err != nil && !IsTokenRefusal(err) || err == nil && (resp.Leader == 0 || resp.IsLearner) {
 			spare.blame()
 			spare.close()

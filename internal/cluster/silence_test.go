@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/pawl-locks/pawl/internal/backoff"
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
 
@@ -344,7 +345,7 @@ func TestAMessageOnAnEndedStreamHasNoAnswer(t *testing.T) {
 		m := c.list()[0]
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		s, err := pb.NewWatchClient(m).Watch(ctx)
+		s, err := etcdapi.Watch(ctx, m)
 		require.NoError(t, err)
 		require.NoError(t, s.Send(&pb.WatchRequest{}))
 		assert.EqualValues(t, 1, m.line.Load().open.Load())
@@ -526,7 +527,7 @@ func watching(t *testing.T, m *Member) *atomic.Int64 {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
-	s, err := pb.NewWatchClient(m).Watch(ctx)
+	s, err := etcdapi.Watch(ctx, m)
 	require.NoError(t, err)
 	require.NoError(t, s.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{
 		CreateRequest: &pb.WatchCreateRequest{Key: []byte{0}, RangeEnd: []byte{0}},
@@ -599,14 +600,14 @@ func TestAStreamOnAConnectionThatNeverSpeaksIsGivenUp(t *testing.T) {
 		synctest.Wait()
 		m := member(t, c, fake.Member(1).Endpoint())
 		start := time.Now()
-		_, err := pb.NewWatchClient(m).Watch(t.Context())
+		_, err := etcdapi.Watch(t.Context(), m)
 		require.ErrorIs(t, err, errMute)
 		assert.LessOrEqual(t, time.Since(start), 500*time.Millisecond)
 
 		fake.Member(1).Heal()
 		time.Sleep(10 * time.Second)
 		assert.Zero(t, m.line.Load().open.Load())
-		s, err := pb.NewWatchClient(m).Watch(t.Context())
+		s, err := etcdapi.Watch(t.Context(), m)
 		require.NoError(t, err)
 		require.NoError(t, s.Context().Err())
 	})

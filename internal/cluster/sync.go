@@ -8,6 +8,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl/internal/backoff"
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 )
 
 // minSync is the least time between two refreshes of the member list.
@@ -29,7 +30,7 @@ func (c *Cluster) keepSynced() {
 func (c *Cluster) syncMembers() {
 	var resp *pb.MemberListResponse
 	err := c.Do(c.life, Request{Op: "member list", Repeat: Always, Local: true}, func(ctx context.Context, m *Member) (_ *pb.ResponseHeader, err error) {
-		resp, err = pb.NewClusterClient(m).MemberList(ctx, &pb.MemberListRequest{Linearizable: true})
+		resp, err = etcdapi.MemberList(ctx, m, &pb.MemberListRequest{Linearizable: true})
 		return resp.GetHeader(), err
 	})
 	if err != nil {

@@ -16,6 +16,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 )
 
 // synced runs f on a Cluster whose member list is synced once a minute, by the first two of n stubs.
@@ -91,7 +93,7 @@ func TestAStreamKeepsAMemberThatLeft(t *testing.T) {
 	synced(t, 2, members, func(t *testing.T, ss *stubs, c *Cluster) {
 		old := member(t, c, "m0:2379")
 		ctx, cancel := context.WithCancel(t.Context())
-		_, err := pb.NewLeaseClient(old).LeaseKeepAlive(ctx)
+		_, err := etcdapi.LeaseKeepAlive(ctx, old)
 		require.NoError(t, err)
 		time.Sleep(2 * time.Minute)
 		assert.NotContains(t, endpointsOf(c), "m0:2379")

@@ -15,6 +15,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 )
 
 // intercepted runs f on a Cluster of two stubs whose transactions go through the user's interceptor in.
@@ -168,7 +170,7 @@ func TestAnAnswerBesideACopyThatMayHaveBeenAppliedLeavesTheOutcomeUnknown(t *tes
 				_, err = c.Txn(t.Context(), Request{Op: "txn", On: m}, reading())
 				require.NoError(t, err, "a read is harmless")
 				require.NoError(t, c.Do(t.Context(), Request{Op: "grant", On: m}, func(ctx context.Context, m *Member) (*pb.ResponseHeader, error) {
-					resp, err := pb.NewKVClient(m).Txn(ctx, writing())
+					resp, err := etcdapi.Txn(ctx, m, writing())
 					return resp.GetHeader(), err
 				}), "what compares nothing says by itself what it did")
 			})
@@ -209,7 +211,7 @@ func TestWhatAnInterceptorSendsInTheBackgroundIsUnknownAndThenRefused(t *testing
 func TestTheOutcomeOfATryThatOpensAStreamIsUnknown(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ss *stubs, c *Cluster) {
 		err := c.Do(t.Context(), Request{Op: "stream"}, func(ctx context.Context, m *Member) (*pb.ResponseHeader, error) {
-			_, err := pb.NewLeaseClient(m).LeaseKeepAlive(ctx)
+			_, err := etcdapi.LeaseKeepAlive(ctx, m)
 			require.NoError(t, err)
 			return nil, rpctypes.ErrGRPCTooManyOps
 		})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 )
 
 // A Lease is how long a lease lasts without a renewal, as etcd's leader reports it.
@@ -62,7 +63,7 @@ func (r *reader) lease(ctx context.Context, id int64) (l Lease, err error) {
 	var resp *pb.LeaseTimeToLiveResponse
 	err = r.host.Cluster.Do(ctx, cluster.Request{Op: "lease time to live", Repeat: cluster.Always, Local: true, Reads: true}, func(ctx context.Context, m *cluster.Member) (*pb.ResponseHeader, error) {
 		var err error
-		resp, err = pb.NewLeaseClient(m).LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: id})
+		resp, err = etcdapi.LeaseTimeToLive(ctx, m, &pb.LeaseTimeToLiveRequest{ID: id})
 		return resp.GetHeader(), err
 	})
 	if cluster.IsLeaseNotFound(err) {

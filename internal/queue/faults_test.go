@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
@@ -505,4 +506,4 @@ func TestAReleaseInTheBackgroundDoesNotWaitForAnUndoOnAFullDisk(t *testing.T) {
 	})
 }
 
-func isPut(ev *mvccpb.Event) bool { return ev.Type == mvccpb.Event_PUT }
+func isPut(ev *mvccpb.Event) bool { return ev.Type == etcdapi.EventPut }

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"google.golang.org/protobuf/proto"
 
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/txn"
 )
@@ -168,7 +168,7 @@ func (g *golden) txn(t *pb.TxnRequest, indent string) string {
 }
 
 func (g *golden) compare(c *pb.Compare) string {
-	rest := proto.Clone(c).(*pb.Compare)
+	rest := etcdapi.Clone(c)
 	what, to := "", int64(0)
 	switch u := c.TargetUnion.(type) {
 	case *pb.Compare_CreateRevision:
@@ -198,7 +198,7 @@ func (g *golden) operations(ops []*pb.RequestOp, indent string) (lines []string)
 }
 
 func (g *golden) put(r *pb.PutRequest) string {
-	rest := proto.Clone(r).(*pb.PutRequest)
+	rest := etcdapi.Clone(r)
 	rest.Key, rest.Value, rest.Lease, rest.IgnoreLease = nil, nil, 0, false
 	on := "no lease"
 	switch {
@@ -215,7 +215,7 @@ func (g *golden) put(r *pb.PutRequest) string {
 }
 
 func (g *golden) delete(r *pb.DeleteRangeRequest) string {
-	rest := proto.Clone(r).(*pb.DeleteRangeRequest)
+	rest := etcdapi.Clone(r)
 	rest.Key, rest.RangeEnd, rest.PrevKv = nil, nil, false
 	returned := ""
 	if r.PrevKv {
@@ -225,7 +225,7 @@ func (g *golden) delete(r *pb.DeleteRangeRequest) string {
 }
 
 func (g *golden) read(r *pb.RangeRequest) string {
-	rest := proto.Clone(r).(*pb.RangeRequest)
+	rest := etcdapi.Clone(r)
 	rest.Key, rest.RangeEnd, rest.Limit, rest.KeysOnly, rest.MinCreateRevision, rest.MaxCreateRevision, rest.Revision = nil, nil, 0, false, 0, 0, 0
 	which := ""
 	if len(r.RangeEnd) > 0 {
@@ -252,8 +252,8 @@ func (g *golden) read(r *pb.RangeRequest) string {
 }
 
 // remainder returns the part of a message that the text does not describe.
-func remainder(m proto.Message) string {
-	if proto.Size(m) == 0 {
+func remainder(m etcdapi.Message) string {
+	if etcdapi.Size(m) == 0 {
 		return ""
 	}
 	return fmt.Sprintf(" {%v}", m)

@@ -15,6 +15,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/session"
@@ -280,7 +281,7 @@ func TestAHandoffFoundAfterTheAnswerIsNotAnOverwriting(t *testing.T) {
 		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 			holder, waiting := w.queueUp(3)
 			w.release(holder)
-			w.swallowing(func(ev *mvccpb.Event) bool { return ev.Type == mvccpb.Event_PUT })
+			w.swallowing(func(ev *mvccpb.Event) bool { return ev.Type == etcdapi.EventPut })
 			w.release(waiting[0].won())
 			c := waiting[1].won()
 			if looked {
@@ -348,7 +349,7 @@ func TestAHandoffEndsAQueryThatHangs(t *testing.T) {
 		holder, waiting := w.queueUp(2)
 		w.release(holder)
 		first := waiting[0].won()
-		w.swallowing(func(ev *mvccpb.Event) bool { return ev.Type == mvccpb.Event_PUT }) // a renewal finds it
+		w.swallowing(func(ev *mvccpb.Event) bool { return ev.Type == etcdapi.EventPut }) // a renewal finds it
 		hanging := w.f.Inject(isQuery.rule(etcdfake.Rule{Hang: true}))
 		began := time.Now()
 		w.release(first)

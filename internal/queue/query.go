@@ -11,6 +11,7 @@ import (
 
 	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/txn"
@@ -161,7 +162,7 @@ func (a *Acquisition) queryRefused(q query, resp *pb.TxnResponse) error {
 		return a.Err()
 	}
 	keys := q.keys.In(resp)
-	if a.now().Trying() && keys.KV(0).GetCreateRevision() != a.own().Create {
+	if a.now().Trying() && etcdapi.CreateRevision(keys.KV(0)) != a.own().Create {
 		return a.foundTake(q.tried.In(resp), resp.Header.Revision)
 	}
 	if err := a.missing(keys, resp.Header.Revision); err != nil {

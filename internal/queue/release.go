@@ -9,6 +9,7 @@ import (
 
 	"github.com/pawl-locks/pawl/internal/batch"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/txn"
@@ -219,7 +220,7 @@ func (a *Acquisition) explainRelease(ctx context.Context) (bare bool, err error)
 // remains returns what own, the answers to reads of some of the keys, show of them.
 func (a *Acquisition) remains(own txn.Answers) (r state.Remains) {
 	for i := range own {
-		if kv := own.KV(i); kv.GetCreateRevision() == a.own().Create {
+		if kv := own.KV(i); etcdapi.CreateRevision(kv) == a.own().Create {
 			r.There++
 		} else {
 			r.Gone, r.Index, r.Again = r.Gone+1, i, r.Again || kv != nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/session"
@@ -157,7 +158,7 @@ func (a *Acquisition) resumed(q query, resp *pb.TxnResponse) (mod int64, err err
 			return 0, &loss{err}
 		}
 		for i := range a.owned() {
-			if q.keys.In(resp).KV(i).GetCreateRevision() != q.own.Create {
+			if etcdapi.CreateRevision(q.keys.In(resp).KV(i)) != q.own.Create {
 				return 0, &loss{fmt.Errorf("%w: %s with create revision %d is not there", ErrKeyDeleted, a.of(i), q.own.Create)}
 			}
 		}

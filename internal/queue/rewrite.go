@@ -9,6 +9,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/txn"
 )
@@ -67,7 +68,7 @@ func (a *Acquisition) rewritten(ctx context.Context, w valueWrite, resp *pb.TxnR
 	ev := state.WriteAnswered{Outcome: outcomeOf(resp, err), Ended: ctx.Err() != nil}
 	switch ev.Outcome {
 	case state.Applied:
-		ev.Mod = w.put.In(resp).KV(0).GetModRevision()
+		ev.Mod = etcdapi.ModRevision(w.put.In(resp).KV(0))
 	case state.Refused: // an earlier copy of this value or an older one was applied, or the lock is lost
 		a.takeIn(resp, w.ownRead)
 	case state.Unknown:

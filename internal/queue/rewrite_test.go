@@ -13,9 +13,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/internal/queue"
 	"github.com/pawl-locks/pawl/internal/session"
@@ -55,7 +55,7 @@ func rewriting(t *testing.T, f func(w *writer)) {
 	})
 }
 
-func (w *writer) value() string { return string(w.Get(w.held.Key()).GetValue()) }
+func (w *writer) value() string { return string(w.Get(w.held.Key()).Value) }
 
 // puts returns the values that the key had, in order.
 func (w *writer) puts() (all []string) {
@@ -270,7 +270,7 @@ func TestForeignPutOfOurValueIsForeignByItsLease(t *testing.T) {
 func TestForeignPutIsFoundWhileAWriteIsUnknownAndNobodyCallsAgain(t *testing.T) {
 	rewriting(t, func(w *writer) {
 		time.Sleep(time.Second)
-		w.Inject(etcdfake.Rule{Method: "Watch", Edit: func(_ etcdfake.Request, m proto.Message) {
+		w.Inject(etcdfake.Rule{Method: "Watch", Edit: func(_ etcdfake.Request, m etcdapi.Message) {
 			if r, ok := m.(*pb.WatchResponse); ok {
 				r.Events = nil
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/batch"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/txn"
@@ -52,7 +53,7 @@ func (a *Acquisition) settle(ctx context.Context, lost error) (outcome state.Out
 // They were put together, so somebody has deleted it.
 func (a *Acquisition) missing(own txn.Answers, rev int64) error {
 	for i := range a.owned() {
-		if own.KV(i).GetCreateRevision() != a.own().Create {
+		if etcdapi.CreateRevision(own.KV(i)) != a.own().Create {
 			a.apply(state.OwnDeleted{Index: i}, fmt.Errorf("%w: %s at revision %d", ErrKeyDeleted, a.of(i), rev))
 			return a.Err()
 		}

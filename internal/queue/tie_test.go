@@ -11,10 +11,10 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/txn"
 )
@@ -25,7 +25,7 @@ const tiedKey = "name/7fffffff-1"
 // breaks rule G2.
 func tying(ctx context.Context, method string, req, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	if t, ok := req.(*pb.TxnRequest); ok && slices.Contains(cluster.Ops(ctx), string(isEnqueue)) {
-		t = proto.CloneOf(t)
+		t = etcdapi.Clone(t)
 		t.Success = append([]*pb.RequestOp{t.Success[0], txn.Put(tiedKey, nil, 0)}, t.Success[1:]...)
 		req = t
 	}
@@ -56,7 +56,7 @@ func TestATieFailsTheAcquisitionLoudly(t *testing.T) {
 	})
 	// show adds to an answer a key with the create revision of the acquisition's key.
 	show := func(w *fixture, r request, create func() int64) {
-		rule := r.rule(etcdfake.Rule{Edit: func(_ etcdfake.Request, m proto.Message) {
+		rule := r.rule(etcdfake.Rule{Edit: func(_ etcdfake.Request, m etcdapi.Message) {
 			read := m.(*pb.TxnResponse).Responses[0].GetResponseRange()
 			read.Kvs = append([]*mvccpb.KeyValue{{Key: []byte(tiedKey), CreateRevision: create(), ModRevision: 1}}, read.Kvs...)[:2]
 		}})

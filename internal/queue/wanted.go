@@ -5,6 +5,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
@@ -117,7 +118,7 @@ func (a *Acquisition) createdLast(at *behind) bool {
 // observeBehind takes in what a read showed of the last-created keys in the spans of a queue.
 func (a *Acquisition) observeBehind(_ int64, shown []*mvccpb.KeyValue) {
 	for _, kv := range shown {
-		a.seeBehind(kv.GetCreateRevision())
+		a.seeBehind(etcdapi.CreateRevision(kv))
 	}
 }
 

@@ -3,6 +3,7 @@ package queue
 import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
@@ -219,7 +220,7 @@ func (a *Acquisition) observe(rev int64, index int, key string, shown []*mvccpb.
 }
 
 func seen(kv *mvccpb.KeyValue) state.Seen {
-	return state.Seen{Create: kv.GetCreateRevision(), Mod: kv.GetModRevision()}
+	return state.Seen{Create: etcdapi.CreateRevision(kv), Mod: etcdapi.ModRevision(kv)}
 }
 
 // Arm implements session.Dependent. It is called when the lock has been held for a while, so that

@@ -20,6 +20,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/batch"
 	"github.com/pawl-locks/pawl/internal/cleanup"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/named"
@@ -71,7 +72,7 @@ func (o operator) addUser(user, role, key, end string) {
 	require.NoError(o.t, err)
 	if key != "" {
 		_, err = o.auth.RoleGrantPermission(ctx, &pb.AuthRoleGrantPermissionRequest{Name: role, Perm: &authpb.Permission{
-			PermType: authpb.Permission_READWRITE, Key: []byte(key), RangeEnd: []byte(end),
+			PermType: etcdapi.PermissionReadWrite, Key: []byte(key), RangeEnd: []byte(end),
 		}})
 		require.NoError(o.t, err)
 	}

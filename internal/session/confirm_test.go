@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/lease"
 )
@@ -18,7 +18,7 @@ import (
 // confirms forges a positive answer to every renewal, like that of a leader that does not know that it
 // was deposed (F3).
 func (r *rig) confirms(ttl int64) *etcdfake.Fault {
-	return r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Forge: func(q etcdfake.Request) (proto.Message, error) {
+	return r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Forge: func(q etcdfake.Request) (etcdapi.Message, error) {
 		_, raftTerm := r.Leader()
 		return &pb.LeaseKeepAliveResponse{
 			Header: &pb.ResponseHeader{ClusterId: r.host.Cluster.ID(), MemberId: q.Member.ID(), RaftTerm: raftTerm, Revision: r.Revision()},
@@ -56,10 +56,10 @@ func TestAPositiveAnswerForAGoneLeaseEndsTheSessionAtTheRead(t *testing.T) {
 // rule: N1, N2
 func TestARenewalIsNotConfirmedBy(t *testing.T) {
 	renewal := func(f func(*pb.ResponseHeader)) etcdfake.Rule {
-		return etcdfake.Rule{Method: "LeaseKeepAlive", Edit: func(_ etcdfake.Request, m proto.Message) { f(m.(*pb.LeaseKeepAliveResponse).Header) }}
+		return etcdfake.Rule{Method: "LeaseKeepAlive", Edit: func(_ etcdfake.Request, m etcdapi.Message) { f(m.(*pb.LeaseKeepAliveResponse).Header) }}
 	}
 	read := func(f func(*pb.ResponseHeader)) etcdfake.Rule {
-		return etcdfake.Rule{Op: "confirm session", Edit: func(_ etcdfake.Request, m proto.Message) { f(m.(*pb.TxnResponse).Header) }}
+		return etcdfake.Rule{Op: "confirm session", Edit: func(_ etcdfake.Request, m etcdapi.Message) { f(m.(*pb.TxnResponse).Header) }}
 	}
 	stale := func(h *pb.ResponseHeader) { h.RaftTerm-- }
 	for name, rules := range map[string][]etcdfake.Rule{
@@ -71,8 +71,8 @@ func TestARenewalIsNotConfirmedBy(t *testing.T) {
 		"a newer raft term in the read":     {read(func(h *pb.ResponseHeader) { h.RaftTerm++ })},
 		"another member in the read":        {read(func(h *pb.ResponseHeader) { h.MemberId++ })},
 		"another member in the renewal":     {renewal(func(h *pb.ResponseHeader) { h.MemberId++ })},
-		"a renewal without a header":        {{Method: "LeaseKeepAlive", Edit: func(_ etcdfake.Request, m proto.Message) { m.(*pb.LeaseKeepAliveResponse).Header = nil }}},
-		"an answer about another lease":     {{Method: "LeaseKeepAlive", Edit: func(_ etcdfake.Request, m proto.Message) { m.(*pb.LeaseKeepAliveResponse).ID++ }}},
+		"a renewal without a header":        {{Method: "LeaseKeepAlive", Edit: func(_ etcdfake.Request, m etcdapi.Message) { m.(*pb.LeaseKeepAliveResponse).Header = nil }}},
+		"an answer about another lease":     {{Method: "LeaseKeepAlive", Edit: func(_ etcdfake.Request, m etcdapi.Message) { m.(*pb.LeaseKeepAliveResponse).ID++ }}},
 		"a read without an answer":          {{Op: "confirm session", Hang: true}},
 		"a read that is refused":            {{Op: "confirm session", Lose: true, Err: rpctypes.ErrGRPCPermissionDenied}},
 		"a read without a revision":         {read(func(h *pb.ResponseHeader) { h.Revision = 0 })},
@@ -114,8 +114,8 @@ func TestAMemberOfAnOlderTermConfirmsNothing(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 2}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 6 * time.Second})
 		back := func(h *pb.ResponseHeader) { h.RaftTerm = 1 }
-		r.Inject(etcdfake.Rule{Member: r.Member(0), Method: "LeaseKeepAlive", Edit: func(_ etcdfake.Request, m proto.Message) { back(m.(*pb.LeaseKeepAliveResponse).Header) }})
-		r.Inject(etcdfake.Rule{Member: r.Member(0), Op: "confirm session", Edit: func(_ etcdfake.Request, m proto.Message) { back(m.(*pb.TxnResponse).Header) }})
+		r.Inject(etcdfake.Rule{Member: r.Member(0), Method: "LeaseKeepAlive", Edit: func(_ etcdfake.Request, m etcdapi.Message) { back(m.(*pb.LeaseKeepAliveResponse).Header) }})
+		r.Inject(etcdfake.Rule{Member: r.Member(0), Op: "confirm session", Edit: func(_ etcdfake.Request, m etcdapi.Message) { back(m.(*pb.TxnResponse).Header) }})
 		noKeepAlive(r.Cluster, r.Member(1))
 		<-s.Done()
 		requireEnded(t, s, lease.ErrExpired)
@@ -155,7 +155,7 @@ func TestADeposedLeaderThatGoesOnConfirmingExtendsNothing(t *testing.T) {
 func TestARevisionThatGoesBackEndsAllSessions(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		a, b := r.session(lease.Options{TTL: 6 * time.Second}), r.session(lease.Options{TTL: 60 * time.Second})
-		r.Inject(etcdfake.Rule{Op: "confirm session", Times: 1, Edit: func(_ etcdfake.Request, m proto.Message) {
+		r.Inject(etcdfake.Rule{Op: "confirm session", Times: 1, Edit: func(_ etcdfake.Request, m etcdapi.Message) {
 			m.(*pb.TxnResponse).Header.Revision = 2
 		}})
 		sleep(1500 * time.Millisecond)
@@ -171,7 +171,7 @@ func TestARevisionThatGoesBackEndsAllSessions(t *testing.T) {
 func TestAnOldRevisionInARenewalsHeaderIsNoRegression(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 6 * time.Second})
-		r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Edit: func(_ etcdfake.Request, m proto.Message) {
+		r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Edit: func(_ etcdfake.Request, m etcdapi.Message) {
 			m.(*pb.LeaseKeepAliveResponse).Header.Revision = 1
 		}})
 		sleep(time.Minute)
@@ -186,7 +186,7 @@ func TestAnotherClustersAnswerIsDropped(t *testing.T) {
 		s := r.session(lease.Options{TTL: 6 * time.Second})
 		m := r.Member(1)
 		m.SetClusterID(77)
-		r.Inject(etcdfake.Rule{Member: m, Method: "LeaseKeepAlive", Edit: func(_ etcdfake.Request, m proto.Message) {
+		r.Inject(etcdfake.Rule{Member: m, Method: "LeaseKeepAlive", Edit: func(_ etcdfake.Request, m etcdapi.Message) {
 			m.(*pb.LeaseKeepAliveResponse).TTL = 0
 		}})
 		sleep(time.Minute)

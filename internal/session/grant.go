@@ -13,6 +13,7 @@ import (
 
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/txn"
 	"github.com/pawl-locks/pawl/lease"
@@ -94,7 +95,7 @@ func (s *Session) grantOnce(ctx context.Context, id int64, ttl time.Duration) (s
 	var resp *pb.LeaseGrantResponse
 	err = s.host.Cluster.Do(ctx, cluster.Request{Op: "lease grant"}, func(ctx context.Context, m *cluster.Member) (_ *pb.ResponseHeader, err error) {
 		sent = clock.Now()
-		resp, err = pb.NewLeaseClient(m).LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: id, TTL: int64((ttl + s.validity.reserve()) / time.Second)})
+		resp, err = etcdapi.LeaseGrant(ctx, m, &pb.LeaseGrantRequest{ID: id, TTL: int64((ttl + s.validity.reserve()) / time.Second)})
 		return resp.GetHeader(), err
 	})
 	if err == nil && resp.ID != id {

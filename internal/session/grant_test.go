@@ -15,9 +15,9 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
@@ -188,7 +188,7 @@ func TestALeaseIDThatIsTakenIsNotTouched(t *testing.T) {
 // An answer that grants another lease than the requested one is refused.
 func TestAGrantOfAnotherLeaseIsRefused(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
-		r.Inject(etcdfake.Rule{Method: "LeaseGrant", Edit: func(_ etcdfake.Request, m proto.Message) {
+		r.Inject(etcdfake.Rule{Method: "LeaseGrant", Edit: func(_ etcdfake.Request, m etcdapi.Message) {
 			m.(*pb.LeaseGrantResponse).ID = 4711
 		}})
 		_, err := Grant(context.Background(), r.host, lease.Options{TTL: 300 * time.Second})

@@ -24,6 +24,7 @@ import (
 
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
@@ -365,7 +366,7 @@ func TestAStormOfErrorsShorterThanTheWindowIsSurvived(t *testing.T) {
 	for _, err := range []error{
 		rpctypes.ErrGRPCNoLeader, rpctypes.ErrGRPCTimeout, rpctypes.ErrGRPCStopped, rpctypes.ErrGRPCPermissionDenied,
 		rpctypes.ErrGRPCInvalidAuthToken, rpctypes.ErrGRPCUserEmpty, rpctypes.ErrGRPCLeaseNotFound, rpctypes.ErrGRPCNoSpace,
-		errors.New("anything"), rpctypes.ErrGRPCNotSupportedForLearner,
+		errors.New("anything"), etcdapi.ErrNotSupportedForLearner,
 	} {
 		for _, rule := range []etcdfake.Rule{{Method: "LeaseKeepAlive"}, {Op: "confirm session"}} {
 			inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {

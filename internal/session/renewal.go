@@ -12,6 +12,7 @@ import (
 
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
@@ -90,7 +91,7 @@ func (k *renewal) keepAliveOnce(ctx context.Context) (err error) {
 		return err
 	}
 	k.queried = true
-	if k.stream, err = pb.NewLeaseClient(k.member).LeaseKeepAlive(ctx); err != nil {
+	if k.stream, err = etcdapi.LeaseKeepAlive(ctx, k.member); err != nil {
 		return err
 	}
 	k.sent = clock.Now() // before the message is written (rule T2)

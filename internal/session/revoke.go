@@ -11,6 +11,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/lease"
 )
 
@@ -113,7 +114,7 @@ func leftToExpire(id int64, why error) error {
 
 func revokeOnce(ctx context.Context, c *cluster.Cluster, id int64) error {
 	return c.Do(ctx, cluster.Request{Op: "lease revoke", Repeat: cluster.Always}, func(ctx context.Context, m *cluster.Member) (*pb.ResponseHeader, error) {
-		resp, err := pb.NewLeaseClient(m).LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: id})
+		resp, err := etcdapi.LeaseRevoke(ctx, m, &pb.LeaseRevokeRequest{ID: id})
 		return resp.GetHeader(), err
 	})
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/lease"
@@ -230,7 +230,7 @@ func TestEachEndHasOneCauseThatStays(t *testing.T) {
 		"expired":   {lease.ErrExpired, func(_ *testing.T, r *rig, _ *Session) { r.silence(); sleep(3 * time.Second) }},
 		"revoked":   {lease.ErrRevoked, func(_ *testing.T, r *rig, s *Session) { r.Revoke(s.ID()) }},
 		"TTL 0": {lease.ErrRevoked, func(_ *testing.T, r *rig, _ *Session) {
-			r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Edit: func(_ etcdfake.Request, m proto.Message) {
+			r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Edit: func(_ etcdfake.Request, m etcdapi.Message) {
 				m.(*pb.LeaseKeepAliveResponse).TTL = 0
 			}})
 			sleep(2 * time.Second)
@@ -244,7 +244,7 @@ func TestEachEndHasOneCauseThatStays(t *testing.T) {
 			sleep(2 * time.Second)
 		}},
 		"revision back": {cluster.ErrChanged, func(_ *testing.T, r *rig, _ *Session) {
-			r.Inject(etcdfake.Rule{Op: "confirm session", Edit: func(_ etcdfake.Request, m proto.Message) {
+			r.Inject(etcdfake.Rule{Op: "confirm session", Edit: func(_ etcdfake.Request, m etcdapi.Message) {
 				m.(*pb.TxnResponse).Header.Revision = 1
 			}})
 			sleep(2 * time.Second)

@@ -14,11 +14,11 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/detached"
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/txn"
@@ -352,7 +352,7 @@ func TestATakeoverWhoseFirstWindowHasEndedIsAnError(t *testing.T) {
 		s := r.session(lease.Options{TTL: 15 * time.Second})
 		h := s.Detach()
 		host := r.successor()
-		r.Inject(etcdfake.Rule{Op: "confirm session", Times: 1, Edit: func(etcdfake.Request, proto.Message) {
+		r.Inject(etcdfake.Rule{Op: "confirm session", Times: 1, Edit: func(etcdfake.Request, etcdapi.Message) {
 			clock.SetSource(func(time.Time) time.Duration { return time.Minute })
 		}})
 		next, err := Grant(context.Background(), host, lease.Options{Resume: h})

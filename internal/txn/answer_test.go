@@ -24,7 +24,7 @@ func TestOperationsFindTheirOwnAnswers(t *testing.T) {
 	last := Then(request, LastUnder("p/", 2, 0))
 	otherwise := Else(request, Stat("d"))
 	applied := &pb.TxnResponse{Succeeded: true, Responses: []*pb.ResponseOp{{}, read("b"), read(), read("p/1", "p/2")}}
-	assert.Equal(t, "b", string(own.In(applied).KV(0).GetKey()))
+	assert.Equal(t, "b", string(own.In(applied).KV(0).Key))
 	assert.Nil(t, own.In(applied).KV(1))
 	assert.Len(t, last.In(applied).KVs(0), 2)
 	assert.Equal(t, 2, last.In(applied).Count())
@@ -36,7 +36,7 @@ func TestOperationsFindTheirOwnAnswers(t *testing.T) {
 	assert.Empty(t, otherwise.In(applied), "the other branch ran")
 
 	refused := &pb.TxnResponse{Responses: []*pb.ResponseOp{read("d")}}
-	assert.Equal(t, "d", string(otherwise.In(refused).KV(0).GetKey()))
+	assert.Equal(t, "d", string(otherwise.In(refused).KV(0).Key))
 	assert.Empty(t, own.In(refused))
 	assert.Empty(t, last.In(&pb.TxnResponse{Succeeded: true}), "an answer with too little in it")
 	assert.Empty(t, Ops{}.In(applied), "no operation")

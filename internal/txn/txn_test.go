@@ -5,7 +5,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"google.golang.org/protobuf/proto"
+
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 )
 
 // everything is a transaction of all that this package builds.
@@ -43,7 +44,7 @@ func TestPartsAreTheMessagesThatTheySay(t *testing.T) {
 			}),
 		},
 	}
-	assert.True(t, proto.Equal(want, everything()), "want %v\ngot  %v", want, everything())
+	assert.True(t, etcdapi.Equal(want, everything()), "want %v\ngot  %v", want, everything())
 }
 
 // H3: no read is serializable.

@@ -12,6 +12,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
 )
@@ -141,7 +142,7 @@ func (w *system) write(deletion bool) bool {
 	e := put("k", rev)
 	if deletion {
 		e = del("k", rev)
-		if n := len(w.history); n == 0 || w.history[n-1].Type == mvccpb.Event_DELETE {
+		if n := len(w.history); n == 0 || w.history[n-1].Type == etcdapi.EventDelete {
 			return false
 		}
 	}
@@ -212,7 +213,7 @@ func (w *system) push(id int64) bool {
 	}
 	r := &pb.WatchResponse{WatchId: id}
 	for _, e := range w.history {
-		if e.Kv.ModRevision >= one.next && (!one.deletions || e.Type == mvccpb.Event_DELETE) {
+		if e.Kv.ModRevision >= one.next && (!one.deletions || e.Type == etcdapi.EventDelete) {
 			r.Events = append(r.Events, e)
 		}
 	}
@@ -264,7 +265,7 @@ func (w *system) call(c delivery) {
 		want = p.missed(want, e.ModRevision)
 		require.NotEmpty(w.t, want)
 		require.Equal(w.t, want[0].Kv.ModRevision, e.ModRevision, "nothing is missed, nothing comes twice")
-		require.Equal(w.t, want[0].Type == mvccpb.Event_DELETE, e.Deleted)
+		require.Equal(w.t, want[0].Type == etcdapi.EventDelete, e.Deleted)
 		switch {
 		case !e.Deleted:
 			require.Equal(w.t, want[0].Kv.Value, e.Value)
@@ -287,7 +288,7 @@ func (p *person) missed(evs []*mvccpb.Event, rev int64) []*mvccpb.Event {
 // due is which of the events p has to receive.
 func (w *system) due(p *person) (out []*mvccpb.Event) {
 	for _, e := range w.history {
-		if e.Kv.ModRevision >= p.from && (!p.deletions || e.Type == mvccpb.Event_DELETE) {
+		if e.Kv.ModRevision >= p.from && (!p.deletions || e.Type == etcdapi.EventDelete) {
 			out = append(out, e)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 )
 
 // link is one gRPC stream on one member. It has one goroutine, its reader, which takes turns with the
@@ -60,7 +61,7 @@ func (s *stream) converse(ctx context.Context, l *link) *linkError {
 		return &linkError{err: err}
 	}
 	_ = s.do(func(now time.Time) error { s.pulse = pulse{since: now}; return nil })
-	grpc, err := pb.NewWatchClient(l.member).Watch(out)
+	grpc, err := etcdapi.Watch(out, l.member)
 	if err != nil {
 		return &linkError{err, token, true}
 	}

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/testkit/bufdial"
 )
 
@@ -280,7 +281,7 @@ func put(key string, rev int64) *mvccpb.Event {
 }
 
 func del(key string, rev int64) *mvccpb.Event {
-	return &mvccpb.Event{Type: mvccpb.Event_DELETE, Kv: &mvccpb.KeyValue{Key: []byte(key), ModRevision: rev}}
+	return &mvccpb.Event{Type: etcdapi.EventDelete, Kv: &mvccpb.KeyValue{Key: []byte(key), ModRevision: rev}}
 }
 
 // log is a watch's function that records its calls, and checks the rules for each call.

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 )
 
 // maxSpan bounds the length of a range's two ends together. It keeps a creation well below the
@@ -76,8 +78,11 @@ func sift(sp span, deletions bool, next int64, evs []*mvccpb.Event) []Event {
 	}
 	var out []Event
 	for i, e := range evs {
-		kv := e.GetKv()
-		if kv == nil || kv.ModRevision < next || !sp.covers(kv.Key) || deletions && e.Type != mvccpb.Event_DELETE {
+		if e == nil || e.Kv == nil {
+			continue
+		}
+		kv := e.Kv
+		if kv.ModRevision < next || !sp.covers(kv.Key) || deletions && e.Type != etcdapi.EventDelete {
 			continue
 		}
 		if i > 0 && compare(evs[i-1], e) == 0 { // a key changes at most once in a revision
@@ -95,7 +100,7 @@ func event(sp span, e *mvccpb.Event) Event {
 	kv := e.Kv
 	out := Event{
 		Key:            sp.key, // no copy if only one key is watched
-		Deleted:        e.Type == mvccpb.Event_DELETE,
+		Deleted:        e.Type == etcdapi.EventDelete,
 		CreateRevision: kv.CreateRevision,
 		ModRevision:    kv.ModRevision,
 		Lease:          kv.Lease,
@@ -110,8 +115,18 @@ func event(sp span, e *mvccpb.Event) Event {
 }
 
 func compare(a, b *mvccpb.Event) int {
-	if c := cmp.Compare(a.GetKv().GetModRevision(), b.GetKv().GetModRevision()); c != 0 {
+	aRev, aKey := position(a)
+	bRev, bKey := position(b)
+	if c := cmp.Compare(aRev, bRev); c != 0 {
 		return c
 	}
-	return bytes.Compare(a.GetKv().GetKey(), b.GetKv().GetKey())
+	return bytes.Compare(aKey, bKey)
+}
+
+// position returns what events are sorted by.
+func position(e *mvccpb.Event) (modRevision int64, key []byte) {
+	if e == nil || e.Kv == nil {
+		return 0, nil
+	}
+	return e.Kv.ModRevision, e.Kv.Key
 }

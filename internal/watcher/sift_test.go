@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
 )
 
@@ -55,7 +56,7 @@ func naive(sp span, deletions bool, from int64, h [][]*mvccpb.Event) []Event {
 		evs = slices.Clone(evs)
 		slices.SortStableFunc(evs, func(a, b *mvccpb.Event) int { return strings.Compare(string(a.Kv.Key), string(b.Kv.Key)) })
 		for _, e := range evs {
-			if e.Kv.ModRevision >= from && sp.covers(e.Kv.Key) && (!deletions || e.Type == mvccpb.Event_DELETE) {
+			if e.Kv.ModRevision >= from && sp.covers(e.Kv.Key) && (!deletions || e.Type == etcdapi.EventDelete) {
 				out = append(out, event(sp, e))
 			}
 		}

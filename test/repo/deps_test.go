@@ -24,7 +24,7 @@ const module = "github.com/pawl-locks/pawl"
 // layers are the packages of the lock itself; "." is this one. A package may import those of the lines
 // above its line, and none of its line or below.
 var layers = [][]string{
-	{"fencing", "internal/backoff", "internal/cleanup", "internal/clock", "internal/detached", "internal/gate", "internal/keys", "internal/tlsfiles", "internal/txn"},
+	{"fencing", "internal/backoff", "internal/cleanup", "internal/clock", "internal/detached", "internal/etcdapi", "internal/gate", "internal/keys", "internal/tlsfiles", "internal/txn"},
 	{"observe", "internal/queue/state", "internal/shards"},
 	{"internal/notify"},
 	{"internal/cluster"},
@@ -61,10 +61,10 @@ var beside = map[string][]string{
 	"internal/cause":                        {"*"},
 	"internal/version":                      {},
 	"internal/testkit/bufdial":              {"internal/gate"},
-	"internal/testkit/etcdfake":             {"internal/testkit/etcdfake/..."},
-	"internal/testkit/etcdfake/etcd":        {},
+	"internal/testkit/etcdfake":             {"internal/etcdapi", "internal/testkit/etcdfake/..."},
+	"internal/testkit/etcdfake/etcd":        {"internal/etcdapi"},
 	"internal/testkit/etcdfake/wire":        {},
-	"internal/testkit/etcdfake/conformance": {},
+	"internal/testkit/etcdfake/conformance": {"internal/etcdapi"},
 	"internal/testkit/faultproxy":           {"internal/testkit/loopback"},
 	"internal/testkit/fleet":                {"fencing", "fencing/fencetest"},
 	"internal/testkit/inmemory":             {"*", "internal/testkit/etcdfake", "internal/testkit/named"},
@@ -222,9 +222,14 @@ func TestUsersGetEtcdsStubsAndGRPCAndNoMore(t *testing.T) {
 		"google.golang.org/genproto/googleapis/rpc", "google.golang.org/grpc", "google.golang.org/protobuf",
 	}
 	stubs := append([]string{
-		"go.etcd.io/etcd/api/v3", "github.com/golang/protobuf", "github.com/grpc-ecosystem/grpc-gateway/v2",
-		"google.golang.org/genproto/googleapis/api",
+		"go.etcd.io/etcd/api/v3", "github.com/golang/protobuf", "google.golang.org/genproto/googleapis/api",
 	}, grpc...)
+	// What the stubs need depends on their version.
+	if version := strings.TrimSpace(goList(t, "-m", "-f", "{{.Version}}", "go.etcd.io/etcd/api/v3")); version < "v3.7" {
+		stubs = append(stubs, "github.com/gogo/protobuf")
+	} else {
+		stubs = append(stubs, "github.com/grpc-ecosystem/grpc-gateway/v2")
+	}
 	for pattern, want := range map[string][]string{
 		"./lock ./elect ./shard ./kv ./watch ./lease . ./test/pawltest": stubs,
 		"./fencing/grpcfence":                              grpc,

@@ -12,12 +12,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/protobuf/proto"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/elect"
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
@@ -40,7 +40,7 @@ func (w *witness) Write(p []byte) (int, error) {
 
 func (w *witness) Observe(_ context.Context, ev observe.Event) { fmt.Fprintf(w, "%T %+v\n", ev, ev) }
 
-func (w *witness) seeTokens(_ etcdfake.Request, answer proto.Message) {
+func (w *witness) seeTokens(_ etcdfake.Request, answer etcdapi.Message) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.tokens = append(w.tokens, answer.(*pb.AuthenticateResponse).Token)

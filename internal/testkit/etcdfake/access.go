@@ -3,6 +3,7 @@ package etcdfake
 import (
 	"go.etcd.io/etcd/api/v3/authpb"
 
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake/etcd"
 )
 
@@ -66,11 +67,11 @@ func (x Access) permission() *authpb.Permission {
 	p := &authpb.Permission{Key: []byte(orFirst(x.Prefix)), RangeEnd: []byte(prefixEnd(x.Prefix))}
 	switch {
 	case x.Read && x.Write:
-		p.PermType = authpb.Permission_READWRITE
+		p.PermType = etcdapi.PermissionReadWrite
 	case x.Write:
-		p.PermType = authpb.Permission_WRITE
+		p.PermType = etcdapi.PermissionWrite
 	default:
-		p.PermType = authpb.Permission_READ
+		p.PermType = etcdapi.PermissionRead
 	}
 	return p
 }

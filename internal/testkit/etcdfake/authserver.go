@@ -6,8 +6,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/protobuf/proto"
 
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake/etcd"
 )
 
@@ -38,7 +38,7 @@ func (s *authServer) AuthStatus(ctx context.Context, r *pb.AuthStatusRequest) (*
 }
 
 // manage changes users and roles for an administrator.
-func manage[T any](ctx context.Context, s *authServer, r proto.Message, change func(*etcd.Auth) error, answer func(*pb.ResponseHeader) *T) (*T, error) {
+func manage[T any](ctx context.Context, s *authServer, r etcdapi.Message, change func(*etcd.Auth) error, answer func(*pb.ResponseHeader) *T) (*T, error) {
 	return agreed(ctx, s.m, r, func(st *etcd.State, who *etcd.Identity) (*T, error) {
 		if err := st.Auth.Admin(who); err != nil {
 			return nil, err

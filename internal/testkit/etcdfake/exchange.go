@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/proto"
+
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 )
 
 // errSilence means that the client is to get no answer at all.
@@ -15,10 +16,10 @@ var errSilence = errors.New("no answer")
 
 // unary intercepts every unary method of a member.
 func (m *Member) unary(ctx context.Context, msg any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
-	p, _ := msg.(proto.Message)
+	p, _ := msg.(etcdapi.Message)
 	req := Request{Member: m, Method: path.Base(info.FullMethod), Message: p}
 	m.counts.add(&m.counts.received, req.Method)
-	resp, err := m.exchange(ctx, req, func(ctx context.Context) (proto.Message, error) {
+	resp, err := m.exchange(ctx, req, func(ctx context.Context) (etcdapi.Message, error) {
 		if err := m.admit(ctx, msg); err != nil {
 			return nil, err
 		}
@@ -26,7 +27,7 @@ func (m *Member) unary(ctx context.Context, msg any, info *grpc.UnaryServerInfo,
 		if err != nil {
 			return nil, err
 		}
-		return resp.(proto.Message), nil
+		return resp.(etcdapi.Message), nil
 	})
 	if errors.Is(err, errSilence) {
 		<-ctx.Done()
@@ -39,7 +40,7 @@ func (m *Member) unary(ctx context.Context, msg any, info *grpc.UnaryServerInfo,
 }
 
 // exchange applies a request and returns its answer, as the rules say.
-func (m *Member) exchange(ctx context.Context, req Request, apply func(context.Context) (proto.Message, error)) (proto.Message, error) {
+func (m *Member) exchange(ctx context.Context, req Request, apply func(context.Context) (etcdapi.Message, error)) (etcdapi.Message, error) {
 	r := m.c.match(ctx, &req)
 	if r == nil {
 		return apply(ctx)
@@ -49,7 +50,7 @@ func (m *Member) exchange(ctx context.Context, req Request, apply func(context.C
 		return nil, err
 	}
 	if r.Edit != nil && resp != nil {
-		resp = proto.Clone(resp)
+		resp = etcdapi.Clone(resp)
 		r.Edit(req, resp)
 	}
 	if err := m.c.sleep(ctx, r.HoldAnswer); err != nil {
@@ -66,7 +67,7 @@ func (m *Member) exchange(ctx context.Context, req Request, apply func(context.C
 
 // deliver lets the request take effect when and as often as the rule says. It does so even if the
 // client has given up, as a network does.
-func (r *Rule) deliver(ctx context.Context, c *Cluster, req Request, apply func(context.Context) (proto.Message, error)) (proto.Message, error) {
+func (r *Rule) deliver(ctx context.Context, c *Cluster, req Request, apply func(context.Context) (etcdapi.Message, error)) (etcdapi.Message, error) {
 	if r.Forge != nil {
 		return r.Forge(req)
 	}

@@ -7,7 +7,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/protobuf/proto"
+
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 )
 
 // Request is one request, or one message on a stream, as a rule sees it.
@@ -15,7 +16,7 @@ type Request struct {
 	Member   *Member
 	Method   string // as in the service: "Range", "Txn", "LeaseKeepAlive", "Watch" …
 	Opening  bool   // a stream is being opened; Message is nil then
-	Message  proto.Message
+	Message  etcdapi.Message
 	Metadata metadata.MD
 }
 
@@ -48,24 +49,24 @@ func (q Request) Parts(op string) (parts []*pb.TxnRequest) {
 // A message on a KeepAlive or Watch stream is also a request. The messages of one stream are
 // handled one after the other, so a delayed one holds up the rest.
 type Rule struct {
-	Member  *Member                              // any if nil
-	Method  string                               // any if ""
-	Op      string                               // an operation that the request is or contains; any if ""
-	Opening bool                                 // match the opening of streams, and nothing else
-	Match   func(Request) bool                   // all if nil; called without any lock held
-	Skip    int                                  // let so many matching ones pass first
-	Times   int                                  // then hit so many, or all until lifted if 0
-	Forge   func(Request) (proto.Message, error) // the request is not applied, and the client gets this
+	Member  *Member                                // any if nil
+	Method  string                                 // any if ""
+	Op      string                                 // an operation that the request is or contains; any if ""
+	Opening bool                                   // match the opening of streams, and nothing else
+	Match   func(Request) bool                     // all if nil; called without any lock held
+	Skip    int                                    // let so many matching ones pass first
+	Times   int                                    // then hit so many, or all until lifted if 0
+	Forge   func(Request) (etcdapi.Message, error) // the request is not applied, and the client gets this
 
 	Lose  bool          // it never arrives
 	Delay time.Duration // it arrives so much later, even if the client has given up by then
 	Late  time.Duration // it is applied so much later, while the client gets Err, or nothing, at once
 	Again time.Duration // it is applied once more, so long after the first time
 
-	HoldAnswer time.Duration                // the answer comes so much later
-	Edit       func(Request, proto.Message) // alters the answer, of which it gets a copy
-	Err        error                        // a gRPC status to send in place of the answer; it ends a stream
-	Hang       bool                         // no answer, until the client gives up; a stream continues
+	HoldAnswer time.Duration                  // the answer comes so much later
+	Edit       func(Request, etcdapi.Message) // alters the answer, of which it gets a copy
+	Err        error                          // a gRPC status to send in place of the answer; it ends a stream
+	Hang       bool                           // no answer, until the client gives up; a stream continues
 }
 
 // Fault is a rule in force.

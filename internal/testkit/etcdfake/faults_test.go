@@ -13,9 +13,16 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 )
 
-func versionOf(c *Cluster, key string) int64 { return c.Get(key).GetVersion() }
+func versionOf(c *Cluster, key string) int64 {
+	if kv := c.Get(key); kv != nil {
+		return kv.Version
+	}
+	return 0
+}
 
 func TestLostRequestIsNotAppliedAndHangs(t *testing.T) {
 	inBubble(t, Options{}, func(t *testing.T, c *Cluster) {
@@ -112,7 +119,7 @@ func TestRequestAgainIsAppliedTwice(t *testing.T) {
 		c.Delete("k")
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		assert.Equal(t, int64(4), c.Get("k").GetCreateRevision())
+		assert.Equal(t, int64(4), etcdapi.CreateRevision(c.Get("k")))
 	})
 }
 

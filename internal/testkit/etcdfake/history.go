@@ -6,6 +6,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake/etcd"
 )
 
@@ -58,7 +59,7 @@ func (c *Cluster) committed(events []*mvccpb.Event, why etcd.Cause) {
 	for _, e := range events {
 		ch := Change{
 			At: now, Revision: e.Kv.ModRevision, Key: string(e.Kv.Key),
-			Deleted: e.Type == mvccpb.Event_DELETE, Value: e.Kv.Value,
+			Deleted: e.Type == etcdapi.EventDelete, Value: e.Kv.Value,
 			CreateRevision: e.Kv.CreateRevision, Version: e.Kv.Version, Lease: e.Kv.Lease, Why: why,
 		}
 		c.history = append(c.history, ch)

@@ -5,8 +5,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/protobuf/proto"
 
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake/etcd"
 )
 
@@ -20,7 +20,7 @@ type kvServer struct {
 
 // agreed runs f on the state once the member is in agreement with its peers, with the identity of
 // the request's sender.
-func agreed[T any](ctx context.Context, m *Member, msg proto.Message, f func(*etcd.State, *etcd.Identity) (T, error)) (T, error) {
+func agreed[T any](ctx context.Context, m *Member, msg etcdapi.Message, f func(*etcd.State, *etcd.Identity) (T, error)) (T, error) {
 	var none T
 	m.c.mu.Lock()
 	who, err := m.who(ctx)
@@ -28,7 +28,7 @@ func agreed[T any](ctx context.Context, m *Member, msg proto.Message, f func(*et
 	if err != nil {
 		return none, err
 	}
-	if proto.Size(msg) > maxRequest {
+	if etcdapi.Size(msg) > maxRequest {
 		return none, rpctypes.ErrGRPCRequestTooLarge
 	}
 	if err := m.propose(ctx, rpctypes.ErrGRPCTimeout); err != nil {

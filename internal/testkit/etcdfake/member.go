@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake/wire"
 
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake/etcd"
@@ -207,7 +208,7 @@ func (m *Member) admit(ctx context.Context, req any) error {
 	m.c.mu.Lock()
 	defer m.c.mu.Unlock()
 	if m.learner && !learnerServes(req) {
-		return rpctypes.ErrGRPCNotSupportedForLearner
+		return etcdapi.ErrNotSupportedForLearner
 	}
 	if wantsLeader(ctx) && m.knowsNoLeader(time.Now()) {
 		return rpctypes.ErrGRPCNoLeader

@@ -23,11 +23,10 @@ func (s *maintenanceServer) Status(ctx context.Context, _ *pb.StatusRequest) (*p
 		}
 		m := s.m
 		resp := &pb.StatusResponse{
-			Header: m.fill(&pb.ResponseHeader{}), Version: m.version, StorageVersion: "3.7.0",
+			Header: m.fill(&pb.ResponseHeader{}), Version: m.version,
 			Leader: m.leaderID(time.Now()), IsLearner: m.learner,
 			RaftIndex: uint64(st.Store.Rev) + 3, RaftAppliedIndex: uint64(st.Store.Rev) + 3,
-			DbSize: 20480, DbSizeInUse: 16384, DbSizeQuota: 2 << 30,
-			DowngradeInfo: &pb.DowngradeInfo{},
+			DbSize: 20480, DbSizeInUse: 16384,
 		}
 		resp.RaftTerm = resp.Header.RaftTerm
 		if resp.Leader == 0 {

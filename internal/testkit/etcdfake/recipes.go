@@ -7,8 +7,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
-	"google.golang.org/protobuf/proto"
 
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake/etcd"
 )
 
@@ -22,7 +22,7 @@ func OnKey(prefix string) func(Request) bool {
 	}
 }
 
-func keysOf(m proto.Message) (keys [][]byte) {
+func keysOf(m etcdapi.Message) (keys [][]byte) {
 	switch r := m.(type) {
 	case *pb.RangeRequest:
 		return [][]byte{r.Key}
@@ -47,7 +47,7 @@ func keysOf(m proto.Message) (keys [][]byte) {
 	return keys
 }
 
-func operation(op *pb.RequestOp) proto.Message {
+func operation(op *pb.RequestOp) etcdapi.Message {
 	switch o := op.Request.(type) {
 	case *pb.RequestOp_RequestRange:
 		return o.RequestRange
@@ -82,8 +82,8 @@ func OnLease(id int64) func(Request) bool {
 }
 
 // EditHeader alters the headers of answers, for a stale term, an older revision or another cluster.
-func EditHeader(f func(*pb.ResponseHeader)) func(Request, proto.Message) {
-	return func(_ Request, answer proto.Message) {
+func EditHeader(f func(*pb.ResponseHeader)) func(Request, etcdapi.Message) {
+	return func(_ Request, answer etcdapi.Message) {
 		if m, ok := answer.(interface{ GetHeader() *pb.ResponseHeader }); ok && m.GetHeader() != nil {
 			f(m.GetHeader())
 		}
@@ -91,8 +91,8 @@ func EditHeader(f func(*pb.ResponseHeader)) func(Request, proto.Message) {
 }
 
 // EditTTL alters the TTL of a renewal's answer.
-func EditTTL(ttl int64) func(Request, proto.Message) {
-	return func(_ Request, answer proto.Message) {
+func EditTTL(ttl int64) func(Request, etcdapi.Message) {
+	return func(_ Request, answer etcdapi.Message) {
 		if m, ok := answer.(*pb.LeaseKeepAliveResponse); ok {
 			m.TTL = ttl
 		}
@@ -101,8 +101,8 @@ func EditTTL(ttl int64) func(Request, proto.Message) {
 
 // Confirm forges answers to renewals that say that the lease lives, whether it does or not, and
 // renews nothing. The header is the member's, as altered by f.
-func Confirm(ttl int64, f func(*pb.ResponseHeader)) func(Request) (proto.Message, error) {
-	return func(r Request) (proto.Message, error) {
+func Confirm(ttl int64, f func(*pb.ResponseHeader)) func(Request) (etcdapi.Message, error) {
+	return func(r Request) (etcdapi.Message, error) {
 		r.Member.c.mu.Lock()
 		h := r.Member.fill(&pb.ResponseHeader{})
 		r.Member.c.mu.Unlock()
@@ -122,7 +122,7 @@ func SwallowDeletes(prefix string) func(*pb.WatchResponse) []*pb.WatchResponse {
 	return func(r *pb.WatchResponse) []*pb.WatchResponse {
 		n := len(r.Events)
 		r.Events = slices.DeleteFunc(r.Events, func(e *mvccpb.Event) bool {
-			return e.Type == mvccpb.Event_DELETE && strings.HasPrefix(string(e.Kv.Key), prefix)
+			return e.Type == etcdapi.EventDelete && strings.HasPrefix(string(e.Kv.Key), prefix)
 		})
 		if n > 0 && len(r.Events) == 0 {
 			return nil
@@ -139,7 +139,7 @@ func Twice(r *pb.WatchResponse) []*pb.WatchResponse {
 	if len(r.Events) == 0 {
 		return []*pb.WatchResponse{r}
 	}
-	return []*pb.WatchResponse{r, proto.Clone(r).(*pb.WatchResponse)}
+	return []*pb.WatchResponse{r, etcdapi.Clone(r)}
 }
 
 // Replay repeats, before each answer with events, all earlier ones of that watch_id.
@@ -153,7 +153,7 @@ func Replay() func(*pb.WatchResponse) []*pb.WatchResponse {
 		mu.Lock()
 		defer mu.Unlock()
 		out := append(slices.Clone(sent[r.WatchId]), r)
-		sent[r.WatchId] = append(sent[r.WatchId], proto.Clone(r).(*pb.WatchResponse))
+		sent[r.WatchId] = append(sent[r.WatchId], etcdapi.Clone(r))
 		return out
 	}
 }

@@ -8,12 +8,12 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/grpc"
-	"google.golang.org/protobuf/proto"
+
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 )
 
 // LeaseKeepAlive handles the renewals of a stream one after the other. The first error ends it.
-func (s *leaseServer) LeaseKeepAlive(stream grpc.BidiStreamingServer[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse]) error {
+func (s *leaseServer) LeaseKeepAlive(stream pb.Lease_LeaseKeepAliveServer) error {
 	live, err := s.m.open(stream.Context(), "LeaseKeepAlive")
 	if err != nil {
 		return err
@@ -31,7 +31,7 @@ func (s *leaseServer) LeaseKeepAlive(stream grpc.BidiStreamingServer[pb.LeaseKee
 	}
 }
 
-func (s *leaseServer) renewals(ctx context.Context, stream grpc.BidiStreamingServer[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse]) error {
+func (s *leaseServer) renewals(ctx context.Context, stream pb.Lease_LeaseKeepAliveServer) error {
 	for {
 		r, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -42,7 +42,7 @@ func (s *leaseServer) renewals(ctx context.Context, stream grpc.BidiStreamingSer
 		}
 		req := Request{Member: s.m, Method: "LeaseKeepAlive", Message: r}
 		s.m.counts.add(&s.m.counts.received, req.Method)
-		resp, err := s.m.exchange(ctx, req, func(ctx context.Context) (proto.Message, error) {
+		resp, err := s.m.exchange(ctx, req, func(ctx context.Context) (etcdapi.Message, error) {
 			resp, err := s.renew(ctx, r.ID)
 			if err != nil {
 				return nil, err

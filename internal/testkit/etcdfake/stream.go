@@ -5,7 +5,8 @@ import (
 	"errors"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/protobuf/proto"
+
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 )
 
 // liveStream is a stream that a client has open at a member.
@@ -21,7 +22,7 @@ type liveStream struct {
 func (m *Member) open(ctx context.Context, method string) (*liveStream, error) {
 	m.counts.add(&m.counts.opened, method)
 	req := Request{Member: m, Method: method, Opening: true}
-	_, err := m.exchange(ctx, req, func(ctx context.Context) (proto.Message, error) {
+	_, err := m.exchange(ctx, req, func(ctx context.Context) (etcdapi.Message, error) {
 		return nil, m.admit(ctx, nil)
 	})
 	if errors.Is(err, errSilence) {

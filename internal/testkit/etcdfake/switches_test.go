@@ -12,6 +12,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 )
 
 func within(t *testing.T, d time.Duration) context.Context {
@@ -293,9 +295,9 @@ func TestLearnerVersionAndClusterID(t *testing.T) {
 		m.SetVersion("3.4.1")
 		m.SetClusterID(5)
 		_, err := a.Range(t.Context(), get("k"))
-		assert.Equal(t, rpctypes.ErrGRPCNotSupportedForLearner, err)
+		assert.Equal(t, etcdapi.ErrNotSupportedForLearner, err)
 		_, err = renew(t, renewals(t, a), 7)
-		assert.Equal(t, rpctypes.ErrGRPCNotSupportedForLearner, err)
+		assert.Equal(t, etcdapi.ErrNotSupportedForLearner, err)
 		s, err := a.Status(t.Context(), &pb.StatusRequest{})
 		require.NoError(t, err)
 		assert.True(t, s.IsLearner)

@@ -8,6 +8,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake/etcd"
 )
 
@@ -168,7 +169,7 @@ func (s *watchStream) seenUpTo(rev int64) {
 }
 
 func (w *watcher) wants(e *mvccpb.Event) bool {
-	if e.Type == mvccpb.Event_PUT && w.noPut || e.Type == mvccpb.Event_DELETE && w.noDel {
+	if e.Type == etcdapi.EventPut && w.noPut || e.Type == etcdapi.EventDelete && w.noDel {
 		return false
 	}
 	return etcd.InRange(string(e.Kv.Key), w.key, w.end)

@@ -4,7 +4,8 @@ import (
 	"slices"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"google.golang.org/protobuf/proto"
+
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 )
 
 // watchEdit alters what a member's watch streams send.
@@ -32,7 +33,7 @@ func edited(edits []*watchEdit, r *pb.WatchResponse) []*pb.WatchResponse {
 	for _, e := range edits {
 		var next []*pb.WatchResponse
 		for _, r := range out {
-			next = append(next, e.f(proto.Clone(r).(*pb.WatchResponse))...)
+			next = append(next, e.f(etcdapi.Clone(r))...)
 		}
 		out = next
 	}

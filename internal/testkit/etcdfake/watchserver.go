@@ -9,10 +9,9 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake/etcd"
 )
 
@@ -21,10 +20,8 @@ type watchServer struct {
 	m *Member
 }
 
-type watchServerStream = grpc.BidiStreamingServer[pb.WatchRequest, pb.WatchResponse]
-
 // Watch sends the events of the stream's watches. Another goroutine handles the client's requests.
-func (s *watchServer) Watch(stream watchServerStream) error {
+func (s *watchServer) Watch(stream pb.Watch_WatchServer) error {
 	live, err := s.m.open(stream.Context(), "Watch")
 	if err != nil {
 		return err
@@ -55,7 +52,7 @@ func (s *watchServer) Watch(stream watchServerStream) error {
 	}
 }
 
-func (s *watchServer) flush(live *liveStream, stream watchServerStream) error {
+func (s *watchServer) flush(live *liveStream, stream pb.Watch_WatchServer) error {
 	s.m.c.mu.Lock()
 	queue := live.watch.take()
 	edits := s.m.edits
@@ -80,7 +77,7 @@ func (s *watchServer) flush(live *liveStream, stream watchServerStream) error {
 // split cuts an answer that is too large into fragments of whole events.
 func (s *watchServer) split(r *pb.WatchResponse, wanted bool) []*pb.WatchResponse {
 	limit := s.m.c.opts.MaxFragment
-	if !wanted || len(r.Events) < 2 || proto.Size(r) < limit {
+	if !wanted || len(r.Events) < 2 || etcdapi.Size(r) < limit {
 		return []*pb.WatchResponse{r}
 	}
 	var parts []*pb.WatchResponse
@@ -90,7 +87,7 @@ func (s *watchServer) split(r *pb.WatchResponse, wanted bool) []*pb.WatchRespons
 	cur := part()
 	for _, e := range r.Events {
 		cur.Events = append(cur.Events, e)
-		if n := len(cur.Events); n > 1 && proto.Size(cur) >= limit {
+		if n := len(cur.Events); n > 1 && etcdapi.Size(cur) >= limit {
 			cur.Events = cur.Events[:n-1]
 			parts = append(parts, cur)
 			cur = part()
@@ -102,7 +99,7 @@ func (s *watchServer) split(r *pb.WatchResponse, wanted bool) []*pb.WatchRespons
 }
 
 // requests handles what the client sends. When the client will send no more, the watches continue.
-func (s *watchServer) requests(live *liveStream, stream watchServerStream) error {
+func (s *watchServer) requests(live *liveStream, stream pb.Watch_WatchServer) error {
 	for {
 		r, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -113,7 +110,7 @@ func (s *watchServer) requests(live *liveStream, stream watchServerStream) error
 		}
 		req := Request{Member: s.m, Method: "Watch", Message: r}
 		s.m.counts.add(&s.m.counts.received, req.Method)
-		_, err = s.m.exchange(live.ctx, req, func(ctx context.Context) (proto.Message, error) {
+		_, err = s.m.exchange(live.ctx, req, func(ctx context.Context) (etcdapi.Message, error) {
 			s.m.c.mu.Lock()
 			defer s.m.c.mu.Unlock()
 			s.handle(ctx, live.watch, r)

@@ -5,6 +5,8 @@ import (
 
 	"go.etcd.io/etcd/api/v3/authpb"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 )
 
 func (r *rig) user(name, password, role string) {
@@ -41,8 +43,8 @@ func (r *rig) status() {
 func (r *rig) people() {
 	r.role("root")
 	r.user("root", "r", "root")
-	r.role("ann", perm(authpb.Permission_READWRITE, "a", "b"), perm(authpb.Permission_READ, "b", "c"),
-		perm(authpb.Permission_WRITE, "w", ""), perm(authpb.Permission_READWRITE, "x", "\x00"))
+	r.role("ann", perm(etcdapi.PermissionReadWrite, "a", "b"), perm(etcdapi.PermissionRead, "b", "c"),
+		perm(etcdapi.PermissionWrite, "w", ""), perm(etcdapi.PermissionReadWrite, "x", "\x00"))
 	r.user("ann", "a", "ann")
 	r.enable()
 }

@@ -16,8 +16,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 )
 
 // script is one conversation with a server. The server's answers must not depend on which server it
@@ -44,7 +45,7 @@ type rig struct {
 // answer is what came back for one request.
 type answer struct {
 	To      string
-	Message proto.Message
+	Message etcdapi.Message
 	Error   string
 }
 
@@ -93,12 +94,12 @@ func converse(t *testing.T, s script, dial Dial) []answer {
 }
 
 // note keeps an answer, without what must differ between two clusters.
-func (r *rig) note(to string, m proto.Message, err error) {
+func (r *rig) note(to string, m etcdapi.Message, err error) {
 	a := answer{To: to}
 	if err != nil {
 		a.Error = status.Code(err).String() + ": " + status.Convert(err).Message()
 	} else {
-		a.Message = proto.Clone(m)
+		a.Message = etcdapi.Clone(m)
 		if h, ok := a.Message.(interface{ GetHeader() *pb.ResponseHeader }); ok && h.GetHeader() != nil {
 			h.GetHeader().ClusterId = min(1, h.GetHeader().ClusterId)
 			h.GetHeader().MemberId = min(1, h.GetHeader().MemberId)

@@ -4,7 +4,8 @@ import (
 	"bytes"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"google.golang.org/protobuf/proto"
+
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 )
 
 var kvScripts = []script{
@@ -98,7 +99,7 @@ var kvScripts = []script{
 				m := span("a", "z")
 				m.Revision = rev
 				r.get(m)
-				m = proto.Clone(m).(*pb.RangeRequest)
+				m = etcdapi.Clone(m)
 				m.CountOnly = true
 				r.get(m)
 				r.txn(&pb.TxnRequest{Success: ops(opGet(&pb.RangeRequest{Key: []byte("a"), Revision: rev}))})
@@ -125,7 +126,8 @@ var kvScripts = []script{
 		s, err := r.maint.Status(r.ctx, &pb.StatusRequest{})
 		if err == nil {
 			s.Leader, s.RaftIndex, s.RaftAppliedIndex = min(1, s.Leader), 0, 0
-			s.DbSize, s.DbSizeInUse, s.DbSizeQuota = 0, 0, 0
+			s.DbSize, s.DbSizeInUse = 0, 0
+			etcdapi.Clear(s, "dbSizeQuota", "storageVersion", "downgradeInfo") // not of every version
 		}
 		r.note("status", s, err)
 	}},

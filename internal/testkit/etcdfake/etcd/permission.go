@@ -7,6 +7,8 @@ import (
 	"go.etcd.io/etcd/api/v3/authpb"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 )
 
 // permitted reports whether who may do typ on all of [key, end).
@@ -35,7 +37,7 @@ func (a *Auth) granted(u *User, typ authpb.Permission_Type) []span {
 	var out []span
 	for role := range u.Roles {
 		for _, p := range a.Roles[role] {
-			if p.PermType == typ || p.PermType == authpb.Permission_READWRITE {
+			if p.PermType == typ || p.PermType == etcdapi.PermissionReadWrite {
 				out = append(out, span{string(p.Key), string(p.RangeEnd)})
 			}
 		}
@@ -73,11 +75,11 @@ func covered(ranges []span, key, end string) bool {
 
 // MayRange refuses a read that who may not make.
 func (s *State) MayRange(who *Identity, key, end []byte) error {
-	return s.Auth.permitted(who, string(key), string(end), authpb.Permission_READ)
+	return s.Auth.permitted(who, string(key), string(end), etcdapi.PermissionRead)
 }
 
 func (s *State) mayPut(who *Identity, r *pb.PutRequest) error {
-	if err := s.Auth.permitted(who, string(r.Key), "", authpb.Permission_WRITE); err != nil {
+	if err := s.Auth.permitted(who, string(r.Key), "", etcdapi.PermissionWrite); err != nil {
 		return err
 	}
 	if err := s.MayWriteLease(who, r.Lease); err != nil {
@@ -90,7 +92,7 @@ func (s *State) mayPut(who *Identity, r *pb.PutRequest) error {
 }
 
 func (s *State) mayDelete(who *Identity, r *pb.DeleteRangeRequest) error {
-	if err := s.Auth.permitted(who, string(r.Key), string(r.RangeEnd), authpb.Permission_WRITE); err != nil {
+	if err := s.Auth.permitted(who, string(r.Key), string(r.RangeEnd), etcdapi.PermissionWrite); err != nil {
 		return err
 	}
 	if r.PrevKv {
@@ -138,7 +140,7 @@ func (s *State) MayWriteLease(who *Identity, id int64) error {
 		return nil
 	}
 	for _, k := range ls.SortedKeys() {
-		if err := s.Auth.permitted(who, k, "", authpb.Permission_WRITE); err != nil {
+		if err := s.Auth.permitted(who, k, "", etcdapi.PermissionWrite); err != nil {
 			return err
 		}
 	}

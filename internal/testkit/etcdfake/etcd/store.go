@@ -6,6 +6,8 @@ import (
 	"sort"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 )
 
 // Store holds the keys with all their versions since the last compaction.
@@ -84,7 +86,7 @@ func (s *Store) put(rev int64, key string, value []byte, lease int64) *mvccpb.Ev
 		s.setLive(key, true)
 	}
 	s.items[key] = append(s.items[key], v)
-	return &mvccpb.Event{Type: mvccpb.Event_PUT, Kv: v.Kv(key)}
+	return &mvccpb.Event{Type: etcdapi.EventPut, Kv: v.Kv(key)}
 }
 
 // remove deletes a key that exists, at revision rev.
@@ -92,7 +94,7 @@ func (s *Store) remove(rev int64, key string) *mvccpb.Event {
 	s.items[key] = append(s.items[key], version{mod: rev, dead: true})
 	s.setLive(key, false)
 	return &mvccpb.Event{
-		Type: mvccpb.Event_DELETE,
+		Type: etcdapi.EventDelete,
 		Kv:   &mvccpb.KeyValue{Key: []byte(key), ModRevision: rev},
 	}
 }

@@ -3,6 +3,8 @@ package etcd
 import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 )
 
 // These are the checks that a request passes before anything reads the state.
@@ -15,7 +17,7 @@ func CheckRange(r *pb.RangeRequest) error {
 	case len(r.GetKey()) == 0:
 		return rpctypes.ErrGRPCEmptyKey
 	case !okOrder || !okTarget:
-		return rpctypes.ErrGRPCInvalidSortOption
+		return etcdapi.ErrInvalidSortOption
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ func (a *Auth) AddUser(r *pb.AuthUserAddRequest) error {
 	case a.Users[r.Name] != nil:
 		return rpctypes.ErrGRPCUserAlreadyExist
 	}
-	a.Users[r.Name] = &User{Password: r.Password, noPassword: r.Options.GetNoPassword(), Roles: map[string]bool{}}
+	a.Users[r.Name] = &User{Password: r.Password, noPassword: r.Options != nil && r.Options.NoPassword, Roles: map[string]bool{}}
 	a.Revision++
 	return nil
 }
