@@ -62,7 +62,7 @@ See who holds a lock, who waits, what happens, and what is wrong:
   pawl watch
   pawl doctor
 
-If a holder dies, its lock is free within the TTL, 15 s unless --ttl says otherwise. If
+If a machine dies, its locks are free within the TTL, 15 s unless --ttl says otherwise. If
 a holder hangs, the lock stays taken: find out why, end the holder, or use pawl break
 backup.
 

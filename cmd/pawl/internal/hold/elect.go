@@ -74,7 +74,9 @@ func (o *electOptions) run(cmd *cobra.Command, name, value string, argv []string
 		return o.campaign(cmd, name, value, opts, nil)
 	}
 	c := &supervise.Command{Argv: argv, Path: program, Warn: warn, Grace: o.graceOf(cmp.Or(opts.TTL, lease.DefaultTTL))}
-	return guarded(c, func() error { return o.campaign(cmd, name, value, opts, c) })
+	return guarded(c, func() error { return o.campaign(cmd, name, value, opts, c) }, func(end supervise.End) {
+		o.reclaim(&o.Connection, cmd.Flags(), end)
+	})
 }
 
 // campaign leads until a signal, or, with a command, until the command ends.

@@ -33,8 +33,8 @@ func lookPath(argv []string) (path string, err error) {
 }
 
 // guarded calls hold in the process that holds the lock and can run c. The process that the user
-// started guards that process, and ends as it does.
-func guarded(c *supervise.Command, hold func() error) error {
+// started guards that process, and ends as it does. If the holder fails c, it calls reclaim first.
+func guarded(c *supervise.Command, hold func() error, reclaim func(supervise.End)) error {
 	link, err := supervise.Inherited()
 	switch {
 	case err != nil:
@@ -51,6 +51,7 @@ func guarded(c *supervise.Command, hold func() error) error {
 	case err != nil:
 		return err
 	case end.Err != nil:
+		reclaim(end)
 		return cli.Exit(cli.ExitLost, fmt.Errorf("%s was ended: %w", c.Argv[0], end.Err))
 	case end.Signal != 0:
 		return cli.EndedBy(end.Signal, nil)
@@ -91,6 +92,10 @@ type holding struct{ keeper }
 // Keep defers the revocation of the lease, and the deletion of the keys. The session goes on being
 // renewed if it has not ended.
 func (h holding) Keep() (done func()) { return inside.SessionOf(h.Session()).DeferRevocation() }
+
+func (h holding) Remains() supervise.Remains {
+	return supervise.Remains(inside.SessionOf(h.Session()).Remains())
+}
 
 // commandEnd is pawl's error for a command's end.
 func commandEnd(ws unix.WaitStatus, err error) error {

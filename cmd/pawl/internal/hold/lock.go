@@ -147,5 +147,9 @@ func (o *lockOptions) run(cmd *cobra.Command, names, argv []string) error {
 		return o.hold(cmd, names, opts, nil)
 	}
 	c := &supervise.Command{Argv: argv, Path: program, Warn: warn}
-	return guarded(c, func() error { return o.hold(cmd, names, opts, c) })
+	return guarded(c, func() error { return o.hold(cmd, names, opts, c) }, func(end supervise.End) {
+		if o.atLeast == 0 { // or the lease keeps the lock for as long as it lasts
+			o.reclaim(&o.Connection, cmd.Flags(), end)
+		}
+	})
 }

@@ -59,6 +59,7 @@ func (c *Command) Run(h Holding) (unix.WaitStatus, error) {
 	}
 	page := c.Link.page
 	page.grace.Store(int64(c.Grace))
+	page.remains = h.Remains()
 	page.extend(deadline)
 	c.Link.runs++
 	page.running.Store(c.Link.runs)

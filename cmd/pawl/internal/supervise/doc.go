@@ -26,6 +26,8 @@
 //  5. A signal sent to the guardian, to the holder, or to both, is forwarded once, to the command and to
 //     those of its children that are in its process group. TERM, INT, HUP and QUIT are
 //     followed by CONT, so that stopped ones receive them.
+//  6. After a holder that was killed, Guard says what it has left only if nothing that it started
+//     is left (Linux).
 //
 // # What it does not guarantee
 //

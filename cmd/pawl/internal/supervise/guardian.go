@@ -18,6 +18,11 @@ type End struct {
 	Code   int
 	Signal syscall.Signal // if not 0, what ended it
 	Err    error          // if not nil, the holder failed its command, which was ended
+
+	// Remains are what a holder with an Err has left, if it is known that the holder and all that it
+	// started are dead; otherwise zero. Until is the deadline of what it held.
+	Remains Remains
+	Until   time.Time
 }
 
 // errHolderGone is why the guardian ends everything.
@@ -33,6 +38,7 @@ type guardian struct {
 	page   *page
 	run    int64 // the page's run for which watch was made
 	watch  *watchman
+	reaper bool // what the holder started becomes a child of this process when the holder dies
 	ended  bool
 	status unix.WaitStatus // how the holder ended
 }
@@ -59,7 +65,7 @@ func Guard() (End, error) {
 	notify(signals, append([]os.Signal{unix.SIGCONT}, forwarded...)...)
 	signal.Notify(children, unix.SIGCHLD)
 	drop(unix.SIGPIPE)
-	adoptOrphans()
+	g.reaper = adoptOrphans()
 	err = g.start(int(theirs.Fd()), int(file.Fd()))
 	theirs.Close()
 	file.Close()
@@ -215,14 +221,20 @@ func (g *guardian) kill() {
 	signalAll(all, unix.SIGKILL)
 }
 
-// end returns how the holder ended.
+// end returns how the holder ended, after guard.
 func (g *guardian) end() End {
 	running := g.page.run() != 0
+	late := g.watch.cause == ErrRunningOut && (running || g.status.Signaled())
 	switch {
-	case g.watch.cause == ErrRunningOut && (running || g.status.Signaled()):
-		return End{Err: errNotExtended}
-	case running:
-		return End{Err: errHolderGone}
+	case late, running:
+		end := End{Err: errHolderGone, Until: g.Deadline()}
+		if late {
+			end.Err = errNotExtended
+		}
+		if running && g.reaper {
+			end.Remains = g.page.remains
+		}
+		return end
 	case g.status.Signaled():
 		return End{Signal: g.status.Signal()}
 	}

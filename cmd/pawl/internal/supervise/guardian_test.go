@@ -188,6 +188,36 @@ func TestHowAHolderEndedIsKnownFromItsStatus(t *testing.T) {
 		g.begin(0)
 		assert.Equal(t, want.released, g.end())
 		g.page.running.Store(1)
-		assert.Equal(t, want.running, g.end())
+		end := g.end()
+		end.Until = time.Time{}
+		assert.Equal(t, want.running, end)
+	}
+}
+
+// rule: RC1
+// Without the system's help, what the holder started may have become the child of another process.
+func TestWhatAHolderLeavesIsKnownOnlyIfAllThatItStartedIs(t *testing.T) {
+	for name, c := range map[string]struct {
+		reaper, running bool
+		cause           error
+		left            bool
+	}{
+		"killed":                              {true, true, nil, true},
+		"stopped, and killed at the deadline": {true, true, ErrRunningOut, true},
+		"killed on another system":            {false, true, nil, false},
+		"killed when its command had ended":   {true, false, nil, false},
+		"the same, late":                      {true, false, ErrRunningOut, false},
+	} {
+		g := &guardian{page: &page{remains: Remains{1, 2, 3, 4}}, status: unix.WaitStatus(unix.SIGKILL), ended: true, reaper: c.reaper}
+		if c.running {
+			g.page.running.Store(1)
+		}
+		g.begin(1)
+		g.watch.cause = c.cause
+		want := Remains{}
+		if c.left {
+			want = Remains{1, 2, 3, 4}
+		}
+		assert.Equal(t, want, g.end().Remains, name)
 	}
 }

@@ -17,6 +17,7 @@ type page struct {
 	running  atomic.Int64 // the number of the holder's run while a command runs, or what it started; negative once the guardian kills them; otherwise 0
 	deadline atomic.Int64 // of the lock, by awake's clock; 0 if there is none
 	grace    atomic.Int64 // from TERM to KILL
+	remains  Remains      // of the holder; written before its first run, and read after its death
 }
 
 // run returns the number of the run under way, or 0.

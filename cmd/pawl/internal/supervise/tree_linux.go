@@ -12,8 +12,8 @@ import (
 func DieWithParent(attr *unix.SysProcAttr) { attr.Pdeathsig = unix.SIGKILL }
 
 // adoptOrphans makes this process the parent of the orphans of its descendants, so that it can
-// find them.
-func adoptOrphans() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
+// find them. It reports whether the system does that.
+func adoptOrphans() bool { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == nil }
 
 // anyChild is wait4's argument, which includes orphans, because they are children of this process
 // too.

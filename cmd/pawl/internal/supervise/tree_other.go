@@ -17,7 +17,7 @@ import (
 func DieWithParent(*unix.SysProcAttr) {}
 
 // adoptOrphans does nothing, because only Linux has such a thing.
-func adoptOrphans() {}
+func adoptOrphans() bool { return false }
 
 // anyChild is wait4's argument, only the command, because ps is a child too.
 func anyChild(pid int) int { return pid }

@@ -16,6 +16,16 @@ type Holding interface {
 	// Keep keeps it from everybody else, whatever ends it, until done is called, or until the lease
 	// expires.
 	Keep() (done func())
+
+	// Remains are what the death of this process would leave of it.
+	Remains() Remains
+}
+
+// Remains are a lease and the revisions of its session key, of the cluster with this ID.
+type Remains struct {
+	Cluster     uint64
+	Lease       int64
+	Create, Mod int64
 }
 
 // leastReserve is the least time for a KILL to take effect.
