@@ -43,9 +43,8 @@ var layers = [][]string{
 // project that it maps to. "*" is every package of layers.
 var beside = map[string][]string{
 	"adapters/...":                          {"*"},
-	"clients/python":                        {},
 	"cmd/pawl":                              {"*", "cmd/pawl/internal/...", "fencing/sqlfence", "internal/testkit/loopback", "internal/version"},
-	"cmd/pawl/internal/...":                 {"*", "cmd/pawl/internal/...", "fencing/sqlfence", "test/etcdtest/devserver", "internal/testkit/loopback", "internal/version", "clients/python"},
+	"cmd/pawl/internal/...":                 {"*", "cmd/pawl/internal/...", "fencing/sqlfence", "test/etcdtest/devserver", "internal/testkit/loopback", "internal/version"},
 	"cmd/pawld":                             {"*", "cmd/pawld/...", "test/etcdtest/devserver", "internal/version"},
 	"cmd/pawld/internal/...":                {"*", "cmd/pawld/...", "internal/version"},
 	"cmd/pawld/pawlv1":                      {},

@@ -22,7 +22,7 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// demoLimit is how long the demo may take when pawld is found or built. One that takes longer hangs.
+// demoLimit is how long the demo may take. One that takes longer hangs.
 const demoLimit = 5 * time.Minute
 
 func New() *cobra.Command {
@@ -37,11 +37,7 @@ shows on real locks and a SQLite file that checks fencing tokens:
   2. a holder is stopped in the middle of its work for longer than its TTL: the next
      contender takes over, the first check of the stopped holder after it resumes says
      that its lock is lost, and the store refuses its late write;
-  3. the same with a Python process that holds its lock through the daemon pawld, and a
-     Go process that waits behind it. This part requires Linux, python3, and pawld:
-     beside pawl, in PATH, or in the checkout that pawl was built from. If one of them
-     is missing, a line says so;
-  4. four workers share out the shards of a name; one is killed, and another one comes:
+  3. four workers share out the shards of a name; one is killed, and another one comes:
      what the first one had goes to the others, the last one gets its share, and nothing
      else moves.
 
@@ -89,18 +85,14 @@ func runDemo(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	other := findDaemon(ctx, dir) // meanwhile, because it may have to be built
-	defer other.dismiss()
-	ctx, done := other.limit(ctx)
+	ctx, done := context.WithTimeoutCause(ctx, demoLimit, fmt.Errorf("not done within %v", demoLimit))
 	defer done()
 	defer func() { err = errors.Join(err, d.close()) }()
 	if err := d.open(ctx, dir); err != nil {
 		return err
 	}
 	shown := ""
-	for _, part := range []func(ctx context.Context) (string, error){
-		d.queue, d.stopped, func(ctx context.Context) (string, error) { return d.daemon(ctx, dir, other) }, d.shards,
-	} {
+	for _, part := range []func(ctx context.Context) (string, error){d.queue, d.stopped, d.shards} {
 		s, err := part(ctx)
 		if err != nil {
 			return err

@@ -49,7 +49,7 @@ func (d *demo) queue(ctx context.Context) (shown string, err error) {
 			return "", err
 		}
 		if queues {
-			d.line(time.Now(), who, 0, "queues at place %d, process %d", i+1, w.cmd.Process.Pid)
+			d.line(time.Now(), fay, 0, "queues at place %d, process %d", i+1, w.cmd.Process.Pid)
 		}
 	}
 	if err := held.Release(ctx); err != nil {
@@ -95,26 +95,13 @@ func (d *demo) increment(ctx context.Context, w *worker) error {
 	return nil
 }
 
-// A pausing is a part in which the first holder is stopped, the next one takes over, and the first
-// one wakes.
-type pausing struct {
-	name          string // of the lock
-	first, second string
-	hire          func(who, name string) (*worker, error) // the first one
-	holds         string                                  // what to print about the first one's deadline
-	freed         string                                  // what to print about how the second one acquired it
-}
+// The second part's lock, its first holder and the next one.
+const report, fay, gus = "report", "fay", "gus"
 
-// stopped runs the second part, with a holder in Go.
+// stopped runs the second part.
 func (d *demo) stopped(ctx context.Context) (shown string, err error) {
 	d.print("\n2. A holder is stopped (SIGSTOP) in the middle of its work, for longer than its TTL of %v.", demoTTL)
-	p, err := d.pause(ctx, pausing{
-		name: "report", first: "fay", second: "gus", holds: "holds %q until %s unless renewed",
-		hire: func(who, name string) (*worker, error) {
-			return d.hire(who, name, "--ttl", demoTTL.String(), "--careless")
-		},
-		freed: "the lease of fay has expired",
-	})
+	p, err := d.pause(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -123,14 +110,14 @@ func (d *demo) stopped(ctx context.Context) (shown string, err error) {
 		p.continued.Sub(p.stopped).Seconds(), p.second.At.Sub(p.stopped).Seconds(), p.first.Token, p.second.Token), nil
 }
 
-// pause runs such a part, and checks it.
-func (d *demo) pause(ctx context.Context, of pausing) (p paused, err error) {
+// pause stops the first holder, lets the next one take over, wakes the first, and checks what happened.
+func (d *demo) pause(ctx context.Context) (p paused, err error) {
 	before, _, err := d.store.history(ctx)
 	if err != nil {
 		return p, err
 	}
 	p.ttl = demoTTL
-	first, err := of.hire(of.first, of.name)
+	first, err := d.hire(fay, report, "--ttl", demoTTL.String(), "--careless")
 	if err != nil {
 		return p, err
 	}
@@ -140,21 +127,20 @@ func (d *demo) pause(ctx context.Context, of pausing) (p paused, err error) {
 	if p.first, err = first.next(ctx, "read"); err != nil {
 		return p, err
 	}
-	holds := fmt.Sprintf(of.holds, of.name, p.first.Deadline.Local().Format(cli.ClockTime))
-	d.line(p.first.At, of.first, p.first.Token, "%s, read %d, works on it", holds, p.first.Was)
+	d.line(p.first.At, fay, p.first.Token, "holds %q until %s unless renewed, read %d, works on it", report, p.first.Deadline.Local().Format(cli.ClockTime), p.first.Was)
 	if err := first.stop(ctx); err != nil {
 		return p, err
 	}
 	p.stopped = time.Now()
-	d.line(p.stopped, of.first, 0, "is stopped: process %d neither works nor renews", first.cmd.Process.Pid)
-	second, err := d.takeOver(ctx, of, &p)
+	d.line(p.stopped, fay, 0, "is stopped: process %d neither works nor renews", first.cmd.Process.Pid)
+	second, err := d.takeOver(ctx, &p)
 	if err != nil {
 		return p, err
 	}
 	if err := sleepUntil(ctx, p.stopped.Add(demoTTL+250*time.Millisecond)); err != nil {
 		return p, err
 	}
-	if err := d.wake(ctx, of.first, first, &p); err != nil {
+	if err := d.wake(ctx, first, &p); err != nil {
 		return p, err
 	}
 	for _, w := range []*worker{first, second} {
@@ -170,48 +156,48 @@ func (d *demo) pause(ctx context.Context, of pausing) (p paused, err error) {
 }
 
 // takeOver lets the next contender queue, take over and write.
-func (d *demo) takeOver(ctx context.Context, of pausing, p *paused) (*worker, error) {
-	second, err := d.hire(of.second, of.name)
+func (d *demo) takeOver(ctx context.Context, p *paused) (*worker, error) {
+	second, err := d.hire(gus, report)
 	if err != nil {
 		return nil, err
 	}
-	queues, err := d.queued(ctx, of.name, 2, second)
+	queues, err := d.queued(ctx, report, 2, second)
 	if err != nil {
 		return nil, err
 	}
 	if queues {
-		d.line(time.Now(), of.second, 0, "queues behind")
+		d.line(time.Now(), gus, 0, "queues behind")
 	}
 	if p.second, err = second.next(ctx, "holds"); err != nil {
 		return nil, err
 	}
-	d.line(p.second.At, of.second, p.second.Token, "takes over: %s", of.freed)
+	d.line(p.second.At, gus, p.second.Token, "takes over: the lease of %s has expired", fay)
 	if _, err = second.next(ctx, "read"); err != nil {
 		return nil, err
 	}
 	if p.secondWrote, err = second.next(ctx, "wrote"); err != nil {
 		return nil, err
 	}
-	d.line(p.secondWrote.At, of.second, p.secondWrote.Token, "read %d, wrote %d, releases", p.secondWrote.Was, p.secondWrote.Became)
+	d.line(p.secondWrote.At, gus, p.secondWrote.Token, "read %d, wrote %d, releases", p.secondWrote.Was, p.secondWrote.Became)
 	return second, nil
 }
 
 // wake lets the first holder continue, and reads its first check and its write.
-func (d *demo) wake(ctx context.Context, who string, first *worker, p *paused) (err error) {
+func (d *demo) wake(ctx context.Context, first *worker, p *paused) (err error) {
 	p.continued = time.Now()
 	if err := first.goOn(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
-	d.line(p.continued, who, 0, "goes on (SIGCONT), after %.1f s", p.continued.Sub(p.stopped).Seconds())
+	d.line(p.continued, fay, 0, "goes on (SIGCONT), after %.1f s", p.continued.Sub(p.stopped).Seconds())
 	first.ask()
 	if p.woke, err = first.next(ctx, "woke"); err != nil {
 		return err
 	}
-	d.line(p.woke.At, who, p.woke.Token, "checks: %s", p.woke.Err)
+	d.line(p.woke.At, fay, p.woke.Token, "checks: %s", p.woke.Err)
 	if p.refused, err = first.next(ctx, "refused"); err != nil {
 		return err
 	}
-	d.line(p.refused.At, who, p.refused.Token, "writes all the same, as a program that does not check would")
+	d.line(p.refused.At, fay, p.refused.Token, "writes all the same, as a program that does not check would")
 	d.line(p.refused.At, "store", p.refused.Highest, "refuses: %s", p.refused.Err)
 	return nil
 }
