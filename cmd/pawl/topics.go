@@ -62,8 +62,8 @@ See who holds a lock, who waits, what happens, and what is wrong:
   pawl watch
   pawl doctor
 
-If a machine dies, its locks are free within the TTL, 15 s unless --ttl says otherwise. If
-a holder hangs, the lock stays taken: find out why, end the holder, or use pawl break
+If a machine dies, its locks are free within the TTL, 15 s unless --ttl says otherwise.
+If a holder hangs, the lock stays taken: find out why, end the holder, or use pawl break
 backup.
 
 To try all this without a cluster, pawl dev starts one on this machine, and pawl demo
