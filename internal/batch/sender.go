@@ -14,6 +14,7 @@ import (
 
 // A Sender sends the writes of one client. It is safe for concurrent use.
 type Sender struct {
+	Lines
 	c *cluster.Cluster
 
 	mu     sync.Mutex
@@ -24,7 +25,7 @@ type Sender struct {
 }
 
 // New makes a Sender that writes to c. It ends with c.
-func New(c *cluster.Cluster) *Sender { return &Sender{c: c, m: newMachine()} }
+func New(c *cluster.Cluster) *Sender { return &Sender{Lines: newLines(), c: c, m: newMachine()} }
 
 // maxTogether is how often a write that may be executed twice is sent with others before it is sent
 // alone.

@@ -49,6 +49,16 @@ func (a *Acquisition) settle(ctx context.Context, lost error) (outcome state.Out
 	return state.NotApplied, nil
 }
 
+// sendSettle sends t once it is its turn, because it puts a key as an enqueue does.
+func (a *Acquisition) sendSettle(ctx context.Context, t *pb.TxnRequest) (*pb.TxnResponse, error) {
+	done, err := a.s.Enqueues(ctx, "settle enqueue", 1)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return a.write(ctx, batch.Write{Op: "settle enqueue", Repeat: cluster.Always, Kind: batch.Plain, Txn: t})
+}
+
 // missing ends the acquisition if one of its keys, as they were read at revision rev, is missing.
 // They were put together, so somebody has deleted it.
 func (a *Acquisition) missing(own txn.Answers, rev int64) error {
@@ -72,7 +82,7 @@ func (a *Acquisition) ownKeys(op func(key string) *pb.RequestOp) (ops []*pb.Requ
 // findOut sends the transaction that settles an enqueue until it is answered.
 func (a *Acquisition) findOut(ctx context.Context, t *pb.TxnRequest) (*pb.TxnResponse, error) {
 	for wait := backoff.Request(); ; {
-		resp, err := a.write(ctx, batch.Write{Op: "settle enqueue", Repeat: cluster.Always, Kind: batch.Plain, Txn: t})
+		resp, err := a.sendSettle(ctx, t)
 		switch {
 		case err == nil:
 			return resp, nil

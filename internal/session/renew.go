@@ -65,6 +65,7 @@ type renewer struct {
 	last     *cluster.Member // the member that confirmed last
 	usual    cluster.Usual   // the round trip
 	failures int             // in this round
+	late     bool            // this round is late, and has narrowed the line of the client's enqueues
 }
 
 // A confirmation is the end of a round.
@@ -86,7 +87,7 @@ func (r *renewer) step(now time.Time) time.Time {
 	r.underWay, r.failures = true, 0
 	round := cluster.Hedge[result]{
 		Cluster: r.s.host.Cluster, After: r.hedgeAfter(), Twice: true,
-		Pick: r.pick, Query: r.renew, Failed: r.failed, Joined: r.s.notifyHedged,
+		Pick: r.pick, Query: r.renew, Failed: r.failed, Joined: r.joined,
 	}
 	go func() { // ends with the session, or a confirmed renewal; stop waits for it
 		c := confirmation{}
@@ -138,6 +139,7 @@ func (r *renewer) failed(err error) (wait time.Duration, final bool) {
 		return 0, true
 	}
 	r.s.failed(err)
+	r.isLate()
 	if r.failures++; r.failures == 1 {
 		return 0, false
 	}
@@ -145,9 +147,32 @@ func (r *renewer) failed(err error) (wait time.Duration, final bool) {
 	return backoff.Jitter(w.pause(r.failures, w.remaining(clock.Now()))), false
 }
 
+// joined records that a renewal is slow, so that another joins it.
+func (r *renewer) joined(slow, m *cluster.Member, after time.Duration) {
+	r.isLate()
+	r.s.notifyHedged(slow, m, after)
+}
+
+// isLate bounds the client's enqueues until the round ends, because they may be why it is late.
+func (r *renewer) isLate() {
+	if !r.late {
+		r.late = true
+		r.s.host.Together.Enqueues.Narrow()
+	}
+}
+
+// noMoreLate ends what isLate has begun.
+func (r *renewer) noMoreLate() {
+	if r.late {
+		r.late = false
+		r.s.host.Together.Enqueues.Widen()
+	}
+}
+
 // finish processes the end of a round.
 func (r *renewer) finish(c confirmation) {
 	r.underWay = false
+	r.noMoreLate()
 	if c.err != nil {
 		return // the loop finds the session ended
 	}
@@ -189,6 +214,7 @@ func (r *renewer) stop() {
 	if r.underWay {
 		<-r.results
 	}
+	r.noMoreLate()
 	if r.reading != nil {
 		<-r.reading
 	}

@@ -1,0 +1,41 @@
+package session
+
+import (
+	"context"
+	"errors"
+
+	"github.com/pawl-locks/pawl/internal/batch"
+	"github.com/pawl-locks/pawl/internal/cluster"
+)
+
+// With a password etcd checks all keys of a lease at each put on it, and an enqueue behind many waiters
+// reads all of them. So what an enqueue costs everybody grows with the keys of its session, and the
+// enqueues of a client are admitted by that (docs/decisions/many-keys.md).
+
+var errInLine = errors.New("it was not sent, because others of this client were under way without an answer")
+
+// Enqueues waits until the client may send another enqueue, or what settles one, that puts so many keys
+// on the session's lease. done must be called when it was answered.
+func (s *Session) Enqueues(ctx context.Context, op string, puts int) (done func(), err error) {
+	done, ok := s.host.Together.Enqueues.Enter(ctx, s.done, s, func() int { return puts * max(s.entries(), batch.FewKeys) })
+	if !ok {
+		return nil, cluster.NotSent(ctx, op, errInLine)
+	}
+	return done, nil
+}
+
+// Releases is Enqueues for a release, which costs the same whatever the lease has.
+func (s *Session) Releases(ctx context.Context, op string) (done func(), err error) {
+	done, ok := s.host.Together.Releases.Enter(ctx, s.done, s, func() int { return batch.FewKeys })
+	if !ok {
+		return nil, cluster.NotSent(ctx, op, errInLine)
+	}
+	return done, nil
+}
+
+// entries is how many entries of the session may have keys.
+func (s *Session) entries() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.ledger.entries)
+}

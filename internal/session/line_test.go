@@ -1,0 +1,77 @@
+package session
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+// The client's own enqueues may be why a renewal is late, so fewer are under way until one is confirmed.
+// Another session of the client is bound likewise.
+func TestEnqueuesAreFewWhileARenewalIsLate(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+		late, other := r.session(lease.Options{TTL: 8 * time.Second}), r.session(lease.Options{TTL: time.Minute})
+		var leave []func()
+		enter := func() {
+			for range 300 {
+				go func() { // until there is room
+					if done, err := other.Enqueues(t.Context(), "enqueue", 1); err == nil {
+						leave = append(leave, done)
+					}
+				}()
+				synctest.Wait()
+			}
+		}
+		empty := func() {
+			for len(leave) > 0 {
+				done := leave[0]
+				leave = leave[1:]
+				done()
+				synctest.Wait()
+			}
+		}
+		enter()
+		assert.Len(t, leave, 200)
+		empty()
+
+		silent := r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Hang: true})
+		sleep(2*time.Second + 299*time.Millisecond) // a renewal is under way, and not late
+		enter()
+		assert.Len(t, leave, 200)
+		empty()
+		sleep(time.Millisecond)
+		enter()
+		assert.Len(t, leave, 25)
+		silent.Lift()
+		sleep(time.Second)
+		require.NoError(t, late.Err())
+		assert.Len(t, leave, 200, "a renewal was confirmed")
+		empty()
+	})
+}
+
+// What is late does not stay so when its session ends.
+func TestASessionThatEndsWhileItsRenewalIsLateBoundsNobody(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+		late, other := r.session(lease.Options{TTL: 3 * time.Second}), r.session(lease.Options{TTL: time.Minute})
+		r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Hang: true})
+		<-late.Done()
+		<-late.Stopped()
+		n := 0
+		for range 200 {
+			go func() { // the room is sufficient
+				if _, err := other.Enqueues(t.Context(), "enqueue", 1); err == nil {
+					n++
+				}
+			}()
+			synctest.Wait()
+		}
+		assert.Equal(t, 200, n)
+	})
+}
