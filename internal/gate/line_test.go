@@ -41,6 +41,7 @@ func (c *crowd) leaves(who string) {
 	synctest.Wait()
 }
 
+// rule: G12
 func TestALineAdmitsAsMuchAsThereIsRoomForInTheOrderOfTheirComing(t *testing.T) {
 	inLineOf(t, 10, 1, func(c *crowd) {
 		for _, x := range []struct {
@@ -57,6 +58,7 @@ func TestALineAdmitsAsMuchAsThereIsRoomForInTheOrderOfTheirComing(t *testing.T) 
 	})
 }
 
+// rule: G12
 func TestWhatIsLargerThanTheRoomIsAdmittedAlone(t *testing.T) {
 	inLineOf(t, 10, 1, func(c *crowd) {
 		c.enter(c.Context(), nil, "a", "one", 1)
@@ -70,6 +72,7 @@ func TestWhatIsLargerThanTheRoomIsAdmittedAlone(t *testing.T) {
 	})
 }
 
+// rule: G12
 func TestTheSourcesTakeTurns(t *testing.T) {
 	inLineOf(t, 1, 1, func(c *crowd) {
 		for _, who := range []string{"a1", "a2", "a3", "a4"} {
@@ -84,6 +87,7 @@ func TestTheSourcesTakeTurns(t *testing.T) {
 	})
 }
 
+// rule: G12
 func TestWhoGivesUpLeavesTheLineAndHoldsNobodyUp(t *testing.T) {
 	inLineOf(t, 10, 1, func(c *crowd) {
 		ctx, cancel := context.WithCancel(c.Context())
@@ -106,6 +110,7 @@ func TestWhoGivesUpLeavesTheLineAndHoldsNobodyUp(t *testing.T) {
 	})
 }
 
+// rule: G12
 func TestWhileItIsNarrowedOnlyAShareIsAdmitted(t *testing.T) {
 	inLineOf(t, 8, 4, func(c *crowd) {
 		for _, who := range []string{"a", "b", "c", "d"} {

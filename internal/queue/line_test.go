@@ -68,6 +68,7 @@ func (w *fixture) crowd(s *session.Session, names string, n int) (wait func() []
 
 // What an enqueue costs everybody grows with the keys of its lease, so the fewer are under way the more
 // keys there are, in one session and with several.
+// rule: G12
 func TestEnqueuesUnderWayAreBoundedByTheKeysOfTheirLeases(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		s := w.alone(w.session())
@@ -83,6 +84,7 @@ func TestEnqueuesUnderWayAreBoundedByTheKeysOfTheirLeases(t *testing.T) {
 }
 
 // A key of each of several names is put.
+// rule: G12
 func TestAnEnqueueOfSeveralNamesCountsForEach(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		s := w.alone(w.session())
@@ -106,6 +108,7 @@ func TestAnEnqueueOfSeveralNamesCountsForEach(t *testing.T) {
 }
 
 // Whoever lets thousands queue can still give back what is held.
+// rule: G12
 func TestAReleaseDoesNotWaitForEnqueues(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		s := w.alone(w.session())
@@ -121,6 +124,7 @@ func TestAReleaseDoesNotWaitForEnqueues(t *testing.T) {
 }
 
 // All that is held is released at once.
+// rule: G12
 func TestReleasesUnderWayAreBounded(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		s := w.alone(w.session())
@@ -136,6 +140,7 @@ func TestReleasesUnderWayAreBounded(t *testing.T) {
 }
 
 // One session of a client has thousands that want to queue, and another has one.
+// rule: G12
 func TestASessionWithManyEnqueuesDelaysAnotherByOneOfThem(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		c := w.Dial(pawl.Config{})
@@ -156,6 +161,7 @@ func TestASessionWithManyEnqueuesDelaysAnotherByOneOfThem(t *testing.T) {
 }
 
 // What has to wait for its turn was not sent, and says so when its context ends.
+// rule: G12
 func TestWhatWaitsForItsTurnEndsWithItsContextOrItsSession(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		s := w.alone(w.session())
@@ -180,6 +186,7 @@ func TestWhatWaitsForItsTurnEndsWithItsContextOrItsSession(t *testing.T) {
 }
 
 // The answers of all enqueues are lost, and each is settled by another request.
+// rule: G12
 func TestWhatSettlesLostEnqueuesWaitsForItsTurn(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		s := w.alone(w.session())

@@ -14,6 +14,7 @@ import (
 
 // The client's own enqueues may be why a renewal is late, so fewer are under way until one is confirmed.
 // Another session of the client is bound likewise.
+// rule: G12
 func TestEnqueuesAreFewWhileARenewalIsLate(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		late, other := r.session(lease.Options{TTL: 8 * time.Second}), r.session(lease.Options{TTL: time.Minute})
@@ -57,6 +58,7 @@ func TestEnqueuesAreFewWhileARenewalIsLate(t *testing.T) {
 }
 
 // What is late does not stay so when its session ends.
+// rule: G12
 func TestASessionThatEndsWhileItsRenewalIsLateBoundsNobody(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		late, other := r.session(lease.Options{TTL: 3 * time.Second}), r.session(lease.Options{TTL: time.Minute})
