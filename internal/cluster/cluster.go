@@ -126,6 +126,9 @@ func (c *Cluster) Logger() *slog.Logger { return c.log }
 // Notifier delivers to Config.Observer. It is nil if there is none.
 func (c *Cluster) Notifier() *notify.Notifier { return c.notifier }
 
+// HasUser reports whether requests are sent with the token of a user.
+func (c *Cluster) HasUser() bool { return c.cfg.Username != "" }
+
 // Ended is closed when Err becomes non-nil.
 func (c *Cluster) Ended() <-chan struct{} { return c.ended }
 

@@ -21,7 +21,22 @@ func (s *Session) Enqueues(ctx context.Context, op string, puts int) (done func(
 	if !ok {
 		return nil, cluster.NotSent(ctx, op, errInLine)
 	}
+	s.warnOfMany()
 	return done, nil
+}
+
+// manyKeys is how many entries of a session are too many with a password.
+const manyKeys = 1_000
+
+// warnOfMany logs, once for the session, that it has so many keys that etcd becomes slow for everybody.
+func (s *Session) warnOfMany() {
+	if s.warned.Load() || !s.host.Cluster.HasUser() {
+		return
+	}
+	if n := s.entries(); n > manyKeys && s.warned.CompareAndSwap(false, true) {
+		s.host.Cluster.Logger().Warn("many keys on one session: with a password, each costs etcd more than the one before; use several sessions",
+			"lease", hex(s.id), "keys", n)
+	}
 }
 
 // Releases is Enqueues for a release, which costs the same whatever the lease has.

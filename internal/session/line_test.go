@@ -1,14 +1,22 @@
 package session
 
 import (
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 
+	"github.com/pawl-locks/pawl/internal/batch"
+	"github.com/pawl-locks/pawl/internal/cleanup"
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/watcher"
 	"github.com/pawl-locks/pawl/lease"
 )
 
@@ -76,4 +84,41 @@ func TestASessionThatEndsWhileItsRenewalIsLateBoundsNobody(t *testing.T) {
 		}
 		assert.Equal(t, 200, n)
 	})
+}
+
+func TestASessionWithManyKeysAndAPasswordIsLoggedOnce(t *testing.T) {
+	for _, user := range []string{"", "app"} {
+		inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+			var log lines
+			c, err := cluster.Dial(t.Context(), cluster.Config{Endpoints: r.Endpoints(), DialOptions: []grpc.DialOption{r.DialOption()},
+				Username: user, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			require.NoError(t, err)
+			h := Host{Cluster: c, Together: batch.New(c), Watches: watcher.New(c), Cleanup: &cleanup.Group{}}
+			s, err := Grant(t.Context(), h, lease.Options{})
+			require.NoError(t, err)
+			said := func() int { synctest.Wait(); return strings.Count(log.String(), "many keys on one session") }
+			enqueue := func(n int) {
+				for range n {
+					_, _, err := s.Begin(keys.Spec{Prefix: "name/"})
+					require.NoError(t, err)
+					done, err := s.Enqueues(t.Context(), "enqueue", 1)
+					require.NoError(t, err)
+					done()
+				}
+			}
+			enqueue(1_000)
+			assert.Zero(t, said())
+			enqueue(10)
+			if user == "" {
+				assert.Zero(t, said())
+			} else {
+				assert.Equal(t, 1, said())
+			}
+			s.CloseInBackground()
+			<-s.Stopped()
+			h.Cleanup.Close(2 * time.Second)
+			h.Watches.Close()
+			require.NoError(t, c.Close())
+		})
+	}
 }

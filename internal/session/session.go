@@ -64,6 +64,8 @@ type Session struct {
 	keyWatch keyWatch
 	maxOps   int // how many operations a transaction may have besides the one on the session key
 
+	warned atomic.Bool // that it has many keys
+
 	revocation revocation
 }
 
