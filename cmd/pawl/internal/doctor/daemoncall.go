@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -18,74 +16,55 @@ import (
 
 // A daemon is a pawld, as its clients see it.
 type daemon struct {
-	http   *http.Client
-	base   string
-	serves string // what its last answer said of it, or "" if it did not say
+	http *http.Client
+	base string
 }
 
-// daemonAt returns the pawld at the value of --daemon. An invalid value is wrong usage.
-func daemonAt(at string, within time.Duration) (p *daemon, socket string, err error) {
-	wrong := cli.Usage("--daemon %q: want the path of pawld's socket, or http://HOST:PORT, which is its --health", at)
-	if strings.Contains(at, "://") {
-		u, err := url.Parse(at)
-		if err != nil || u.Scheme != "http" || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
-			return nil, "", wrong
-		}
-		return &daemon{http: &http.Client{Timeout: within}, base: "http://" + u.Host}, "", nil
-	}
-	if _, _, err := net.SplitHostPort(at); at == "" || err == nil && !strings.Contains(at, "/") {
-		return nil, "", wrong
+// daemonAt returns the pawld that serves a socket. What is not a path is wrong usage.
+func daemonAt(socket string, within time.Duration) (*daemon, error) {
+	if _, _, err := net.SplitHostPort(socket); socket == "" || strings.Contains(socket, "://") || err == nil && !strings.Contains(socket, "/") {
+		return nil, cli.Usage("--daemon %q: want the path of pawld's socket", socket)
 	}
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", at)
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}
-	return &daemon{http: &http.Client{Timeout: within, Transport: &http.Transport{DialContext: dial}}, base: "http://pawl"}, at, nil
+	return &daemon{http: &http.Client{Timeout: within, Transport: &http.Transport{DialContext: dial}}, base: "http://pawl"}, nil
 }
 
 // maxAnswer bounds an answer that is read.
 const maxAnswer = 1 << 20
-
-// do sends a request, and returns the answer, whatever its status.
-func (p *daemon) do(r *http.Request) (*http.Response, []byte, error) {
-	resp, err := p.http.Do(r)
-	if err != nil {
-		return nil, nil, errors.Unwrap(err) // without the URL, which is not what the user gave
-	}
-	defer resp.Body.Close()
-	p.serves = resp.Header.Get("Server")
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	return resp, body, err
-}
 
 // A refusal is the error of a call that was refused.
 type refusal struct{ Code, Message string }
 
 func (r *refusal) Error() string { return cli.Plain(r.Message) }
 
-// call makes one call of the API, and reads the answer into out.
-func (p *daemon) call(ctx context.Context, path string, in, out any) error {
-	b, err := json.Marshal(in)
+// health returns the status that the daemon reports to its clients.
+func (p *daemon) health(ctx context.Context) (status string, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, p.base+"/grpc.health.v1.Health/Check", strings.NewReader("{}"))
 	if err != nil {
-		return err
-	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, p.base+path, bytes.NewReader(b))
-	if err != nil {
-		return err
+		return "", err
 	}
 	r.Header.Set("Content-Type", "application/json")
-	resp, body, err := p.do(r)
+	resp, err := p.http.Do(r)
 	if err != nil {
-		return err
+		return "", errors.Unwrap(err) // without the URL, which is not what the user gave
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return "", err
 	}
 	if resp.StatusCode != http.StatusOK {
 		refused := new(refusal)
 		if json.Unmarshal(body, refused) != nil || refused.Code == "" {
-			return fmt.Errorf("it answers %s, and is no pawld", cli.Plain(resp.Status))
+			return "", fmt.Errorf("it answers %s, and is no pawld", cli.Plain(resp.Status))
 		}
-		return refused
+		return "", refused
 	}
-	if err := json.Unmarshal(body, out); err != nil {
-		return fmt.Errorf("its answer is no pawld's: %w", err)
+	var answer struct{ Status string }
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return "", fmt.Errorf("its answer is no pawld's: %w", err)
 	}
-	return nil
+	return answer.Status, nil
 }

@@ -42,19 +42,13 @@ do:
 it, and writes nothing else. It checks the permission to write with a transaction whose
 condition is never true.
 
-With --daemon SOCKET it checks the pawld on this machine instead, as a client of it:
+With --daemon SOCKET it checks the pawld on this machine instead:
 
   socket      it is there; who may connect
-  state       the state directory outlives a restart, if pawld's process shows it
-  live        it answers; "version" is what it says it is
+  live        it answers this user
   ready       it can acquire locks
-  calls       this user can acquire, renew and release a lock of its own, whose name
-              begins with PREFIX, or why not
-  promise     how long pawld says that the lock is valid
-  pace        how long pawld waits when asked to; "clock" is this machine's, as above
 
-With the URL of pawld's --health, http://HOST:PORT, it checks live, version, ready, and
-in the metrics what has gone wrong since pawld started.
+Its refusals, its metrics and its --health say the rest.
 
 "ok" means no problem, "look" a problem unless it is intended, and "wrong" a problem.
 The exit code is 1 if something is wrong, 123 if no endpoint answers or too few members
@@ -64,7 +58,7 @@ With --json each line is an object with check, status, subject, says and do.`,
 		Example: `  pawl doctor
   pawl doctor --json | jq -r 'select(.status == "wrong") | .do'
   pawl doctor --endpoints a:2379,b:2379,c:2379 reports/
-  pawl doctor --daemon /run/pawl/pawld.sock orders/`,
+  pawl doctor --daemon /run/pawl/pawld.sock`,
 		Args: cli.UpTo(1, "PREFIX"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("daemon") {
@@ -74,7 +68,7 @@ With --json each line is an object with check, status, subject, says and do.`,
 		},
 	}
 	o.Flags(cmd, "finding")
-	cmd.Flags().StringVar(&at, "daemon", "", "check the pawld that serves this Unix socket, or has this --health (http://HOST:PORT)")
+	cmd.Flags().StringVar(&at, "daemon", "", "check the pawld that serves this Unix socket")
 	cli.CompletesNames(cmd, &o.Connection)
 	return cmd
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -155,46 +154,4 @@ func TestTheDoctorComparesTheClocksRateAndNotItsTime(t *testing.T) {
 	assert.Contains(t, rate(12, false), "look  clock")
 	assert.Contains(t, rate(-5000, true), "catching up")
 	assert.Contains(t, rate(100_001, true), "wrong clock")
-}
-
-func promiseOf(ms int, took time.Duration) promise {
-	return promise{time.Duration(ms) * time.Millisecond, took}
-}
-
-func TestTheDoctorComparesWhatADaemonPromises(t *testing.T) {
-	said := func(all ...promise) string { return notes(func(d *doctor) { d.promise(3*time.Second, all...) }) }
-	promise := func(least, most time.Duration) string {
-		return said(promise{least, 0}, promise{most, 0})
-	}
-	assert.Empty(t, promise(2400*time.Millisecond, 2500*time.Millisecond))
-	assert.Contains(t, promise(2500*time.Millisecond, 2501*time.Millisecond), "wrong promise    a lock is said to be valid for 2.501s of a TTL of 3s: that is more than five sixths")
-	assert.Contains(t, promise(time.Second, 2500*time.Millisecond), "look  promise    a lock is said to be valid for 1s of a TTL of 3s: pawld's own session at etcd is renewed late")
-	const stall = 900 * time.Millisecond // V9: its clients' TTLs begin again
-	assert.Contains(t, said(promiseOf(2500, 0), promiseOf(3250, stall)), "look  promise    pawld did not run for a while, and a lock is valid for 3.25s of a TTL of 3s, which began again")
-	assert.Contains(t, said(promiseOf(2500, 0), promiseOf(3251, stall)), "wrong promise")
-	assert.Contains(t, said(promiseOf(2501, 0), promiseOf(3250, stall)), "wrong promise", "the stall of one answer is not the other's")
-	pace := func(took time.Duration) string { return notes(func(d *doctor) { d.waited(took) }) }
-	assert.Empty(t, pace(510*time.Millisecond))
-	assert.Contains(t, pace(400*time.Millisecond), "wrong pace       a wait of 500ms ended after 400ms: pawld's clock is faster")
-	assert.Contains(t, pace(1100*time.Millisecond), "look  pace       a wait of 500ms ended after 1.1s: pawld gets too little CPU")
-}
-
-func TestTheDoctorNamesWhatRefusesALockOfADaemon(t *testing.T) {
-	one := func(err error) string { return notes(func(d *doctor) { d.refused("n", err) }) }
-	assert.Contains(t, one(&refusal{"resource_exhausted", "why"}), "wrong calls      n: a limit is reached: Acquire is refused: why\n→ end what is not needed, or raise --max-sessions")
-	for _, err := range []error{io.EOF, syscall.ECONNRESET, syscall.EPIPE} {
-		assert.Regexp(t, `a limit is reached: Acquire is not answered: .*\n→ see its log: if it says that a connection is refused`, one(fmt.Errorf("read: %w", err)))
-	}
-	assert.Contains(t, one(&refusal{"permission_denied", "a\x1b[2Jb"}), `may not use it: "a\x1b[2Jb"`)
-	assert.Contains(t, one(&refusal{"invalid_argument", "why"}), "wrong calls      n: Acquire is refused: why\n→ choose another PREFIX")
-	assert.Contains(t, one(&refusal{"unavailable", "why"}), "wrong calls      n: Acquire is refused: why\n→ see pawld's log")
-	assert.Contains(t, one(errors.New("why")), "wrong calls      n: Acquire is not answered: why")
-}
-
-func TestTheDoctorReadsADaemonsMetrics(t *testing.T) {
-	one := func(text string) string { return notes(func(d *doctor) { d.metrics("e", text) }) }
-	const well = "pawld_etcd_sessions_lost_total 0\npawld_stalls_total 0\npawld_promises_cut_total 0\n"
-	assert.Empty(t, one("# HELP x\n"+well))
-	assert.Contains(t, one(strings.Replace(well, "lost_total 0", "lost_total 2", 1)), "look  metrics    e: 2 times pawld lost its own session at etcd")
-	assert.Contains(t, one("ok\n"), "wrong metrics    e: has no pawld_etcd_sessions_lost_total")
 }
