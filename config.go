@@ -19,8 +19,9 @@ import (
 // Config is the configuration of a Client. Only Endpoints is required.
 type Config struct {
 	// Endpoints are members of one etcd cluster: "host:port", "http://host:port", "https://host:port",
-	// "unix:///path" or, with TLS, "unixs:///path". The client connects to them directly. It does not
-	// support etcd's grpc-proxy.
+	// "unix:///path" or, with TLS, "unixs:///path". Spaces around an
+	// element, empty elements, and a slash after http://host:port are ignored. The client connects to
+	// them directly, whatever HTTP_PROXY and similar variables say. It does not support etcd's grpc-proxy.
 	Endpoints []string
 	// TLS is used for every endpoint. It may contain a client certificate. If it is nil, every endpoint
 	// uses TLS with the system's roots if any of them says https or unixs, and plain text otherwise. If

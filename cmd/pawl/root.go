@@ -34,6 +34,7 @@ The flags --endpoints, --user and so on, or the ETCDCTL_* variables, select the 
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
+		PersistentPreRunE: cli.RefuseEmpty,
 		RunE:              func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {

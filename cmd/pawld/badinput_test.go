@@ -169,6 +169,29 @@ func TestEmbedIsRefusedBesideFlagsOfTheClusterAndIgnoresVariables(t *testing.T) 
 	require.NoError(t, err)
 }
 
+// A script's variable that is not set would otherwise lead to another cluster, or take a policy away.
+func TestAnEmptyFlagVariableOrLineIsRefused(t *testing.T) {
+	for _, name := range []string{"endpoints", "user", "password", "cacert", "cert", "key", "namespace", "state-dir", "policy", "listen", "token-file", "health", "socket-group"} {
+		_, err := parse([]string{"--" + name, ""}, io.Discard)
+		assert.ErrorContains(t, err, "--"+name+" is given, and empty", name)
+		config := filepath.Join(t.TempDir(), "config")
+		require.NoError(t, os.WriteFile(config, []byte(name+" =\n"), 0o600))
+		_, err = parse([]string{"--config", config}, io.Discard)
+		assert.ErrorContains(t, err, "--"+name+" is given, and empty", "a line")
+	}
+	for _, variable := range []string{"ETCDCTL_ENDPOINTS", "ETCDCTL_USER", "ETCDCTL_CACERT", "PAWL_NAMESPACE"} {
+		t.Run(variable, func(t *testing.T) {
+			t.Setenv(variable, "")
+			_, err := parse(nil, io.Discard)
+			require.ErrorContains(t, err, variable+" is set, and empty")
+		})
+	}
+	_, err := parse([]string{"--socket", "", "--listen", "127.0.0.1:1", "--listen-cert", "a", "--listen-key", "b", "--client-ca", "c"}, io.Discard)
+	assert.NoError(t, err, "no socket")
+	_, err = parse([]string{"--endpoints", "http://a:1/, b:2,"}, io.Discard)
+	assert.NoError(t, err, "a list that etcd's client takes")
+}
+
 func TestWhatCannotBeStartedSaysWhy(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

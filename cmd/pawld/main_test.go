@@ -133,7 +133,10 @@ func ownGroup(cmd *exec.Cmd) {
 func beginCmd(t *testing.T, cmd *exec.Cmd) *pawld {
 	t.Helper()
 	p := &pawld{t: t, cmd: cmd, done: make(chan struct{})}
-	p.cmd.Env = slices.Concat(os.Environ(), []string{"PAWLD_TEST_RUN=1", "ETCDCTL_ENDPOINTS=", "PAWL_NAMESPACE="}, cmd.Env)
+	others := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "ETCDCTL_ENDPOINTS=") || strings.HasPrefix(v, "PAWL_NAMESPACE=")
+	})
+	p.cmd.Env = slices.Concat(others, []string{"PAWLD_TEST_RUN=1"}, cmd.Env)
 	p.cmd.Stderr = p
 	ownGroup(p.cmd)
 	require.NoError(t, p.cmd.Start())

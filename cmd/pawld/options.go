@@ -72,9 +72,9 @@ func parse(args []string, help io.Writer) (options, error) {
 	fs.StringVar(&o.clientCA, "client-ca", "", "CA file for the clients' certificates")
 	fs.StringVar(&o.tokenFile, "token-file", "", "file with a token for clients on loopback")
 	fs.StringVar(&o.health, "health", "", "HOST:PORT for /livez, /readyz and /metrics")
-	fs.StringVar(&o.stateDir, "state-dir", "", "directory that keeps locks across a restart; empty means that they are not kept")
+	fs.StringVar(&o.stateDir, "state-dir", "", "directory that keeps locks across a restart; without it they are not kept")
 	fs.BoolVar(&o.discardState, "discard-state", false, "start although the file in --state-dir cannot be used, and remove it: its clients lose their locks, which stay blocked for as long as the predecessor's session at etcd lasts, twice its --max-ttl")
-	fs.StringVar(&o.policy, "policy", "", "file with the names that each identity may use; empty means all on the Unix socket, none on --listen")
+	fs.StringVar(&o.policy, "policy", "", "file with the names that each identity may use; without it all on the Unix socket, none on --listen")
 	fs.DurationVar(&o.maxTTL, "max-ttl", 15*time.Second, "the longest TTL of a client's session; pawld's own at etcd is twice that")
 	fs.DurationVar(&o.lockDelay, "lock-delay", 0, "how long nobody else gets a lock that pawld takes from a client, or loses; 0 means none")
 	fs.Int64Var(&o.tokenFloor, "token-floor", 0, "acquire nothing with a token at or below this: after a restored backup, the highest that the storage has seen")
@@ -98,6 +98,9 @@ func parse(args []string, help io.Writer) (options, error) {
 		if err := readConfig(fs, o.config); err != nil {
 			return o, err
 		}
+	}
+	if err := refuseEmpty(fs); err != nil {
+		return o, err
 	}
 	for _, name := range ofTheCluster {
 		if o.embed && fs.Changed(name) {
@@ -174,13 +177,30 @@ func fromEnvironment(fs *pflag.FlagSet, embed bool) error {
 		}
 	}
 	for name, variable := range names {
-		if v := os.Getenv(variable); v != "" && !fs.Changed(name) {
+		v, ok := os.LookupEnv(variable)
+		switch {
+		case !ok || fs.Changed(name):
+		case strings.Trim(v, ", ") == "":
+			return fmt.Errorf("%s is set, and empty: unset it, or give --%s", variable, name)
+		default:
 			if err := fs.Set(name, v); err != nil {
 				return fmt.Errorf("%s: %w", variable, err)
 			}
 		}
 	}
 	return nil
+}
+
+// refuseEmpty refuses flags that were given without a value, as a script's variable that is not set
+// leaves them. An empty --socket means none.
+func refuseEmpty(fs *pflag.FlagSet) (err error) {
+	fs.VisitAll(func(f *pflag.Flag) {
+		text := f.Value.Type() == "string" || f.Value.Type() == "stringSlice"
+		if f.Changed && text && strings.Trim(f.Value.String(), "[], ") == "" && f.Name != "socket" {
+			err = fmt.Errorf("--%s is given, and empty: leave it out", f.Name)
+		}
+	})
+	return err
 }
 
 // These bound --max-ttl. Twice it is the TTL of a session at etcd.

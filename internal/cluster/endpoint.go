@@ -21,20 +21,22 @@ type endpoint struct {
 // wantsTLS reports whether any endpoint of a list demands TLS. Then all of them use it.
 func wantsTLS(list []string) bool {
 	return slices.ContainsFunc(list, func(text string) bool {
-		scheme, rest, ok := strings.Cut(text, ":")
+		scheme, rest, ok := strings.Cut(strings.TrimSpace(text), ":")
 		return ok && (strings.EqualFold(scheme, "https") && strings.HasPrefix(rest, "//") ||
 			strings.EqualFold(scheme, "unixs") && strings.HasPrefix(rest, "/"))
 	})
 }
 
-// parseEndpoints parses a list and merges duplicates. If secure is true, every endpoint uses TLS.
+// parseEndpoints parses a list and merges duplicates. It ignores spaces around an element, and empty
+// elements, which a list with ", " or a comma at its end leaves, unless all are empty. If secure is
+// true, every endpoint uses TLS.
 func parseEndpoints(list []string, secure bool) ([]endpoint, error) {
-	if len(list) == 0 {
-		return nil, fmt.Errorf("no endpoint given")
-	}
 	seen := make(map[endpoint]bool, len(list))
 	var out []endpoint
 	for _, text := range list {
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
 		ep, err := parseEndpoint(text, secure)
 		if err != nil {
 			return nil, fmt.Errorf("endpoint %q: %w", redact(text), err)
@@ -43,6 +45,9 @@ func parseEndpoints(list []string, secure bool) ([]endpoint, error) {
 			seen[ep] = true
 			out = append(out, ep)
 		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("no endpoint given")
 	}
 	return out, nil
 }
@@ -68,7 +73,7 @@ func parseEndpoint(text string, secure bool) (endpoint, error) {
 		if secure, err = secured(scheme, secure); err != nil {
 			return endpoint{}, err
 		}
-		rest = after
+		rest = strings.TrimSuffix(after, "/") // of a URL without a path
 	}
 	name, err := hostPort(rest)
 	if err != nil {

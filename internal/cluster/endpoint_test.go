@@ -11,6 +11,8 @@ func TestEndpointsAreParsed(t *testing.T) {
 	for text, want := range map[string]endpoint{
 		"etcd-1:2379":              {"etcd-1:2379", "passthrough:///etcd-1:2379", false},
 		"http://etcd-1:2379":       {"etcd-1:2379", "passthrough:///etcd-1:2379", false},
+		"http://etcd-1:2379/":      {"etcd-1:2379", "passthrough:///etcd-1:2379", false},
+		"https://etcd-1:2379/":     {"etcd-1:2379", "passthrough:///etcd-1:2379", true},
 		"HTTPS://Etcd.Example:443": {"etcd.example:443", "passthrough:///etcd.example:443", true},
 		"127.0.0.1:1":              {"127.0.0.1:1", "passthrough:///127.0.0.1:1", false},
 		"[::1]:2379":               {"[::1]:2379", "passthrough:///%5B::1%5D:2379", false},
@@ -39,7 +41,6 @@ func TestATLSConfigSecuresEndpointsWithoutAScheme(t *testing.T) {
 
 func TestMalformedEndpointsAreRefusedByName(t *testing.T) {
 	for text, why := range map[string]string{
-		"":                "missing port",
 		"etcd-1":          "missing port",
 		":2379":           "the host is empty",
 		"a:":              "port \"\"",
@@ -50,7 +51,8 @@ func TestMalformedEndpointsAreRefusedByName(t *testing.T) {
 		"[::1]":           "missing port",
 		"[::g]:1":         "not an IPv6 address",
 		"a b:1":           "character",
-		"http://a:1/":     "a path",
+		"http://a:1//":    "a path",
+		"a:1/":            "a path",
 		"http://a:1/v3":   "a path",
 		"http://a:1?x=y":  "a query",
 		"http://a:1#f":    "a fragment",
@@ -72,6 +74,21 @@ func TestMalformedEndpointsAreRefusedByName(t *testing.T) {
 			assert.Contains(t, err.Error(), "endpoint ")
 		}
 	}
+}
+
+// As etcd's client takes them.
+func TestSpacesAndEmptyElementsOfAListOfEndpointsAreIgnored(t *testing.T) {
+	for _, list := range [][]string{{"a:1", " b:2"}, {"a:1", "b:2", ""}, {" a:1 ", "", "\tb:2\n", " "}} {
+		got, err := parseEndpoints(list, false)
+		require.NoError(t, err, "%q", list)
+		require.Len(t, got, 2, "%q", list)
+		assert.Equal(t, "a:1 b:2", got[0].name+" "+got[1].name, "%q", list)
+	}
+	for _, list := range [][]string{nil, {""}, {"", " "}} {
+		_, err := parseEndpoints(list, false)
+		assert.EqualError(t, err, "no endpoint given", "%q", list)
+	}
+	assert.True(t, wantsTLS([]string{"a:1", " https://b:2"}))
 }
 
 func TestPlainHTTPTogetherWithTLSIsRefused(t *testing.T) {

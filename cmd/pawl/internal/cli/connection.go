@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"google.golang.org/grpc/status"
 
@@ -72,24 +75,46 @@ func (p *positive) String() string { return time.Duration(*p).String() }
 
 func (*positive) Type() string { return "duration" }
 
-// environment fills in what no flag gave, as etcdctl does. An empty variable counts as none.
-func (c *Connection) environment(fs *pflag.FlagSet) {
-	if v := os.Getenv("ETCDCTL_ENDPOINTS"); v != "" && !fs.Changed("endpoints") {
-		c.Endpoints = strings.Split(v, ",")
+// environment fills in what no flag gave, as etcdctl does. It refuses an empty variable, which would
+// lead to another cluster, user or namespace than was meant. With --embed it uses PAWL_NAMESPACE alone.
+func (c *Connection) environment(fs *pflag.FlagSet) error {
+	variables := map[string]string{"namespace": "PAWL_NAMESPACE"}
+	if !c.Embed {
+		for _, name := range []string{"endpoints", "user", "password", "cacert", "cert", "key"} {
+			variables[name] = "ETCDCTL_" + strings.ToUpper(name)
+		}
 	}
-	if v := os.Getenv("PAWL_NAMESPACE"); v != "" && !fs.Changed("namespace") {
-		c.Namespace = v
-	}
-	for name, field := range map[string]*string{
-		"user": &c.user, "password": &c.password, "cacert": &c.cacert, "cert": &c.cert, "key": &c.key,
-	} {
-		if v := os.Getenv("ETCDCTL_" + strings.ToUpper(name)); v != "" && !fs.Changed(name) {
-			*field = v
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
+		v, ok := os.LookupEnv(variables[name])
+		switch {
+		case !ok || fs.Changed(name):
+		case isEmpty(v):
+			return Usage("%s is set, and empty: unset it, or give --%s", variables[name], name)
+		case name == "endpoints":
+			c.Endpoints = strings.Split(v, ",")
+		default:
+			_ = fs.Lookup(name).Value.Set(v) // any text will do
 		}
 	}
 	if len(c.Endpoints) == 0 {
 		c.Endpoints = []string{defaultEndpoint}
 	}
+	return nil
+}
+
+// isEmpty reports whether a flag's or variable's text is empty, or a list of nothing.
+func isEmpty(text string) bool { return strings.Trim(text, "[], ") == "" }
+
+// RefuseEmpty refuses flags that were given without a value, as a script's variable that is not set
+// leaves them.
+func RefuseEmpty(cmd *cobra.Command, _ []string) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		text := f.Value.Type() == "string" || f.Value.Type() == "stringSlice"
+		if text && isEmpty(f.Value.String()) {
+			err = Usage("--%s is given, and empty: leave it out", f.Name)
+		}
+	})
+	return err
 }
 
 // config returns c for pawl.Dial. An invalid c is wrong usage.
@@ -144,7 +169,9 @@ func (c *Connection) Logger() *slog.Logger {
 // Target returns the Config for pawl.Dial. With --embed it also returns the server that the Config
 // leads to, which the caller has to close.
 func (c *Connection) Target(fs *pflag.FlagSet) (cfg pawl.Config, server *Server, err error) {
-	c.environment(fs)
+	if err := c.environment(fs); err != nil {
+		return cfg, nil, err
+	}
 	if cfg, err = c.config(); err != nil || !c.Embed {
 		return cfg, nil, err
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,12 +21,13 @@ func parsed(t *testing.T, args ...string) *Connection {
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	c.Flags(fs)
 	require.NoError(t, fs.Parse(args))
-	c.environment(fs)
+	require.NoError(t, c.environment(fs))
 	return &c
 }
 
 func TestEndpointDefaultsToLoopback(t *testing.T) {
-	t.Setenv("ETCDCTL_ENDPOINTS", "")
+	t.Setenv("ETCDCTL_ENDPOINTS", "") // it comes back at the end
+	require.NoError(t, os.Unsetenv("ETCDCTL_ENDPOINTS"))
 	assert.Equal(t, []string{"127.0.0.1:2379"}, parsed(t).Endpoints)
 }
 
@@ -50,6 +52,32 @@ func TestFlagsWinOverEtcdctlVariables(t *testing.T) {
 	c := parsed(t, "--endpoints", "c:3,d:4", "--user", "e:f")
 	assert.Equal(t, []string{"c:3", "d:4"}, c.Endpoints)
 	assert.Equal(t, "e:f", c.user)
+}
+
+// A script's variable that is not set would otherwise lead to another cluster.
+func TestAnEmptyVariableIsRefusedUnlessAFlagIsGiven(t *testing.T) {
+	for _, name := range []string{"ENDPOINTS", "USER", "PASSWORD", "CACERT", "CERT", "KEY"} {
+		for _, empty := range []string{"", " ", ","} {
+			t.Run(name+" "+empty, func(t *testing.T) {
+				t.Setenv("ETCDCTL_"+name, empty)
+				var c Connection
+				fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
+				c.Flags(fs)
+				err := c.environment(fs)
+				require.ErrorContains(t, err, "ETCDCTL_"+name+" is set, and empty")
+				assert.Equal(t, ExitUsage, CodeOf(err))
+				require.NoError(t, fs.Set(strings.ToLower(name), "a:1"))
+				require.NoError(t, c.environment(fs))
+				c.Embed = true
+				require.NoError(t, c.environment(fs))
+			})
+		}
+	}
+	t.Setenv("PAWL_NAMESPACE", "")
+	var c Connection
+	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	c.Flags(fs)
+	require.ErrorContains(t, c.environment(fs), "PAWL_NAMESPACE is set, and empty")
 }
 
 func TestSeparatePasswordLeavesTheUserWhole(t *testing.T) {
