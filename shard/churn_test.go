@@ -72,7 +72,7 @@ func (w *fixture) watched(r *rand.Rand) {
 			for i := range w.f.Members() {
 				w.f.Member(i).EndStreams("Watch", status.Error(codes.Unavailable, "gone"))
 			}
-			puts(w.keys.Planner().Prefix+"1-1", string(shards.EncodePlanned(w.f.Revision())))
+			puts(w.keys.Planner().Prefix+"1-1", string(shards.Said{Planned: w.f.Revision()}.Encode()))
 			if r.IntN(2) == 0 {
 				w.f.Compact(w.f.Revision())
 			}

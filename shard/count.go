@@ -55,6 +55,7 @@ func (m *member) count(now time.Time) {
 func (m *member) counted(resp *pb.TxnResponse, offered shards.Set) {
 	m.ownKeys(resp.Header.Revision, txn.KV(resp, 1), txn.KV(resp, 2))
 	n := txn.Count(resp, 0)
+	m.heard(txn.KV(resp, 3))
 	if n > m.n {
 		m.readWaiters(offered)
 	}
@@ -64,6 +65,21 @@ func (m *member) counted(resp *pb.TxnResponse, offered shards.Set) {
 	} else {
 		m.report(counted)
 	}
+}
+
+// heard processes what a count showed of the planner's key, or nil if there is none. What a planner
+// said before it ended counts until the next one speaks.
+func (m *member) heard(planner *mvccpb.KeyValue) {
+	if planner == nil {
+		return
+	}
+	said := shards.DecodeSaid(m.n, planner.Value)
+	if said.Planned == 0 && len(said.Poison) == 0 { // it has not planned yet
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.said = said
 }
 
 // ownKeys processes what a read at revision rev showed of the wish key and the member key. A key that
@@ -105,7 +121,7 @@ func (m *member) list(counted observe.ShardsCounted) {
 				}
 			}
 			m.report(counted)
-			m.w.Listed(time.Now(), empty, view.Share(m.s.ID()))
+			m.w.Listed(time.Now(), empty.Without(view.Said.AllPoison()), view.Share(m.s.ID()))
 		}
 	})
 }
@@ -162,7 +178,7 @@ func (m *member) othersRemain() (bool, error) {
 // unplanned is how long the member that came last has waited for a plan, as a count shows it.
 func (m *member) unplanned(resp *pb.TxnResponse) time.Duration {
 	planner, last := txn.KV(resp, 3), txn.KV(resp, 4)
-	if last == nil || planner != nil && last.CreateRevision <= shards.DecodePlanned(planner.Value) {
+	if last == nil || planner != nil && last.CreateRevision <= shards.DecodeSaid(m.n, planner.Value).Planned {
 		m.unplannedSince = time.Time{}
 		return 0
 	}

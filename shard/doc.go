@@ -33,13 +33,15 @@
 //     which nobody waits is kept.
 //  5. Loads: soon after the last change (a plan is made a second after it), the number of shards
 //     of each worker is within one of its share by weight, as far as workers can take them. No
-//     plan with such loads moves fewer shards.
+//     plan with such loads moves fewer shards. Shards that fail on several workers do not count.
 //  6. If a worker dies, its shards have no owner for the TTL, a second, and a moment. If it leaves in
 //     order, each of them waits for one handoff.
 //  7. Shards get owners even without a planner: workers count the queues once a TTL, and take what has
 //     had no owner for that long.
-//  8. A shard whose work fails, or that a worker may not take, goes to another worker, and the other
-//     shards are not affected.
+//  8. A shard whose work fails, or that a worker may not take, goes to another worker. While a shard
+//     fails on several workers, all of them together try it about once a minute, and no other shard
+//     moves for it. A worker on which most shards fail gets one at a time, at intervals that grow to
+//     ten minutes, until one runs.
 //  9. At rest it costs only the sessions' renewals, one watch of the planner, and one read a TTL for
 //     each worker.
 //

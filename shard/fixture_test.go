@@ -329,16 +329,21 @@ func (w *fixture) shared() {
 	assert.LessOrEqual(w, slices.Max(l)-slices.Min(l), 1, "%v", l)
 }
 
-// planner is the worker that plans.
-func (w *fixture) planner() *worker {
-	w.Helper()
-	var first string
+// plannerKey is the key of the worker that plans.
+func (w *fixture) plannerKey() (first string) {
 	var create int64
 	for _, key := range w.f.Keys(w.keys.Planner().Prefix) {
 		if kv := w.f.Get(key); first == "" || kv.CreateRevision < create {
 			first, create = key, kv.CreateRevision
 		}
 	}
+	return first
+}
+
+// planner is the worker that plans.
+func (w *fixture) planner() *worker {
+	w.Helper()
+	first := w.plannerKey()
 	for _, x := range w.all {
 		if !x.gone && first != "" && x.lease() == w.keys.Parse(first).Lease {
 			return x

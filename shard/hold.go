@@ -130,7 +130,11 @@ func (m *member) acquired(i int, a *queue.Acquisition, works *session.Deferral) 
 // queued for again at once.
 func (m *member) refused(i int, err error) {
 	m.endTry(i)
-	m.w.Refused(time.Now(), i, err != nil)
+	if cluster.IsNoSpace(err) {
+		m.w.Hindered(time.Now(), i)
+	} else {
+		m.w.Refused(time.Now(), i, err != nil)
+	}
 	if err != nil {
 		m.notify(Event{Kind: Failed, Shard: i, Err: err})
 	}

@@ -51,7 +51,8 @@ type member struct {
 	missed         shards.Set // shards whose watch began after a write by others; their queues are read again
 	planning       bool
 	stopPlanning   context.CancelFunc
-	term           *term // under way; guarded by runner.mu
+	term           *term       // under way; guarded by runner.mu
+	said           shards.Said // what the planner said in the last count; guarded by runner.mu
 }
 
 // job is runner.job for the work that has to end before another session is made.

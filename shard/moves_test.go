@@ -13,6 +13,8 @@ import (
 
 // A work or a Prepare that hangs holds up its own shard. With Options.Moves others wait for it for a TTL
 // at most.
+//
+// rule: SH8
 func TestWhatHangsTakesNoPlaceOfMovesForLongerThanATTL(t *testing.T) {
 	for _, moves := range []int{0, 1, 2} {
 		t.Run(fmt.Sprintf("work, Moves %d", moves), func(t *testing.T) {

@@ -35,7 +35,8 @@ type term struct {
 	sent      map[int64]time.Time
 	sending   sync.WaitGroup
 	slots     chan struct{} // bounds the writes under way
-	said      int64         // the revision that was proclaimed last
+	said      string        // what the planner's key says
+	planned   int64         // the revision in it
 	saying    bool
 	sayAfter  time.Time
 	mu        sync.Mutex
@@ -60,7 +61,7 @@ func (m *member) plan() {
 		for pace := (backoff.Backoff{First: minPause, Most: maxPause}); ctx.Err() == nil; {
 			q := queue.Queue{Queue: m.keys.Planner(), Election: true}
 			// No work rests on it.
-			a, err := queue.Acquire(ctx, m.s, queue.Request{Value: shards.EncodePlanned(0), Work: &session.Deferral{}}, q)
+			a, err := queue.Acquire(ctx, m.s, queue.Request{Value: shards.Said{}.Encode(), Work: &session.Deferral{}}, q)
 			if err != nil {
 				m.post(func() { m.heedFatal(err) })
 				pace.Sleep(ctx)
@@ -83,7 +84,7 @@ func (m *member) reign(ctx context.Context, a *queue.Acquisition) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(a.Context(), cancel)()
-	t := &term{m: m, a: a, end: cancel, source: m.host.Cluster.Notifier().NewSource(), mail: newMail(), slots: make(chan struct{}, writesAtOnce), turned: time.Now()}
+	t := &term{m: m, a: a, end: cancel, source: m.host.Cluster.Notifier().NewSource(), mail: newMail(), said: string(shards.Said{}.Encode()), slots: make(chan struct{}, writesAtOnce), turned: time.Now()}
 	m.setTerm(t)
 	for t.run(ctx) {
 	}
@@ -104,6 +105,13 @@ func (m *member) currentTerm() *term {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.term
+}
+
+// lastSaid is what the planner said in the last count.
+func (m *member) lastSaid() shards.Said {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.said
 }
 
 // superviseTerm resigns a term whose loop has not turned for a TTL.
@@ -144,7 +152,13 @@ func (t *term) run(ctx context.Context) (again bool) {
 		backoff.Sleep(ctx, minPause) // the permission may come back
 		return ctx.Err() == nil && t.a.Err() == nil
 	}
+	before := t.p
 	t.p = shards.NewPlanner(view, m.name, m.s.TTL(), settle, time.Now())
+	if before != nil {
+		t.p.Inherit(before)
+	} else {
+		t.p.Remember(time.Now(), m.lastSaid())
+	}
 	t.odd, t.lost = nil, false
 	t.sent = map[int64]time.Time{}
 	ctx, cancel := context.WithCancel(ctx)
@@ -277,23 +291,26 @@ func (t *term) put(ctx context.Context, w shards.Write) (rev int64, err error) {
 	return txn.PutRevision(resp, 0), nil
 }
 
-// proclaim says up to which revision everything is planned for.
+// proclaim says up to which revision everything is planned for, and what the next planner has to know.
+// It does so once a Settle at most.
 func (t *term) proclaim(ctx context.Context, now time.Time) {
-	planned := t.p.Planned()
-	if planned == 0 || planned == t.said || t.saying || now.Before(t.sayAfter) {
+	if t.saying || now.Before(t.sayAfter) {
+		return
+	}
+	said := t.p.Said(t.planned)
+	value := said.Encode()
+	if string(value) == t.said {
 		return
 	}
 	t.saying = true
 	t.sending.Go(func() { // ends with the request, which ctx bounds
-		err := t.a.Rewrite(ctx, shards.EncodePlanned(planned))
+		err := t.a.Rewrite(ctx, value)
 		t.post(func() {
-			t.saying = false
-			if err != nil {
-				t.sayAfter = time.Now().Add(writeAgain)
-				time.AfterFunc(writeAgain, func() { t.post(func() {}) })
-				return
+			t.saying, t.sayAfter = false, time.Now().Add(writeAgain)
+			time.AfterFunc(writeAgain, func() { t.post(func() {}) })
+			if err == nil {
+				t.said, t.planned = string(value), said.Planned
 			}
-			t.said = planned
 		})
 	})
 }

@@ -89,7 +89,7 @@ type runner struct {
 	*mail
 	todo []func() // taken from mail; only the loop uses it
 
-	mu sync.Mutex // guards member.term
+	mu sync.Mutex // guards member.term and member.said
 }
 
 func (r *runner) check(ctx context.Context) (err error) {

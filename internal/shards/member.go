@@ -17,9 +17,20 @@ type Member struct {
 	Value   []byte // the caller's
 	Leaving bool   // it gives up what it holds as soon as another worker waits for it
 	Drained bool   // the same, because an operator wants it
+	Health  Health // whether it can work at all, as far as it knows
 	Cannot  Set    // the shards that it cannot take now
+	Spared  Set    // those of them that have not failed: a work that was to end still runs, or the disk is full
 	Coming  Set    // the shards in its wish for which it prepares
 }
+
+// Health is whether a worker can work on shards at all.
+type Health uint8
+
+const (
+	Well  Health = iota
+	Sick         // most of what it took has failed, so it gets nothing
+	Trial        // it was sick, and gets one shard to find out whether it still is
+)
 
 // form is the form of a member key's value.
 type form struct {
@@ -27,13 +38,18 @@ type form struct {
 	Value   []byte `json:"value,omitempty"`
 	Leaving bool   `json:"leaving,omitempty"`
 	Drained bool   `json:"drained,omitempty"`
+	Health  Health `json:"sick,omitempty"`
 	Cannot  []byte `json:"cannot,omitempty"`
+	Spared  []byte `json:"spared,omitempty"`
 	Coming  []byte `json:"coming,omitempty"`
 }
 
 // Encode is the value of the member key.
 func (m Member) Encode() []byte {
-	b, err := json.Marshal(form{m.Weight, m.Value, m.Leaving, m.Drained, m.Cannot.Encode(), m.Coming.Encode()})
+	b, err := json.Marshal(form{
+		Weight: m.Weight, Value: m.Value, Leaving: m.Leaving, Drained: m.Drained, Health: m.Health,
+		Cannot: m.Cannot.Encode(), Spared: m.Spared.Encode(), Coming: m.Coming.Encode(),
+	})
 	if err != nil {
 		panic("shards: member: " + err.Error()) // numbers and bytes always marshal
 	}
@@ -50,11 +66,16 @@ func DecodeMember(n int, value []byte) (m Member, err error) {
 	switch {
 	case f.Weight == 0 || f.Weight > MaxWeight:
 		return Member{}, fmt.Errorf("weight %d", f.Weight)
+	case f.Health > Trial:
+		return Member{}, fmt.Errorf("sick %d", f.Health)
 	case len(f.Value) > MaxValue:
 		return Member{}, fmt.Errorf("a value of %d bytes", len(f.Value))
 	}
-	m = Member{Weight: f.Weight, Value: f.Value, Leaving: f.Leaving, Drained: f.Drained}
+	m = Member{Weight: f.Weight, Value: f.Value, Leaving: f.Leaving, Drained: f.Drained, Health: f.Health}
 	if m.Cannot, err = Decode(n, f.Cannot); err != nil {
+		return Member{}, err
+	}
+	if m.Spared, err = Decode(n, f.Spared); err != nil {
 		return Member{}, err
 	}
 	if m.Coming, err = Decode(n, f.Coming); err != nil {

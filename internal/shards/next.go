@@ -4,6 +4,7 @@ import "time"
 
 // Next returns what to do now. It returns each action once.
 func (w *Worker) Next(now time.Time) []Action {
+	w.recover(now)
 	gaining, waiting, losing := w.underWay(now)
 	w.giveUp(now, losing)
 	gaining = w.obey(now, gaining)
@@ -123,7 +124,7 @@ func (w *Worker) Idle() bool {
 // Held are the shards that the worker holds.
 func (w *Worker) Held() (s Set) {
 	for i, t := range w.tasks {
-		if t != nil && t.phase >= working && t.phase <= rechecking {
+		if t.held() {
 			s.Add(i)
 		}
 	}
@@ -145,6 +146,7 @@ func (w *Worker) Wake(now time.Time) (wake time.Time) {
 		sooner(w.leaveBy)
 	}
 	sooner(w.wished.Add(quiet))
+	sooner(w.healthWake())
 	for _, t := range w.tasks {
 		if t != nil && w.Moves > 0 {
 			sooner(t.from.Add(w.TTL)) // it does not count any more
@@ -156,10 +158,14 @@ func (w *Worker) Wake(now time.Time) (wake time.Time) {
 // Member is what the member key should contain now.
 func (w *Worker) Member(now time.Time) Member {
 	m := w.Self
-	m.Leaving, m.Drained = w.leaving, w.drained
+	m.Leaving, m.Drained, m.Health = w.leaving, w.drained, w.health.is
 	for i, t := range w.tasks {
-		if w.barred(now, i) || t != nil && t.phase == stuck {
+		barred, stuck := w.barred(now, i), t != nil && t.phase == stuck
+		if barred || stuck {
 			m.Cannot.Add(i)
+			if !barred || w.bars[i].spared {
+				m.Spared.Add(i)
+			}
 		}
 	}
 	if now.Sub(w.wished) >= quiet {

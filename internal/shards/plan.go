@@ -14,6 +14,7 @@ type Candidate struct {
 	Weight int  // if below 1, it gets no shard
 	Cannot Set  // the shards that it cannot take
 	Fixed  bool // it keeps what it has, and gets no more
+	Most   int  // unless 0, how many it gets at most, whatever its weight
 }
 
 // Nobody is the owner of a shard that no member has, or that no member can take.
@@ -24,11 +25,15 @@ const Nobody = -1
 // weights' shares, as far as Cannot allows, and no plan with such loads moves fewer shards. Ties are
 // decided by a hash of name and lease, so that the odd shards of many small names do not all go to one
 // worker. Equal arguments have equal results, whatever the order of all.
-func Plan(name string, all []Candidate, owners []int) []int {
-	p := newPlan(name, all, owners)
+//
+// The shards in light are nobody's load, so that no other shard moves for them. Those of them that
+// rest get no new owner.
+func Plan(name string, all []Candidate, owners []int, light, rest Set) []int {
+	p := newPlan(name, all, owners, light)
 	p.quotas()
 	p.shed()
 	p.fill()
+	p.spread(rest)
 	return p.to
 }
 
@@ -37,13 +42,14 @@ type plan struct {
 	all   []Candidate
 	order []int // of all, by hash
 	to    []int
-	has   []int // how many shards each has in to
+	light Set
+	has   []int // how many shards that are not light each has in to
 	quota []int
 	full  []bool // exchange found that no chain leads from the member to one below its quota
 }
 
-func newPlan(name string, all []Candidate, owners []int) *plan {
-	p := &plan{all: all, to: slices.Clone(owners), has: make([]int, len(all)), quota: make([]int, len(all)), full: make([]bool, len(all))}
+func newPlan(name string, all []Candidate, owners []int, light Set) *plan {
+	p := &plan{all: all, light: light, to: slices.Clone(owners), has: make([]int, len(all)), quota: make([]int, len(all)), full: make([]bool, len(all))}
 	hashes := make([]uint64, len(all))
 	for m, c := range all {
 		h := fnv.New64a()
@@ -57,12 +63,19 @@ func newPlan(name string, all []Candidate, owners []int) *plan {
 	})
 	for i, m := range p.to {
 		if m >= 0 && m < len(all) && !all[m].Cannot.Has(i) && (all[m].Weight > 0 || all[m].Fixed) {
-			p.has[m]++
+			p.count(i, m, 1)
 		} else {
 			p.to[i] = Nobody
 		}
 	}
 	return p
+}
+
+// count adds d to how many shards m has, if i is not light.
+func (p *plan) count(i, m, d int) {
+	if !p.light.Has(i) {
+		p.has[m] += d
+	}
 }
 
 // mix spreads the differences of h over all of its bits (the finalizer of MurmurHash3).
@@ -76,13 +89,21 @@ func mix(h uint64) uint64 {
 // for some members: first those that have more than that already, then those whose share has the
 // largest fraction, and then in the order of the hash.
 func (p *plan) quotas() {
-	n, weights := len(p.to), 0
+	n, weights := len(p.to)-p.light.Len(), 0
 	for m, c := range p.all {
 		if c.Fixed {
 			p.quota[m] = p.has[m]
 			n -= p.has[m]
-		} else {
-			weights += max(c.Weight, 0)
+		}
+	}
+	for m, c := range p.all {
+		switch {
+		case c.Fixed || c.Weight <= 0:
+		case c.Most > 0:
+			p.quota[m] = min(c.Most, n)
+			n -= p.quota[m]
+		default:
+			weights += c.Weight
 		}
 	}
 	if weights == 0 {
@@ -91,7 +112,7 @@ func (p *plan) quotas() {
 	rest := n
 	var odd []int // those whose share is not whole
 	for _, m := range p.order {
-		if c := p.all[m]; !c.Fixed && c.Weight > 0 {
+		if c := p.all[m]; !c.Fixed && c.Weight > 0 && c.Most == 0 {
 			p.quota[m] = n * c.Weight / weights
 			rest -= p.quota[m]
 			if n*c.Weight%weights != 0 {
@@ -113,7 +134,7 @@ func (p *plan) quotas() {
 // stay ranges.
 func (p *plan) shed() {
 	for i := len(p.to) - 1; i >= 0; i-- {
-		if m := p.to[i]; m != Nobody && p.has[m] > p.quota[m] {
+		if m := p.to[i]; m != Nobody && p.has[m] > p.quota[m] && !p.light.Has(i) {
 			p.to[i] = Nobody
 			p.has[m]--
 		}
@@ -126,7 +147,7 @@ func (p *plan) fill() {
 	var left []int
 	next := 0
 	for i, m := range p.to {
-		if m != Nobody {
+		if m != Nobody || p.light.Has(i) {
 			continue
 		}
 		for next < len(p.order) && p.room(p.order[next]) <= 0 {
@@ -159,12 +180,15 @@ func (p *plan) can(m, i int) bool {
 	return c.Weight > 0 && !c.Fixed && !c.Cannot.Has(i)
 }
 
+// may reports whether m may have more than its quota.
+func (p *plan) may(m int) bool { return p.all[m].Most == 0 }
+
 func (p *plan) give(i, m int) {
 	if old := p.to[i]; old != Nobody {
-		p.has[old]--
+		p.count(i, old, -1)
 	}
 	p.to[i] = m
-	p.has[m]++
+	p.count(i, m, 1)
 }
 
 // exchange gives shard i to a member that can take it and gives one of its shards to another, and so on
@@ -193,7 +217,7 @@ func (p *plan) exchange(i int) bool {
 			return true
 		}
 		for j, m := range p.to {
-			if m == steps[at].m {
+			if m == steps[at].m && !p.light.Has(j) {
 				reach(j, at)
 			}
 		}
@@ -208,11 +232,37 @@ func (p *plan) exchange(i int) bool {
 func (p *plan) exceed(i int) {
 	best, least := Nobody, math.Inf(1)
 	for _, m := range p.order {
-		if load := float64(p.has[m]+1) / float64(p.all[m].Weight); p.can(m, i) && load < least {
+		if load := float64(p.has[m]+1) / float64(p.all[m].Weight); p.can(m, i) && p.may(m) && load < least {
 			best, least = m, load
 		}
 	}
 	if best != Nobody {
 		p.give(i, best)
+	}
+}
+
+// spread gives each light shard that has nobody, and does not rest, to the member that can take it and
+// has the fewest light ones.
+func (p *plan) spread(rest Set) {
+	has := make([]int, len(p.all))
+	for i := range p.light.All() {
+		if m := p.to[i]; m != Nobody {
+			has[m]++
+		}
+	}
+	for i := range p.light.All() {
+		if p.to[i] != Nobody || rest.Has(i) {
+			continue
+		}
+		best := Nobody
+		for _, m := range p.order {
+			if p.can(m, i) && p.may(m) && (best == Nobody || has[m] < has[best]) {
+				best = m
+			}
+		}
+		if best != Nobody {
+			p.give(i, best)
+			has[best]++
+		}
 	}
 }

@@ -59,7 +59,7 @@ func TestLoadsAtTheEdges(t *testing.T) {
 		{"the greatest", of(MaxWeight, MaxWeight), 100_000, []int{50_000, 50_000, 0}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := loads(len(c.all), Plan("name", c.all, unowned(c.n)))
+			got := loads(len(c.all), Plan("name", c.all, unowned(c.n), nil, nil))
 			if c.all != nil && c.all[0].Weight == c.all[len(c.all)-1].Weight {
 				slices.Sort(got[:len(c.all)])
 			}
@@ -72,31 +72,31 @@ func TestAMemberThatIsFixedKeepsWhatItHas(t *testing.T) {
 	all := of(1, 1, 1)
 	all[0].Fixed = true
 	owners := append([]int{0, 0}, unowned(7)...)
-	got := Plan("name", all, owners)
+	got := Plan("name", all, owners, nil, nil)
 	assert.Equal(t, []int{0, 0}, got[:2])
 	assert.Equal(t, 2, loads(3, got)[0])
 	assert.InDelta(t, 3.5, loads(3, got)[1], 0.5)
 	all[1].Weight, all[2].Weight = -1, -1
-	assert.Equal(t, []int{2, 0, 0, 7}, loads(3, Plan("name", all, owners)), "nobody can take the rest")
+	assert.Equal(t, []int{2, 0, 0, 7}, loads(3, Plan("name", all, owners, nil, nil)), "nobody can take the rest")
 }
 
 func TestWhatAMemberCannotTakeGoesElsewhere(t *testing.T) {
 	all := of(1, 1)
 	all[0].Cannot = SetOf(0, 1)
-	got := Plan("name", all, []int{0, 0, 1, 1})
+	got := Plan("name", all, []int{0, 0, 1, 1}, nil, nil)
 	assert.Equal(t, []int{1, 1, 0, 0}, got, "and what it can take makes up for that")
 	all[1].Cannot = SetOf(0)
-	got = Plan("name", all, unowned(4))
+	got = Plan("name", all, unowned(4), nil, nil)
 	assert.Equal(t, Nobody, got[0], "nobody can take it")
 	assert.Equal(t, 1, got[1])
 	all[0].Cannot, all[1].Cannot = SetOf(0, 1, 2, 3), nil
-	assert.Equal(t, []int{1, 1, 1, 1}, Plan("name", all, unowned(4)), "one may exceed its share where nobody else can")
+	assert.Equal(t, []int{1, 1, 1, 1}, Plan("name", all, unowned(4), nil, nil), "one may exceed its share where nobody else can")
 }
 
 func TestTheOddShardsOfManyNamesAreSpread(t *testing.T) {
 	count := make([]int, 8)
 	for i := range 4000 {
-		count[Plan(fmt.Sprint("name ", i), of(1, 1, 1, 1, 1, 1, 1, 1), unowned(1))[0]]++
+		count[Plan(fmt.Sprint("name ", i), of(1, 1, 1, 1, 1, 1, 1, 1), unowned(1), nil, nil)[0]]++
 	}
 	for _, c := range count {
 		assert.InDelta(t, 500, c, 120)
@@ -107,7 +107,7 @@ func TestThePlanDoesNotDependOnTheOrderOfItsArguments(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 300 {
 		all, owners := random(r)
-		want := Plan("name", all, owners)
+		want := Plan("name", all, owners, nil, nil)
 		perm := r.Perm(len(all))
 		mixed, back := make([]Candidate, len(all)), map[int]int{Nobody: Nobody}
 		for to, from := range perm {
@@ -117,7 +117,7 @@ func TestThePlanDoesNotDependOnTheOrderOfItsArguments(t *testing.T) {
 		for i, m := range owners {
 			renamed[i] = back[m]
 		}
-		got := Plan("name", mixed, renamed)
+		got := Plan("name", mixed, renamed, nil, nil)
 		for i, m := range want {
 			require.Equal(t, back[m], got[i])
 		}
@@ -147,10 +147,10 @@ func TestAPlanIsBalancedAndMovesTheLeast(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 5000 {
 		all, owners := random(r)
-		got := Plan("name", all, owners)
+		got := Plan("name", all, owners, nil, nil)
 		checkBalance(t, all, got)
 		require.Equal(t, leastMoves(all, owners), moves(owners, got), "%v %v: %v", all, owners, got)
-		require.Equal(t, got, Plan("name", all, got), "it is stable")
+		require.Equal(t, got, Plan("name", all, got, nil, nil), "it is stable")
 	}
 }
 
@@ -216,7 +216,7 @@ func TestNobodyIsGivenWhatItCannotTake(t *testing.T) {
 			}
 			all[m].Fixed = r.IntN(8) == 0
 		}
-		got := Plan("name", all, owners)
+		got := Plan("name", all, owners, nil, nil)
 		for i, m := range got {
 			if m != Nobody {
 				require.False(t, all[m].Cannot.Has(i))
@@ -236,17 +236,17 @@ func TestAFewThatCannotBeTakenLeaveLoadsBalanced(t *testing.T) {
 		all[m].Cannot = SetOf(0, 1, 2, 3, 60+m/4)
 	}
 	all[5].Cannot = nil
-	got := Plan("name", all, unowned(64))
+	got := Plan("name", all, unowned(64), nil, nil)
 	checkBalance(t, all, got)
 	assert.Equal(t, []int{5, 5, 5, 5}, got[:4])
 }
 
 func TestTenThousandShardsOfTwoHundredWorkers(t *testing.T) {
 	all := of(slices.Repeat([]int{1}, 200)...)
-	owners := Plan("name", all, unowned(10_000))
+	owners := Plan("name", all, unowned(10_000), nil, nil)
 	checkBalance(t, all, owners)
 	joined := append(slices.Clone(all), Candidate{Lease: 1000, Weight: 1})
-	got := Plan("name", joined, owners)
+	got := Plan("name", joined, owners, nil, nil)
 	checkBalance(t, joined, got)
 	assert.Equal(t, 49, moves(owners, got), "10,000 of 201 are 49.75")
 	for i, m := range owners {
@@ -254,7 +254,7 @@ func TestTenThousandShardsOfTwoHundredWorkers(t *testing.T) {
 			owners[i] = Nobody
 		}
 	}
-	got = Plan("name", all[:199], owners)
+	got = Plan("name", all[:199], owners, nil, nil)
 	checkBalance(t, all[:199], got)
 	assert.Zero(t, moves(owners, got), "a death moves what it had, and no more")
 }
@@ -270,7 +270,7 @@ func TestALargePlanWithManyExceptionsIsMadeSoon(t *testing.T) {
 	for m := range k - 1 {
 		all[m].Cannot = everything
 	}
-	assert.Equal(t, slices.Repeat([]int{k - 1}, n), Plan("name", all, unowned(n)))
+	assert.Equal(t, slices.Repeat([]int{k - 1}, n), Plan("name", all, unowned(n), nil, nil))
 	for m := range k {
 		all[m].Cannot = everything.Clone()
 		for i := range n {
@@ -279,14 +279,14 @@ func TestALargePlanWithManyExceptionsIsMadeSoon(t *testing.T) {
 			}
 		}
 	}
-	checkBalance(t, all, Plan("name", all, unowned(n)))
+	checkBalance(t, all, Plan("name", all, unowned(n), nil, nil))
 }
 
 func BenchmarkPlan(b *testing.B) {
 	all := of(slices.Repeat([]int{1}, 200)...)
-	owners := Plan("name", all, unowned(10_000))
+	owners := Plan("name", all, unowned(10_000), nil, nil)
 	joined := append(slices.Clone(all), Candidate{Lease: 1000, Weight: 1})
 	for b.Loop() {
-		Plan("name", joined, owners)
+		Plan("name", joined, owners, nil, nil)
 	}
 }

@@ -5,11 +5,13 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/pawl-locks/pawl/internal/keys"
 )
 
 // A Planner decides which shards each member's wish has, and when the wishes change (rule SH3). The
 // caller feeds it everything that is stored of the name, starting with a read, and makes the writes
-// that it asks for. It keeps nothing that the next planner would need.
+// that it asks for. What it remembers of failures is in its key (Said), for the planner after it.
 type Planner struct {
 	View   *View
 	Name   string
@@ -22,6 +24,7 @@ type Planner struct {
 	planned     int64         // the revision that the last plan was made of
 	lags        map[int64]lag // members that do not follow their wish
 	full        map[int64]time.Time
+	troubles    map[int]*trouble
 }
 
 // lag is how long a member has not followed its wish.
@@ -41,7 +44,7 @@ const settles = 5
 func NewPlanner(v *View, name string, ttl, settle time.Duration, now time.Time) *Planner {
 	return &Planner{
 		View: v, Name: name, TTL: ttl, Settle: settle, Bound: settles * settle,
-		first: now, last: now, lags: map[int64]lag{}, full: map[int64]time.Time{},
+		first: now, last: now, lags: map[int64]lag{}, full: map[int64]time.Time{}, troubles: map[int]*trouble{},
 	}
 }
 
@@ -55,12 +58,16 @@ func (p *Planner) Changed(now time.Time) {
 
 // Apply processes an event, and returns whether it was a reason to plan.
 func (p *Planner) Apply(now time.Time, e Event) Reason {
+	k := p.View.keys.Parse(e.Key)
+	before := p.View.before(k.Lease)
 	r := p.View.Apply(e)
+	if k.Kind == keys.ShardsMember {
+		p.memberChanged(now, k.Lease, before)
+	}
 	if r&WishChanged != 0 {
-		lease := p.View.keys.Parse(e.Key).Lease
-		wish, pending := p.pending[lease]
-		delete(p.pending, lease)
-		if m := p.View.Members[lease]; pending && m != nil && m.WishMod != 0 && m.Wish.Equal(wish) {
+		wish, pending := p.pending[k.Lease]
+		delete(p.pending, k.Lease)
+		if m := p.View.Members[k.Lease]; pending && m != nil && m.WishMod != 0 && m.Wish.Equal(wish) {
 			r &^= WishChanged // this planner's write, whose answer was late
 		}
 	}
@@ -85,6 +92,11 @@ func (p *Planner) due() time.Time {
 // Wake is when to call Tick at the latest.
 func (p *Planner) Wake(now time.Time) time.Time {
 	wake := now.Add(p.TTL / 4)
+	for _, t := range p.troubles {
+		if t.rests && t.until.Before(wake) {
+			wake = t.until
+		}
+	}
 	if due := p.due(); !due.IsZero() && due.Before(wake) {
 		return due
 	}
@@ -106,6 +118,7 @@ func (p *Planner) Planned() int64 {
 // whether it planned, and how long the first change had waited for that.
 func (p *Planner) Tick(now time.Time) (planned bool, waited time.Duration) {
 	p.watchOver(now)
+	p.endTroubles(now)
 	if due := p.due(); due.IsZero() || now.Before(due) {
 		return false, 0
 	}
@@ -160,17 +173,22 @@ func (p *Planner) plan() {
 	leases := slices.Sorted(maps.Keys(p.View.Members))
 	index := make(map[int64]int, len(leases))
 	all := make([]Candidate, len(leases))
+	unfit := p.View.unfit(p.health)
+	light, rest := p.poison()
 	for m, lease := range leases {
 		state := p.View.Members[lease]
 		index[lease] = m
 		all[m] = Candidate{Lease: lease, Weight: state.Weight, Cannot: state.Cannot, Fixed: !p.full[lease].IsZero()}
-		if !state.active() {
-			all[m].Weight = 0
+		switch is := unfit[lease]; {
+		case !state.active() || is == Sick:
+			all[m].Weight = min(all[m].Weight, 0)
+		case is == Trial:
+			all[m].Most = 1
 		}
 	}
-	owners := p.owners(index)
+	owners := p.owners(index, rest)
 	wishes := make([]Set, len(all))
-	for i, m := range Plan(p.Name, all, owners) {
+	for i, m := range Plan(p.Name, all, owners, light, rest) {
 		if m != Nobody {
 			wishes[m].Add(i)
 		}
@@ -185,8 +203,8 @@ func (p *Planner) plan() {
 }
 
 // owners are the present owners, by their index. The owner of a shard is as its queue shows, or else
-// the member whose wish has the shard. If several wishes have it, the latest counts.
-func (p *Planner) owners(index map[int64]int) []int {
+// the member whose wish has the shard, unless it rests. If several wishes have it, the latest counts.
+func (p *Planner) owners(index map[int64]int, rest Set) []int {
 	owners := slices.Repeat([]int{Nobody}, p.View.N)
 	for i := range owners {
 		if lease := p.View.Owner(i); lease != 0 {
@@ -202,7 +220,7 @@ func (p *Planner) owners(index map[int64]int) []int {
 			continue
 		}
 		for i := range m.Wish.All() {
-			if owners[i] == Nobody && !m.Cannot.Has(i) {
+			if owners[i] == Nobody && !m.Cannot.Has(i) && !rest.Has(i) {
 				owners[i] = index[lease]
 			}
 		}

@@ -40,6 +40,15 @@ func (s Set) Remove(i int) {
 	}
 }
 
+// Without returns the shards in s that are not in t.
+func (s Set) Without(t Set) Set {
+	s = s.Clone()
+	for i := range min(len(s), len(t)) {
+		s[i] &^= t[i]
+	}
+	return s
+}
+
 // Len is how many shards are in s.
 func (s Set) Len() (n int) {
 	for _, w := range s {

@@ -2,8 +2,6 @@ package shards
 
 import (
 	"cmp"
-	"encoding/json"
-	"fmt"
 	"slices"
 
 	"github.com/pawl-locks/pawl/internal/keys"
@@ -13,7 +11,7 @@ import (
 type Reason uint8
 
 const (
-	MembersChanged Reason = 1 << iota // a member came, went, leaves, or has another weight
+	MembersChanged Reason = 1 << iota // a member came, went, leaves, is sick or well again, or has another weight
 	CannotChanged                     // what a member cannot take has changed
 	ShardEmptied                      // a shard has neither owner nor waiter
 	WishChanged                       // a wish was put or deleted
@@ -48,6 +46,14 @@ type MemberState struct {
 // active reports whether a member may own shards.
 func (m *MemberState) active() bool { return m != nil && m.There && !m.Leaving && !m.Drained }
 
+// before is what is known of a lease before an event.
+func (v *View) before(lease int64) MemberState {
+	if m := v.Members[lease]; m != nil {
+		return *m
+	}
+	return MemberState{}
+}
+
 // A View is everything that is stored of one name, at one revision.
 type View struct {
 	N       int
@@ -55,7 +61,8 @@ type View struct {
 	Members map[int64]*MemberState // by lease
 	Queues  [][]QueueKey           // by shard, in the order of their creation
 	Planner []QueueKey             // the candidates
-	Planned int64                  // the revision that a planner has proclaimed
+	Said    Said                   // what the planner says
+	Planned int64                  // the highest revision that a planner has proclaimed
 	Changed int64                  // the revision of the last known change that has to be planned for
 
 	keys keys.Shards
@@ -92,14 +99,32 @@ func (v *View) apply(e Event) Reason {
 			return ShardEmptied
 		}
 	case k.Kind == keys.ShardsPlanner:
-		enter(&v.Planner, e, k.Lease)
-		v.Planned = max(v.Planned, DecodePlanned(e.Value))
+		v.candidate(e, k.Lease)
 	case k.Kind == keys.ShardsMember && k.N == v.N:
 		return v.member(k.Lease, e)
 	case k.Kind == keys.ShardsWish:
 		return v.wish(k.Lease, e)
 	}
 	return 0
+}
+
+// candidate records a key of the planner's election. The first in its queue is the planner's.
+func (v *View) candidate(e Event, lease int64) {
+	first := func() (key string) {
+		if len(v.Planner) > 0 {
+			key = v.Planner[0].Key
+		}
+		return key
+	}
+	before, said := first(), DecodeSaid(v.N, e.Value)
+	enter(&v.Planner, e, lease)
+	v.Planned = max(v.Planned, said.Planned)
+	switch now := first(); {
+	case now == e.Key && !e.Deleted:
+		v.Said = said
+	case now != before:
+		v.Said = Said{}
+	}
 }
 
 // enter adds a key to a queue, or removes it.
@@ -149,7 +174,7 @@ func (v *View) member(lease int64, e Event) (r Reason) {
 	if m.There && !was {
 		r |= MemberCame
 	}
-	if m.There != was || m.Leaving != old.Leaving || m.Drained != old.Drained || m.Weight != old.Weight {
+	if m.There != was || m.Leaving != old.Leaving || m.Drained != old.Drained || m.Weight != old.Weight || m.Health != old.Health {
 		r |= MembersChanged
 	}
 	if !m.Cannot.Equal(old.Cannot) {
@@ -222,9 +247,10 @@ func (v *View) In(i int, lease int64) bool {
 
 // Share is how many shards a member's share is, among all members of the View, rounded up.
 func (v *View) Share(lease int64) int {
+	unfit := v.unfit(func(lease int64) Health { return v.Members[lease].Health })
 	own, weights := 0, 0
 	for l, m := range v.Members {
-		if m.active() {
+		if m.active() && unfit[l] == Well {
 			weights += max(m.Weight, 0)
 			if l == lease {
 				own = max(m.Weight, 0)
@@ -235,6 +261,27 @@ func (v *View) Share(lease int64) int {
 		return 0
 	}
 	return (v.N*own + weights - 1) / weights
+}
+
+// unfit are the members that are not to have their share, by what health says of them. If they have
+// more than half of all weights, there are none: then it is not the members that are sick, but what
+// all of them need.
+func (v *View) unfit(health func(lease int64) Health) map[int64]Health {
+	unfit, bad, weights := map[int64]Health{}, 0, 0
+	for lease, m := range v.Members {
+		if !m.active() || m.Weight <= 0 {
+			continue
+		}
+		weights += m.Weight
+		if is := health(lease); is != Well {
+			bad += m.Weight
+			unfit[lease] = is
+		}
+	}
+	if 2*bad > weights {
+		return nil
+	}
+	return unfit
 }
 
 // ByAge are the leases of all members, in the order in which they joined.
@@ -248,17 +295,4 @@ func (v *View) ByAge() (all []int64) {
 		return cmp.Or(cmp.Compare(v.Members[a].Create, v.Members[b].Create), cmp.Compare(a, b))
 	})
 	return all
-}
-
-// EncodePlanned is the value of a planner's key, which is the revision up to which everything is
-// planned for, and written.
-func EncodePlanned(rev int64) []byte { return fmt.Appendf(nil, `{"planned":%d}`, rev) }
-
-// DecodePlanned is the inverse of EncodePlanned. It returns 0 for what it cannot decode.
-func DecodePlanned(value []byte) int64 {
-	var p struct {
-		Planned int64 `json:"planned"`
-	}
-	_ = json.Unmarshal(value, &p)
-	return p.Planned
 }

@@ -49,6 +49,9 @@ type task struct {
 	from      time.Time // when Next first observed it
 }
 
+// held reports whether the shard is held.
+func (t *task) held() bool { return t != nil && t.phase >= working && t.phase <= rechecking }
+
 // step is what a task does.
 type step struct {
 	phase     phase
@@ -57,8 +60,9 @@ type step struct {
 
 // bar keeps a worker from a shard for a while, which grows from one time to the next.
 type bar struct {
-	until time.Time
-	wait  time.Duration
+	until  time.Time
+	wait   time.Duration
+	spared bool // the shard has not failed
 }
 
 // The bounds of a bar, and how long work has to run for the next bar to be the shortest again. The
@@ -95,6 +99,7 @@ type Worker struct {
 	tasks    []*task   // by shard; nil if nothing is done about it
 	gaveUp   map[int]int64
 	bars     map[int]bar
+	health   health
 	leaving  bool
 	drained  bool
 	leaveBy  time.Time
@@ -110,7 +115,7 @@ type Worker struct {
 // NewWorker makes a Worker of shards 0 to n-1.
 func NewWorker(n int, self Member, ttl, settle time.Duration, moves int) *Worker {
 	return &Worker{N: n, Self: self, TTL: ttl, Settle: settle, Moves: moves, Growth: 1, Shuffle: rand.Shuffle,
-		tasks: make([]*task, n), gaveUp: map[int]int64{}, bars: map[int]bar{}}
+		tasks: make([]*task, n), gaveUp: map[int]int64{}, bars: map[int]bar{}, health: health{failed: map[int]time.Time{}}}
 }
 
 // Joined begins a new membership, on a new session. The worker no longer holds anything on an earlier
@@ -179,8 +184,15 @@ func (w *Worker) Acquired(now time.Time, i int) {
 func (w *Worker) Refused(now time.Time, i int, failed bool) {
 	w.tasks[i] = nil
 	if failed {
-		w.bar(now, i)
+		w.failure(now, i, 0)
 	}
+}
+
+// Hindered records that an Enqueue or a Try has ended without a hold, for a reason that is neither the
+// shard's nor the worker's. It must not be repeated at once.
+func (w *Worker) Hindered(now time.Time, i int) {
+	w.tasks[i] = nil
+	w.bar(now, i, true)
 }
 
 // Waits records whether a successor waits for an offered shard.
@@ -201,7 +213,7 @@ func (w *Worker) Returned(now time.Time, i int) (early bool) {
 	case t.phase == stuck:
 		w.tasks[i] = nil
 	case t.phase == working && !w.leaving:
-		w.bar(now, i)
+		w.failure(now, i, now.Sub(t.since))
 		fallthrough
 	case t.phase == working || t.forced:
 		t.phase = releasing
@@ -240,9 +252,10 @@ func (w *Worker) Lost(i int, runs bool) {
 	}
 }
 
-// bar keeps the worker from shard i.
-func (w *Worker) bar(now time.Time, i int) {
+// bar keeps the worker from shard i. spared says that i has not failed.
+func (w *Worker) bar(now time.Time, i int, spared bool) {
 	b := w.bars[i]
+	b.spared = spared
 	b.wait = min(max(2*b.wait, minBar), maxBar)
 	b.until = now.Add(b.wait)
 	w.bars[i] = b

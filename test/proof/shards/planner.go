@@ -99,10 +99,25 @@ func (p *planner) begin() {
 }
 
 // seen is what the planner makes of an event. With ForgetWishes it knows of wishes only that they
-// have changed, and what it has written.
+// have changed, and what it has written. With AllWell and NoPoison it does not know which members are
+// sick, or which shards have failed.
 func (p *planner) seen(e shards.Event) shards.Event {
-	if k := p.s.keys.Parse(e.Key); p.s.Rules.ForgetWishes && k.Kind == keys.ShardsWish {
+	r := p.s.Rules
+	switch k := p.s.keys.Parse(e.Key); {
+	case r.ForgetWishes && k.Kind == keys.ShardsWish:
 		e.Value = p.own[k.Lease].Encode()
+	case (r.AllWell || r.NoPoison) && k.Kind == keys.ShardsMember && !e.Deleted:
+		m, err := shards.DecodeMember(p.s.N, e.Value)
+		if err != nil {
+			panic(err)
+		}
+		if r.AllWell {
+			m.Health = shards.Well
+		}
+		if r.NoPoison {
+			m.Spared = m.Cannot
+		}
+		e.Value = m.Encode()
 	}
 	return e
 }

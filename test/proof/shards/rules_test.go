@@ -139,14 +139,52 @@ var rules = []struct {
 	{"what a member cannot take is a reason to plan", Rules{MembersOnly: true}, func(r Rules) *Sim {
 		s := settled(r, 6, 2)
 		w := s.living()[0]
-		w.Fails = func(int) bool { return true }
+		fails := shards.Set{} // fewer than make a worker sick, which would be a change of the member
 		for i := range w.holds {
-			s.after(time.Second, func() { w.returned(i) })
+			if fails.Len() < 2 {
+				fails.Add(i)
+				s.after(time.Second, func() { w.returned(i) })
+			}
 		}
+		w.Fails = fails.Has
 		s.Run(30 * time.Second)
 		s.within(3 * time.Second)
 		return s
 	}},
+	{"a sick worker gets one shard at a time", Rules{AllWell: true}, func(r Rules) *Sim {
+		s := settled(r, 12, 3)
+		s.Join(1).Fails = func(int) bool { return true }
+		s.Run(10 * time.Minute)
+		return s.moved(0, 40)
+	}},
+	{"no other shard moves for one that fails wherever it is", Rules{NoPoison: true}, func(r Rules) *Sim {
+		s := settled(r, 12, 3)
+		for _, w := range s.living() {
+			w.Fails = func(i int) bool { return i == 0 }
+			s.after(time.Second, func() { w.fail(0) })
+		}
+		s.Run(10 * time.Minute)
+		return s.moved(1, 4)
+	}},
+}
+
+// moved fails if shards have moved more often than most times in all, not counting those below from.
+func (s *Sim) moved(from, most int) *Sim {
+	n := 0
+	for _, moves := range s.moves[from:] {
+		n += moves
+	}
+	if n > most {
+		s.fail("%d moves", n)
+	}
+	return s
+}
+
+// fail ends the work of shard i, if it runs.
+func (w *worker) fail(i int) {
+	if w.running[i] {
+		w.returned(i)
+	}
 }
 
 // rule: SH3, SH6

@@ -40,6 +40,8 @@ type Rules struct {
 	NoLook       bool // a worker gives up without another read
 	NoGrowth     bool // what has no owner is taken only up to the worker's share
 	MembersOnly  bool // a plan is made only when the members change
+	AllWell      bool // no worker counts as sick
+	NoPoison     bool // no shard counts as one that fails wherever it is
 }
 
 // The times of the model.
@@ -102,7 +104,7 @@ type Sim struct {
 	log     []string
 
 	// what is measured
-	moves     int             // grants of a shard that had another owner before
+	moves     []int           // by shard, how often it was granted to another worker than the last
 	last      []int64         // the last owner of each shard, by lease
 	since     []time.Duration // since when it has no owner; -1 if it has one
 	Ownerless time.Duration   // the longest time for which a shard that had an owner had none
@@ -118,7 +120,7 @@ func New(c Config) *Sim {
 		panic(err)
 	}
 	s := &Sim{Config: c, Rand: rand.New(rand.NewPCG(c.Seed, 1)), keys: k, store: map[string]item{},
-		last: make([]int64, c.N), since: slices.Repeat([]time.Duration{-1}, c.N)}
+		moves: make([]int, c.N), last: make([]int64, c.N), since: slices.Repeat([]time.Duration{-1}, c.N)}
 	s.elect()
 	return s
 }
@@ -238,7 +240,7 @@ func (s *Sim) measure() {
 			s.since[i] = s.now
 		case owned && s.last[i] != lease:
 			if s.last[i] != 0 {
-				s.moves++
+				s.moves[i]++
 				s.tell("shard %d moves from %x to %x", i, s.last[i], lease)
 			}
 			s.last[i] = lease

@@ -1,0 +1,129 @@
+package shards
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/pawl-locks/pawl/internal/keys"
+)
+
+// troubled is a planner of 12 shards and some members, which are its leases from 1.
+type troubled struct {
+	*Planner
+	t    *testing.T
+	keys keys.Shards
+	now  time.Time
+	rev  int64
+}
+
+func newTroubled(t *testing.T, members int) *troubled {
+	k, err := keys.NewShards("", "jobs")
+	assert.NoError(t, err)
+	p := &troubled{t: t, keys: k, now: time.Unix(1_000_000, 0)}
+	p.Planner = NewPlanner(NewView(k, 12), "jobs", 10*time.Second, time.Second, p.now)
+	for i := range members {
+		p.member(int64(i+1), Member{Weight: 1})
+		p.rev++
+		p.Apply(p.now, Event{Key: k.Wish(int64(i + 1)), Create: p.rev, Mod: p.rev})
+	}
+	p.pass(2 * time.Second)
+	return p
+}
+
+// member writes a member key.
+func (p *troubled) member(lease int64, m Member) {
+	p.rev++
+	p.Apply(p.now, Event{Key: p.keys.Member(12, lease), Value: m.Encode(), Create: lease, Mod: p.rev})
+}
+
+// pass lets time pass, and writes all wishes.
+func (p *troubled) pass(d time.Duration) {
+	for end := p.now.Add(d); p.now.Before(end); p.now = p.now.Add(time.Second) {
+		p.Tick(p.now)
+		for _, w := range p.Writes() {
+			p.rev++
+			p.Wrote(p.now, w, p.rev)
+		}
+	}
+}
+
+// wished is how many shards a member is wished.
+func (p *troubled) wished(lease int64) int { return p.View.Members[lease].Wish.Len() }
+
+// rule: SH9
+func TestWorkersAreSickOnlyIfAtMostHalfAre(t *testing.T) {
+	p := newTroubled(t, 4)
+	p.member(1, Member{Weight: 1, Health: Sick})
+	p.member(2, Member{Weight: 1, Health: Trial})
+	p.pass(2 * time.Second)
+	assert.Zero(t, p.wished(1))
+	assert.Equal(t, 1, p.wished(2))
+	assert.Equal(t, 11, p.wished(3)+p.wished(4))
+	p.member(3, Member{Weight: 1, Health: Sick})
+	p.pass(2 * time.Second)
+	for lease := range int64(4) {
+		assert.Equal(t, 3, p.wished(lease+1))
+	}
+}
+
+// rule: SH10
+func TestAMemberWithPoisonIsNotSick(t *testing.T) {
+	p := newTroubled(t, 4)
+	p.member(1, Member{Weight: 1, Cannot: SetOf(0, 1, 2)})
+	p.member(2, Member{Weight: 1, Cannot: SetOf(0, 1, 2)})
+	p.member(1, Member{Weight: 1, Cannot: SetOf(0, 1, 2), Health: Sick})
+	p.pass(2 * time.Second)
+	assert.InDelta(t, 2, p.wished(1), 1, "a quarter of what does not fail")
+	p.member(1, Member{Weight: 1, Cannot: SetOf(0, 1, 2, 4, 5, 6), Health: Sick})
+	p.pass(2 * time.Second)
+	assert.Zero(t, p.wished(1), "what failed on it alone are as many")
+}
+
+// rule: SH10
+func TestWhatFailedOnASickMemberIsNoPoison(t *testing.T) {
+	p := newTroubled(t, 4)
+	p.member(1, Member{Weight: 1, Cannot: SetOf(0, 1, 2), Health: Sick})
+	p.member(2, Member{Weight: 1, Cannot: SetOf(0)})
+	assert.Empty(t, p.Said(0).Poison, "it was sick when it said so")
+	p.member(3, Member{Weight: 1, Cannot: SetOf(4)})
+	p.member(3, Member{Weight: 1, Cannot: SetOf(4, 5, 6), Health: Sick})
+	p.member(2, Member{Weight: 1, Cannot: SetOf(0, 4)})
+	assert.Empty(t, p.Said(0).Poison, "it was about to be")
+	p.member(4, Member{Weight: 1, Cannot: SetOf(0), Spared: SetOf(0)})
+	assert.Empty(t, p.Said(0).Poison, "it has not failed")
+	p.member(4, Member{Weight: 1, Cannot: SetOf(4)})
+	assert.Equal(t, SetOf(4), p.Said(0).AllPoison().trimmed())
+}
+
+// rule: SH10
+func TestWhatAMemberCannotTakeWhenItComesHasNotFailedNow(t *testing.T) {
+	p := newTroubled(t, 2)
+	p.member(1, Member{Weight: 1, Cannot: SetOf(0)})
+	p.member(3, Member{Weight: 1, Cannot: SetOf(0)})
+	assert.Empty(t, p.Said(0).Poison)
+}
+
+// rule: SH10
+func TestWhatAPlannerSaysIsWhatTheNextOneRemembers(t *testing.T) {
+	p := newTroubled(t, 3)
+	for _, i := range []int{3, 7} {
+		p.member(1, Member{Weight: 1, Cannot: SetOf(i)})
+		p.member(2, Member{Weight: 1, Cannot: SetOf(i)})
+		p.pass(20 * time.Second)
+	}
+	said := p.Said(5)
+	assert.Equal(t, said.Planned, max(5, p.Planned()))
+	assert.Equal(t, SetOf(3, 7), said.AllPoison())
+	again := DecodeSaid(12, said.Encode())
+	assert.Equal(t, said, again)
+	next := newTroubled(t, 3)
+	next.Remember(next.now, again)
+	next.pass(2 * time.Second)
+	assert.Equal(t, said.AllPoison(), next.Said(0).AllPoison())
+	next.pass(failedFor)
+	assert.Empty(t, next.Said(0).Poison, "it has not failed for long enough")
+	assert.Equal(t, Said{}, DecodeSaid(12, []byte("?")))
+	assert.Equal(t, Said{Planned: 3}, DecodeSaid(12, []byte(`{"planned":3,"poison":[{"until":1,"shards":"PTk5"}]}`)), "no such shard")
+}

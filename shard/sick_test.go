@@ -1,0 +1,151 @@
+package shard_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/shard"
+)
+
+// minutes are how long most tests look at a fleet, once it has settled.
+var minutes = time.Duration(lane.Of(20, 60)) * time.Minute
+
+// SH9: a worker on which all shards fail gets one at a time, to find out whether it is well again.
+//
+// rule: SH9
+func TestAWorkerOnWhichAllShardsFailInterruptsFewOthers(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		opts shard.Options
+		work func(ctx context.Context, h *shard.Held) error
+		most int // works of the others that it may interrupt in the second hour
+	}{
+		{"work fails at once", shard.Options{}, failsAfter(0), 7},
+		{"work fails after 10 s", shard.Options{}, failsAfter(10 * time.Second), 7},
+		{"work fails after 70 s", shard.Options{}, failsAfter(70 * time.Second), 7},
+		{"Prepare fails", shard.Options{Prepare: func(context.Context, int) error { return errWork }}, waits, 0},
+		{"all is well", shard.Options{}, waits, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, 64, func(w *fixture) {
+				for range 3 {
+					w.add(shard.Options{}, waits)
+				}
+				w.pass(5 * time.Second)
+				bad := w.add(c.opts, c.work)
+				w.pass(10 * time.Minute)
+				moved, failed := count(shard.Moving, w.all[:3]...), count(shard.Failed, bad)
+				w.pass(minutes)
+				assert.LessOrEqual(w, count(shard.Moving, w.all[:3]...)-moved, c.most, "works of the others that were interrupted")
+				assert.LessOrEqual(w, count(shard.Failed, bad)-failed, 7, "tries of the one that fails")
+			})
+		})
+	}
+}
+
+// SH10: for a shard that fails wherever it is, no other moves, and the fleet tries it about once a
+// minute.
+//
+// rule: SH10
+func TestShardsThatFailEverywhereMoveNoOthers(t *testing.T) {
+	for _, c := range []struct {
+		poison  int
+		at, now int // healthy works that are interrupted in the first 100 s, and later in an hour
+	}{{1, 1, 0}, {3, 3, 0}, {20, 12, 0}} {
+		for _, workers := range []int{2, 5} {
+			t.Run(fmt.Sprintf("%d of 100, %d workers", c.poison, workers), func(t *testing.T) {
+				inBubble(t, 100, func(w *fixture) {
+					mended := false
+					work := func(ctx context.Context, h *shard.Held) error {
+						if each := 100 / c.poison; h.Shard()%each == 0 && h.Shard()/each < c.poison && !mended {
+							return errWork
+						}
+						<-ctx.Done()
+						return nil
+					}
+					for range workers {
+						w.add(shard.Options{}, work)
+					}
+					w.pass(100 * time.Second)
+					at := count(shard.Moving, w.all...)
+					w.pass(10 * time.Minute)
+					moving, failed := count(shard.Moving, w.all...), count(shard.Failed, w.all...)
+					w.pass(minutes)
+					tries := float64(count(shard.Failed, w.all...)-failed) / minutes.Minutes() / float64(c.poison)
+					assert.LessOrEqual(w, at, c.at)
+					assert.Equal(w, c.now, count(shard.Moving, w.all...)-moving)
+					assert.LessOrEqual(w, tries, 1.3)
+					assert.Greater(w, tries, 0.7)
+					mended = true
+					w.pass(70 * time.Second)
+					assert.Zero(w, w.idle(time.Second, seq(100)...), "all run again")
+				})
+			})
+		}
+	}
+}
+
+// seq is 0 to n-1.
+func seq(n int) (all []int) {
+	for i := range n {
+		all = append(all, i)
+	}
+	return all
+}
+
+// SH9: if most workers are sick, none is treated as such.
+//
+// rule: SH9
+func TestAnOutageOfWhatAllNeedExcludesNobody(t *testing.T) {
+	inBubble(t, 64, func(w *fixture) {
+		down := true
+		work := func(ctx context.Context, h *shard.Held) error {
+			if down {
+				return errWork
+			}
+			<-ctx.Done()
+			return nil
+		}
+		for range 4 {
+			w.add(shard.Options{}, work)
+		}
+		w.pass(10 * time.Minute)
+		down = false
+		w.pass(65 * time.Second) // the longest wait of a shard, and some
+		assert.Zero(w, w.idle(time.Second, seq(64)...))
+		w.pass(time.Minute)
+		w.shared()
+	})
+}
+
+// SH10: the next planner knows what rests, and lets it rest.
+//
+// rule: SH10
+func TestANewPlannerKnowsWhatRests(t *testing.T) {
+	inBubble(t, 12, func(w *fixture) {
+		work := func(ctx context.Context, h *shard.Held) error {
+			if h.Shard() == 5 {
+				return errWork
+			}
+			<-ctx.Done()
+			return nil
+		}
+		for range 4 {
+			w.add(shard.Options{}, work)
+		}
+		w.pass(10 * time.Minute)
+		moving := count(shard.Moving, w.all...)
+		failed := count(shard.Failed, w.all...)
+		for range 3 {
+			w.f.Delete(w.plannerKey())
+			w.pass(3 * time.Minute)
+		}
+		assert.Equal(w, moving, count(shard.Moving, w.all...))
+		assert.LessOrEqual(w, count(shard.Failed, w.all...)-failed, 12)
+	})
+}
