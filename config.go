@@ -52,7 +52,9 @@ type Config struct {
 	// here, because a Handle works once.
 	Session lease.Options
 	// Logger gets what an operator has to know, and never a password or a token. Nothing is logged if
-	// it is nil.
+	// it is nil. A goroutine of the Client calls its handler, and nothing else waits for it. If it does
+	// not keep up, up to 1,024 records wait, and further ones are dropped. The log then says how many.
+	// A handler may panic, which costs the record. Close waits for it for 1 s at most.
 	Logger *slog.Logger
 	// Observer gets the events of sessions, locks and elections; see package observe. If it is nil,
 	// there are no events, at no cost.
@@ -110,7 +112,7 @@ func (cfg Config) connection() (cluster.Config, error) {
 	if cfg.TLS != nil {
 		return c, errors.New("Config.TLS and Config.TLSFiles are both set")
 	}
-	files, err := tlsfiles.Open(tlsfiles.Names(cfg.TLSFiles), tlsfiles.Labels{CA: "Config.TLSFiles.CA", Pair: "Config.TLSFiles.Cert and Key"}, cfg.Logger)
+	files, err := tlsfiles.Open(tlsfiles.Names(cfg.TLSFiles), tlsfiles.Labels{CA: "Config.TLSFiles.CA", Pair: "Config.TLSFiles.Cert and Key"})
 	if err != nil {
 		return c, err
 	}

@@ -1,7 +1,6 @@
 package lock_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -228,7 +227,7 @@ func TestALossIsReportedOnceWithItsCause(t *testing.T) {
 // The log names the locks that were lost alone. A session's end is logged once.
 func TestTheLogNamesALossThatIsALocksOwn(t *testing.T) {
 	inBubble(t, func(w *fixture) {
-		var log bytes.Buffer
+		var log lines
 		c := w.client(pawl.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		s, err := c.Session(w.Context())
 		require.NoError(w, err)
@@ -459,7 +458,7 @@ func TestALockWhoseObserverWasStuckBeyondTheTTLIsExpiredAtTheFirstCall(t *testin
 
 func TestAnObserverThatPanicsBreaksNothing(t *testing.T) {
 	inBubble(t, func(w *fixture) {
-		var log bytes.Buffer
+		var log lines
 		c := w.client(pawl.Config{
 			Logger:   slog.New(slog.NewTextHandler(&log, nil)),
 			Observer: observe.Func(func(context.Context, observe.Event) { panic("ouch") }),

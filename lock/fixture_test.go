@@ -1,6 +1,7 @@
 package lock_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"testing"
@@ -154,6 +155,14 @@ func (a *acquireCall) failed() error {
 	<-a.done
 	require.Error(a.w, a.err)
 	return a.err
+}
+
+// lines is a log. Its String waits, in a bubble, until what was logged is written.
+type lines struct{ bytes.Buffer }
+
+func (l *lines) String() string {
+	synctest.Wait()
+	return l.Buffer.String()
 }
 
 // causes are all causes that a loss or a failed acquisition can match.

@@ -1,7 +1,6 @@
 package lock_test
 
 import (
-	"bytes"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -21,9 +20,9 @@ import (
 )
 
 // logged returns a session of a client with a namespace and a log.
-func (w *fixture) logged() (*pawl.Session, *bytes.Buffer) {
+func (w *fixture) logged() (*pawl.Session, *lines) {
 	w.Helper()
-	log := new(bytes.Buffer)
+	log := new(lines)
 	s, err := w.client(pawl.Config{Namespace: "ns/", Logger: slog.New(slog.NewTextHandler(log, nil))}).Session(w.Context())
 	require.NoError(w, err)
 	return s, log

@@ -1,7 +1,6 @@
 package lock_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -374,7 +373,7 @@ func TestAWaiterWaitsForTheKeyToGoAndNotForTimeToPass(t *testing.T) {
 // Hazard A17: a waiter behind a key that is not pawl's logs that.
 func TestWaitingForAForeignKeyIsLogged(t *testing.T) {
 	inBubble(t, func(w *fixture) {
-		var log bytes.Buffer
+		var log lines
 		s, err := w.client(pawl.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}).Session(w.Context())
 		require.NoError(w, err)
 		w.f.Put("name/stray", "", 0)
@@ -389,7 +388,7 @@ func TestWaitingForAForeignKeyIsLogged(t *testing.T) {
 // A lock and an election of one name exclude each other, which is seldom meant.
 func TestALockAndAnElectionThatWaitForEachOtherAreLoggedOnce(t *testing.T) {
 	inBubble(t, func(w *fixture) {
-		var log bytes.Buffer
+		var log lines
 		logging := w.client(pawl.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		count := func() int {
 			time.Sleep(time.Minute)
@@ -429,7 +428,7 @@ func TestCloseDoesNotWaitForWhatIsReadForTheLog(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		_, err := elect.New(w.session(), "name", elect.Options{}).Campaign(w.Context(), nil)
 		require.NoError(w, err)
-		logging := w.client(pawl.Config{Logger: slog.New(slog.NewTextHandler(new(bytes.Buffer), nil))})
+		logging := w.client(pawl.Config{Logger: slog.New(slog.NewTextHandler(new(lines), nil))})
 		s, err := logging.Session(w.Context())
 		require.NoError(w, err)
 		hang := w.f.Inject(etcdfake.Rule{Op: "read predecessor", Hang: true})

@@ -172,11 +172,11 @@ func (o options) listenTCP(log *slog.Logger) (listener, error) {
 		out.peers.Token = hash
 	} else {
 		names := tlsfiles.Names{CA: o.clientCA, Cert: o.serverCert, Key: o.serverKey}
-		files, err := tlsfiles.Open(names, tlsfiles.Labels{CA: "--client-ca", Pair: "--listen-cert and --listen-key"}, log)
+		files, err := tlsfiles.Open(names, tlsfiles.Labels{CA: "--client-ca", Pair: "--listen-cert and --listen-key"})
 		if err != nil {
 			return listener{}, err
 		}
-		out.tls = files.Server()
+		out.tls = files.Server(log)
 		out.peers = &peer.Listener{Kind: peer.TLS, Hosts: func(host string) bool {
 			return files.Names(hostOf(host))
 		}}

@@ -52,7 +52,7 @@ func (d *daemon) connect(ctx context.Context, rules *policy.Policy) (err error) 
 		Observer: observe.Func(func(ctx context.Context, ev observe.Event) { d.service.Observe(ctx, ev) }),
 	}
 	names := tlsfiles.Names{CA: d.cacert, Cert: d.cert, Key: d.key}
-	if _, err = tlsfiles.Open(names, tlsfiles.Labels{CA: "--cacert", Pair: "--cert and --key"}, nil); err != nil {
+	if _, err = tlsfiles.Open(names, tlsfiles.Labels{CA: "--cacert", Pair: "--cert and --key"}); err != nil {
 		return err
 	}
 	cfg.TLSFiles = pawl.TLSFiles(names)

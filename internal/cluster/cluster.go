@@ -24,8 +24,8 @@ import (
 type Config struct {
 	Endpoints []string
 	TLS       *tls.Config // copied; the default ServerName is the endpoint's host name, or localhost for a unix socket
-	// Handshake returns the configuration of each handshake. It is used instead of TLS.
-	Handshake          func() *tls.Config
+	// Handshake returns the configuration of each handshake, and logs with log. It is used instead of TLS.
+	Handshake          func(log *slog.Logger) *tls.Config
 	Username, Password string        // no Username means no token, or the user of the client certificate
 	Lazy               bool          // see Reach
 	SyncEvery          time.Duration // at most ten times a second
@@ -41,7 +41,8 @@ type Config struct {
 // Cluster is a connection to an etcd cluster. It is safe for concurrent use.
 type Cluster struct {
 	cfg      Config
-	log      *slog.Logger
+	log      *slog.Logger // never waits for Config.Logger
+	records  *notify.Log  // of log
 	notifier *notify.Notifier
 	events   *notify.Source // of the members
 	began    time.Time      // the origin of the cool-downs' clock
@@ -96,10 +97,8 @@ func newCluster(cfg Config) (*Cluster, error) {
 	if cfg.TLS != nil {
 		cfg.TLS = cfg.TLS.Clone()
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	c := &Cluster{cfg: cfg, log: cfg.Logger, began: time.Now(), wake: make(chan struct{}, 1), ended: make(chan struct{}), reaching: gate.New(1)}
+	c := &Cluster{cfg: cfg, began: time.Now(), wake: make(chan struct{}, 1), ended: make(chan struct{}), reaching: gate.New(1)}
+	c.records, c.log = notify.LogOf(cfg.Logger)
 	c.notifier = notify.New(cfg.Observer, c.log, c.Go)
 	c.events = c.notifier.NewSource()
 	c.life, c.die = context.WithCancelCause(context.Background())
@@ -120,7 +119,7 @@ func newCluster(cfg Config) (*Cluster, error) {
 	return c, nil
 }
 
-// Logger is Config.Logger, never nil.
+// Logger passes records on to Config.Logger, and never waits for it. It is not nil.
 func (c *Cluster) Logger() *slog.Logger { return c.log }
 
 // Notifier delivers to Config.Observer. It is nil if there is none.
@@ -156,8 +155,13 @@ func (c *Cluster) end(err error) {
 }
 
 // Close ends all requests and streams with ErrClosed, closes the connections, and waits for the
-// Cluster's goroutines. It can be called again; it returns nil.
+// Cluster's goroutines, and for its log up to notify.LogGrace. It can be called again; it returns nil.
 func (c *Cluster) Close() error {
+	c.close(notify.LogGrace)
+	return nil
+}
+
+func (c *Cluster) close(logGrace time.Duration) {
 	c.mu.Lock()
 	c.shut.Store(true)
 	list := append(slices.Clone(c.list()), c.leaving...)
@@ -168,5 +172,5 @@ func (c *Cluster) Close() error {
 		m.close()
 	}
 	c.work.Wait()
-	return nil
+	c.records.Close(logGrace)
 }

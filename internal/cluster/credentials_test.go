@@ -132,7 +132,7 @@ func TestARefusedTokenIsFetchedOnceForAllAndTheRequestSentAgain(t *testing.T) {
 			wg.Wait()
 			assert.Equal(t, before+1, g.n.Load(), refusal)
 		}
-		assert.NotContains(t, ss.log.String(), "member failing", "a refusal is not the member's fault")
+		assert.NotContains(t, ss.logged(), "member failing", "a refusal is not the member's fault")
 	})
 }
 
@@ -390,9 +390,9 @@ func TestNoPasswordAndNoTokenIsLogged(t *testing.T) {
 		ss.each(func(s *stub) { s.onTxn = answers(rpctypes.ErrGRPCTimeout) })
 		_, err = c.Txn(t.Context(), Request{Op: "txn"}, writing())
 		require.Error(t, err)
-		assert.Contains(t, ss.log.String(), "member failing")
+		assert.Contains(t, ss.logged(), "member failing")
 		for _, secret := range []string{password, "secret-token"} {
-			assert.NotContains(t, ss.log.String(), secret)
+			assert.NotContains(t, ss.logged(), secret)
 			assert.NotContains(t, err.Error(), secret)
 		}
 	})

@@ -41,7 +41,7 @@ func Dial(ctx context.Context, cfg Config) (*Cluster, error) {
 			until = end.Add(time.Second) // after ctx, so that its end is what is reported
 		}
 		if err := c.reach(ctx, until, mayAnswer); err != nil {
-			c.Close()
+			c.close(Grace) // Dial returns soon after ctx ends
 			return nil, err
 		}
 	}

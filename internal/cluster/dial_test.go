@@ -94,7 +94,7 @@ func TestTheOtherAnswersAreTakenInTheBackground(t *testing.T) {
 		assert.False(t, member(t, c, "m0:2379").checked.Load())
 		time.Sleep(2 * time.Second)
 		assert.True(t, member(t, c, "m0:2379").checked.Load())
-		assert.Contains(t, ss.log.String(), "etcd 3.4.30")
+		assert.Contains(t, ss.logged(), "etcd 3.4.30")
 	})
 }
 
@@ -111,7 +111,7 @@ func TestAMemberThatWasDownIsProbedLater(t *testing.T) {
 		ss.mu.Unlock()
 		time.Sleep(30 * time.Second)
 		require.True(t, member(t, c, "m0:2379").checked.Load())
-		require.Equal(t, 1, strings.Count(ss.log.String(), "etcd 3.6.0"))
+		require.Equal(t, 1, strings.Count(ss.logged(), "etcd 3.6.0"))
 
 		m := member(t, c, "m0:2379") // the member goes and comes back with another version
 		ss.get(0).version.Store("3.6.1")
@@ -121,7 +121,7 @@ func TestAMemberThatWasDownIsProbedLater(t *testing.T) {
 		c.Failed(m, errors.New("gone"))
 		c.Worked(m)
 		time.Sleep(30 * time.Second)
-		assert.Equal(t, 1, strings.Count(ss.log.String(), "etcd 3.6.1"), "once for each version")
+		assert.Equal(t, 1, strings.Count(ss.logged(), "etcd 3.6.1"), "once for each version")
 	})
 }
 

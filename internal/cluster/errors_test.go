@@ -67,7 +67,7 @@ func TestAMemberThatEndsARequestAtItsDeadlineIsNotBlamed(t *testing.T) {
 		ctx := late{context.Background(), time.Now()}
 		assert.False(t, s.mayRetry(ctx, Unknown, status.Error(codes.DeadlineExceeded, "context deadline exceeded")))
 		assert.Equal(t, Unknown, s.outcome)
-		assert.NotContains(t, ss.log.String(), "member failing")
+		assert.NotContains(t, ss.logged(), "member failing")
 	})
 }
 

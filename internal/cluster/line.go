@@ -258,7 +258,7 @@ func (c listening) ClientHandshake(ctx context.Context, authority string, raw ne
 	c.l.asked.Store(false)
 	creds, m := c.TransportCredentials, c.l.m
 	if config := m.c.cfg.Handshake; config != nil { // then every endpoint uses TLS
-		creds = tlscreds.NewTLS(config())
+		creds = tlscreds.NewTLS(config(m.c.log))
 	}
 	conn, info, err := creds.ClientHandshake(ctx, authority, &wire{Conn: raw, l: c.l})
 	if err != nil {

@@ -41,7 +41,7 @@ func TestAMemberThatFailedComesLastUntilItHasCooledDown(t *testing.T) {
 		time.Sleep(coolDown/5 + 2)
 		assert.Contains(t, []*Member{c.Pick(), c.Pick()}, bad)
 		c.Failed(bad, errors.New("fault"))
-		assert.Equal(t, 1, strings.Count(ss.log.String(), "member failing"), "logged once")
+		assert.Equal(t, 1, strings.Count(ss.logged(), "member failing"), "logged once")
 		c.Worked(bad)
 		assert.Contains(t, []*Member{c.Pick(), c.Pick()}, bad)
 	})

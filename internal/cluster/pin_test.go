@@ -118,8 +118,8 @@ func TestAnEndpointOfAnotherClusterIsSetAside(t *testing.T) {
 		for range 9 {
 			assert.NotEqual(t, "m2:2379", c.Pick().Endpoint())
 		}
-		assert.Contains(t, ss.log.String(), "set aside")
-		assert.Contains(t, ss.log.String(), "m2:2379")
+		assert.Contains(t, ss.logged(), "set aside")
+		assert.Contains(t, ss.logged(), "m2:2379")
 		assert.NoError(t, c.Err())
 	})
 }
@@ -157,7 +157,7 @@ func TestAnEndpointThatWasSetAsideComesBackWhenItAnswersRightly(t *testing.T) {
 		ss.get(0).cluster.Store(7)
 		time.Sleep(recheckEvery * 12 / 10)
 		require.Len(t, c.Members(), 2)
-		assert.Contains(t, ss.log.String(), "again")
+		assert.Contains(t, ss.logged(), "again")
 		for range 4 {
 			_, err := c.Txn(t.Context(), Request{Op: "txn"}, writing())
 			require.NoError(t, err)

@@ -370,7 +370,7 @@ func TestCloseEndsRequestsUnderWay(t *testing.T) {
 		require.ErrorIs(t, err, ErrClosed)
 		assert.Equal(t, NotApplied, OutcomeOf(err))
 		require.NoError(t, c.Close())
-		assert.NotContains(t, ss.log.String(), "member failing")
+		assert.NotContains(t, ss.logged(), "member failing")
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -197,6 +198,12 @@ func (ss *stubs) config(names ...string) Config {
 		DialOptions: []grpc.DialOption{grpc.WithContextDialer(ss.dial)},
 		Logger:      slog.New(slog.NewTextHandler(ss.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
+}
+
+// logged is the log, once what was logged is written.
+func (ss *stubs) logged() string {
+	synctest.Wait()
+	return ss.log.String()
 }
 
 // connect dials with cfg and closes at the test's end, before the stubs are stopped.

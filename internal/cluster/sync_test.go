@@ -135,8 +135,8 @@ func TestNoAdvertisedEndpointTakesTLSAway(t *testing.T) {
 				assert.True(t, ep.tls, "%s: %s", name, ep.name)
 			}
 		}
-		assert.Equal(t, 3, strings.Count(log.String(), "http means plain text, but TLS is required"), "once for each endpoint")
 		require.NoError(t, c.Close())
+		assert.Equal(t, 3, strings.Count(log.String(), "http means plain text, but TLS is required"), "once for each endpoint")
 	}
 	c, err := newCluster(Config{Endpoints: []string{"a:1"}})
 	require.NoError(t, err)

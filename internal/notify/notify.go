@@ -1,9 +1,12 @@
-// Package notify delivers events to a client's Observer.
+// Package notify delivers events to a client's Observer, and records to its log.
 //
 // An Observer is a user's code. It may be slow, call back into the library, or
 // panic. A [Source] therefore queues its events in order, and delivers them while no
 // mutex is held. A goroutine that adds an event while another goroutine delivers
 // does not wait; the delivering goroutine delivers the new event too.
+//
+// A log's handler is a user's code too, and may stand still. A [Log] therefore calls it in a goroutine
+// for which nobody waits, and drops what exceeds its queue.
 package notify
 
 import (

@@ -75,7 +75,7 @@ func (s *Session) Limit(h *Hook, until clock.Instant) {
 	soon := s.roster.limit(h, until)
 	s.mu.Unlock()
 	if soon {
-		s.wake()
+		s.endSooner()
 	}
 }
 

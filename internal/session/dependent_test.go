@@ -281,7 +281,7 @@ func TestARefusedReadFallsBackToTheSessionKeyAlone(t *testing.T) {
 }
 
 // Rule H4: a dependent is armed after the delay, unless it was dropped before. A burst of short holds
-// wakes the loop once.
+// wakes the renewer once.
 // rule: H4
 func TestADependentIsArmedOnceAfterTheDelay(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {

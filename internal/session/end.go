@@ -115,8 +115,9 @@ func (s *Session) end(err error, rest aftermath) error {
 func (s *Session) extend(sent clock.Instant, ttl time.Duration) error {
 	return s.whileValid(func() error {
 		if !s.validity.extend(sent, ttl, clock.Now()) {
-			return lease.ErrExpired // the loop's next call of Err ends the session
+			return lease.ErrExpired // the next call of Err ends the session
 		}
+		s.endSooner() // a shorter TTL may have moved the deadline back
 		return nil
 	})
 }

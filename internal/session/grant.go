@@ -55,6 +55,7 @@ func newSession(host Host, opts lease.Options) *Session {
 		done:     make(chan struct{}),
 		stopped:  make(chan struct{}),
 		waking:   waking{woken: make(chan struct{}, 1)},
+		sooner:   make(chan struct{}, 1),
 		maxOps:   maxOps,
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
@@ -159,7 +160,7 @@ func (s *Session) start() error {
 	}
 	s.notifyGranted()
 	s.watchKey(s.own.mod + 1)
-	go s.loop() // ends with the session; Close waits for it
+	go s.run() // ends with the session; Close waits for it
 	return nil
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // This file reports to the client's log and observer. A goroutine of the client delivers the events, so
-// that neither the loop nor Err waits for an observer. Without an observer the source is nil, and drops
+// that neither the renewals nor Err wait for an observer. Without an observer the source is nil, and drops
 // them.
 
 // notifyGranted reports the beginning of the session, before anything can end it.

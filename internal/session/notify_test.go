@@ -53,7 +53,7 @@ func (e *recorder) events() (all []observe.Event) {
 	return all
 }
 
-// lines is a log.
+// lines is a log. Its String waits, in a bubble, until what was logged is written.
 type lines struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -66,6 +66,7 @@ func (l *lines) Write(p []byte) (int, error) {
 }
 
 func (l *lines) String() string {
+	synctest.Wait()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()

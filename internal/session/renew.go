@@ -10,48 +10,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
-// loop renews the session until it ends. It owns the renewer, arms dependents, ends holds that
-// reach their limit, and compares the clock at the deadline.
-func (s *Session) loop() {
-	defer close(s.stopped)
-	ctx, cancel := context.WithCancel(context.Background())
-	r := &renewer{s: s, ctx: ctx, results: make(chan confirmation)}
-	r.begin = time.Now().Add(s.validity.window().sent.Sub(clock.Now()) + s.validity.window().due())
-	defer r.stop()
-	defer cancel()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-s.done:
-			return
-		case <-s.host.Cluster.Ended():
-			_ = s.Err()
-			return
-		case c := <-r.results:
-			r.finish(c)
-		case <-s.waking.woken:
-		case <-timer.C:
-		}
-		if s.Err() != nil {
-			return
-		}
-		now := time.Now()
-		next := r.step(now)
-		for _, due := range []time.Time{s.arm(now), r.warn(now)} {
-			if !due.IsZero() && due.Before(next) {
-				next = due
-			}
-		}
-		if end := s.Deadline(); end.Before(next) {
-			next = end
-		}
-		timer.Reset(time.Until(s.endHolds(clock.Now(), next)))
-	}
-}
-
-// A renewer makes the rounds of one session. A round ends with a confirmed renewal. It needs only one
-// renewal, unless that is slow or fails.
+// A renewer makes the rounds of one session, and arms its dependents. A round ends with a confirmed
+// renewal. It needs only one renewal, unless that is slow or fails.
 type renewer struct {
 	s        *Session
 	ctx      context.Context
@@ -66,6 +26,39 @@ type renewer struct {
 	usual    cluster.Usual   // the round trip
 	failures int             // in this round
 	late     bool            // this round is late, and has narrowed the line of the client's enqueues
+}
+
+func newRenewer(ctx context.Context, s *Session) *renewer {
+	w := s.validity.window()
+	return &renewer{s: s, ctx: ctx, results: make(chan confirmation), begin: time.Now().Add(w.sent.Sub(clock.Now()) + w.due())}
+}
+
+// run makes rounds until r.ctx ends, which the end of the session brings about.
+func (r *renewer) run() {
+	defer r.stop()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-r.ctx.Done():
+			return
+		case c := <-r.results:
+			r.finish(c)
+		case <-r.s.waking.woken:
+		case <-timer.C:
+		}
+		if r.s.Err() != nil {
+			return
+		}
+		now := time.Now()
+		next := r.step(now)
+		for _, due := range []time.Time{r.s.arm(now), r.warn(now)} {
+			if !due.IsZero() && due.Before(next) {
+				next = due
+			}
+		}
+		timer.Reset(time.Until(next))
+	}
 }
 
 // A confirmation is the end of a round.
@@ -174,7 +167,7 @@ func (r *renewer) finish(c confirmation) {
 	r.underWay = false
 	r.noMoreLate()
 	if c.err != nil {
-		return // the loop finds the session ended
+		return // run finds the session ended
 	}
 	r.usual.Note(c.Took / 2) // two round trips, one to renew and one to read
 	r.last, r.warned = c.Member, false
@@ -185,7 +178,7 @@ func (r *renewer) finish(c confirmation) {
 }
 
 // readRest reads, in a goroutine, what did not fit into the round's first read, because the renewal
-// counts already and the loop must not wait. At most one such read is under way.
+// counts already and the next must not wait for it. At most one such read is under way.
 func (r *renewer) readRest(c confirmation) {
 	if len(c.Result.more) == 0 || r.reading != nil && !isClosed(r.reading) {
 		return
@@ -209,7 +202,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// stop waits for the round and the read; r.ctx is cancelled.
+// stop waits for the round and the read, which end with r.ctx.
 func (r *renewer) stop() {
 	if r.underWay {
 		<-r.results

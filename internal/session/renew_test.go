@@ -314,7 +314,7 @@ func TestAStallOfAnElectionIsSurvivedWheneverItBegins(t *testing.T) {
 	}
 }
 
-// Hazard S6: no single error ends the loop.
+// Hazard S6: no single error ends the renewals.
 func TestEachCodeOnceOnOpenAnswerOrReadIsSurvived(t *testing.T) {
 	for code := codes.Canceled; code <= codes.Unauthenticated; code++ {
 		for _, where := range []etcdfake.Rule{
@@ -588,7 +588,7 @@ func TestAMemberThatWasOvertakenIsGradedDown(t *testing.T) {
 	})
 }
 
-// Budget: four renewals a TTL, and between them no goroutine but the loop.
+// Budget: four renewals a TTL, and between them no goroutine but those that wait for the next and for the deadline.
 func TestAHundredSessionsTakeAtMostThreeGoroutinesEach(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		r.session(lease.Options{TTL: 40 * time.Second}) // the connections, the watch's stream

@@ -13,9 +13,9 @@ type roster struct {
 	waiting ring
 	holding ring
 	arming  []armed     // in the order in which they are due
-	timer   *time.Timer // wakes the loop for the first of them
+	timer   *time.Timer // wakes the renewer for the first of them
 	limited bool        // some hold has, or had, a limit
-	next    time.Time   // when the loop wakes at the latest
+	next    time.Time   // when endInTime wakes at the latest
 }
 
 // armed is a dependent to be armed at a time.
@@ -58,7 +58,7 @@ func (r *roster) armLater(h *Hook, now time.Time) {
 
 // due removes and returns the dependents to be armed at now. It also returns when the next is due, or
 // the zero Time if there is none. It skips dropped ones, due or not, so that a burst of short holds
-// does not wake the loop for each.
+// does not wake the renewer for each.
 func (r *roster) due(now time.Time) (due []Dependent, next time.Time) {
 	i := 0
 	for ; i < len(r.arming); i++ {
@@ -79,14 +79,14 @@ func (r *roster) due(now time.Time) (due []Dependent, next time.Time) {
 	return due, next
 }
 
-// limit sets when the hold of h ends, and reports whether the loop has to wake for it.
+// limit sets when the hold of h ends, and reports whether endInTime has to wake for it.
 func (r *roster) limit(h *Hook, until clock.Instant) bool {
 	h.until, r.limited = until, true
 	return until.Time(clock.Now()).Before(r.next)
 }
 
-// overdue returns the dependents whose holds have reached their limit at now, and when the
-// loop has to wake: at next, or when the next hold reaches its limit, if that is earlier.
+// overdue returns the dependents whose holds have reached their limit at now, and when
+// endInTime has to wake: at next, or when the next hold reaches its limit, if that is earlier.
 func (r *roster) overdue(now clock.Instant, next time.Time) (expired []Dependent, wakes time.Time) {
 	for h := r.holding.first; h != nil && r.limited; h = h.next {
 		switch {

@@ -89,7 +89,7 @@ func TestAClosedRosterGivesEachDependentOnce(t *testing.T) {
 	})
 }
 
-// H4: the loop learns of every hold that has ended, and not before it has, and it wakes for the first
+// H4: endInTime learns of every hold that has ended, and not before it has, and it wakes for the first
 // one.
 func TestHoldsWithALimitEndInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -52,8 +52,9 @@ type Session struct {
 	ctx     context.Context // cancelled with the cause
 	cancel  context.CancelCauseFunc
 	done    chan struct{} // closed after ended is set and the dependents are notified
-	stopped chan struct{} // closed when the renewal loop has returned
-	waking  waking
+	stopped chan struct{} // closed when the session's goroutines have returned
+	waking  waking        // the renewer
+	sooner  chan struct{} // makes endInTime set its timer again
 
 	events *notify.Source // set before a caller has the session; nil if there is no observer
 
@@ -76,7 +77,7 @@ type ownKey struct {
 	same        *pb.Compare // compares that the key has mod
 }
 
-// Waking makes the loop check its timers again.
+// Waking makes the renewer check its timers again.
 type waking struct {
 	woken  chan struct{}
 	urgent atomic.Bool // a renewal has to begin at once
@@ -134,7 +135,7 @@ func (s *Session) RenewNow() {
 	s.wake()
 }
 
-// wake makes the loop check its timers again.
+// wake makes the renewer check its timers again.
 func (s *Session) wake() {
 	select {
 	case s.waking.woken <- struct{}{}:

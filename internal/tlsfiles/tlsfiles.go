@@ -45,19 +45,15 @@ type Labels struct {
 // Files are read again for each Client and at each handshake of a Server. Its methods are safe for
 // concurrent use.
 type Files struct {
-	log  *slog.Logger
 	ca   *kept[*x509.CertPool]
 	pair *kept[*tls.Certificate]
 
 	hosts hosts
 }
 
-// Open reads the files, all of which must be usable. Without a logger nothing is logged.
-func Open(n Names, l Labels, log *slog.Logger) (*Files, error) {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	f := &Files{log: log}
+// Open reads the files, all of which must be usable.
+func Open(n Names, l Labels) (*Files, error) {
+	f := &Files{}
 	if (n.Cert == "") != (n.Key == "") {
 		return nil, fmt.Errorf("%s belong together", l.Pair)
 	}
@@ -91,22 +87,23 @@ func Open(n Names, l Labels, log *slog.Logger) (*Files, error) {
 	return f, nil
 }
 
-// Client is the configuration of a client's next handshake.
-func (f *Files) Client() *tls.Config {
-	t := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: f.ca.now(f.log)}
-	if pair := f.pair.now(f.log); pair != nil {
+// Client is the configuration of a client's next handshake. log gets what cannot be used, and must not
+// block.
+func (f *Files) Client(log *slog.Logger) *tls.Config {
+	t := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: f.ca.now(log)}
+	if pair := f.pair.now(log); pair != nil {
 		t.Certificates = []tls.Certificate{*pair}
 	}
 	return t
 }
 
 // Server is the configuration of a server that demands a client's certificate. Each handshake uses what
-// the files contain then. Files needs all three.
-func (f *Files) Server() *tls.Config {
+// the files contain then. Files needs all three. log is as for Client.
+func (f *Files) Server(log *slog.Logger) *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, ClientAuth: tls.RequireAndVerifyClientCert, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		return &tls.Config{
-			MinVersion: tls.VersionTLS12, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: f.ca.now(f.log),
-			Certificates: []tls.Certificate{*f.pair.now(f.log)}, NextProtos: []string{"h2", "http/1.1"},
+			MinVersion: tls.VersionTLS12, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: f.ca.now(log),
+			Certificates: []tls.Certificate{*f.pair.now(log)}, NextProtos: []string{"h2", "http/1.1"},
 		}, nil
 	}}
 }

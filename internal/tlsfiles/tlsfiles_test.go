@@ -65,9 +65,10 @@ func TestWhatTheFilesHoldCountsAtEachHandshakeIfItCanBeUsed(t *testing.T) {
 			copied(names.CA, first.CAFile)
 			issue(first, "one")
 			var log bytes.Buffer
-			f, err := Open(names, Labels{CA: "--ca", Pair: "--cert and --key"}, slog.New(slog.NewTextHandler(&log, nil)))
+			logger := slog.New(slog.NewTextHandler(&log, nil))
+			f, err := Open(names, Labels{CA: "--ca", Pair: "--cert and --key"})
 			require.NoError(t, err)
-			server := f.Server() // made once
+			server := f.Server(logger) // made once
 			// is makes a handshake with a peer that has a certificate of of and trusts the first
 			// authority. It returns our certificate as the peer saw it.
 			is := func(of *pki.Authority) string {
@@ -80,7 +81,7 @@ func TestWhatTheFilesHoldCountsAtEachHandshakeIfItCanBeUsed(t *testing.T) {
 					_, seen := met(t, peer, server)
 					return seen
 				}
-				client := f.Client()
+				client := f.Client(logger)
 				client.ServerName = "peer"
 				seen, _ := met(t, client, peer)
 				return seen
@@ -149,7 +150,7 @@ func TestFilesThatCannotBeUsedAtFirstAreAnError(t *testing.T) {
 		{Names{Cert: cert, Key: "/nowhere"}, "Pair: open /nowhere"},
 		{Names{Cert: cert, Key: other}, "Pair: tls: private key does not match"},
 	} {
-		_, err := Open(c.names, Labels{CA: "CA", Pair: "Pair"}, nil)
+		_, err := Open(c.names, Labels{CA: "CA", Pair: "Pair"})
 		assert.ErrorContains(t, err, c.want)
 	}
 }

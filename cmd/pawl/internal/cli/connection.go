@@ -151,7 +151,7 @@ func (c *Connection) login() (user, password string, err error) {
 // tlsFiles returns the names of the PEM files, which are checked.
 func (c *Connection) tlsFiles() (pawl.TLSFiles, error) {
 	names := tlsfiles.Names{CA: c.cacert, Cert: c.cert, Key: c.key}
-	if _, err := tlsfiles.Open(names, tlsfiles.Labels{CA: "--cacert", Pair: "--cert and --key"}, nil); err != nil {
+	if _, err := tlsfiles.Open(names, tlsfiles.Labels{CA: "--cacert", Pair: "--cert and --key"}); err != nil {
 		return pawl.TLSFiles{}, Usage("%w", err)
 	}
 	return pawl.TLSFiles(names), nil

@@ -44,7 +44,7 @@ func (d *doctor) endpoints(ctx context.Context, cfg pawl.Config, within time.Dur
 	ends := make([]endpoint, len(cfg.Endpoints))
 	var files *tlsfiles.Files
 	if cfg.TLSFiles != (pawl.TLSFiles{}) {
-		files, _ = tlsfiles.Open(tlsfiles.Names(cfg.TLSFiles), tlsfiles.Labels{}, nil) // cfg has been checked
+		files, _ = tlsfiles.Open(tlsfiles.Names(cfg.TLSFiles), tlsfiles.Labels{}) // cfg has been checked
 	}
 	var all sync.WaitGroup
 	for i, name := range cfg.Endpoints {

@@ -1,0 +1,46 @@
+package session
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+// holdUp is a dependent that holds up the goroutine of the renewals, for ever.
+type holdUp struct {
+	dependent
+	end chan struct{}
+}
+
+func (h *holdUp) Arm() { <-h.end }
+
+// What ends at a deadline ends at it, whatever holds up the renewals.
+// rule: T6
+func TestWhatHoldsUpTheRenewalsDoesNotHoldUpTheEnd(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 8 * time.Second})
+		up := &holdUp{end: make(chan struct{})}
+		defer close(up.end)
+		limited, unlimited := &dependent{own: "limited"}, &dependent{own: "unlimited"}
+		require.NoError(t, s.Hold(&up.hook, up, 0, true))
+		require.NoError(t, s.Hold(&limited.hook, limited, 0, false))
+		require.NoError(t, s.Hold(&unlimited.hook, unlimited, 0, false))
+		sleep(time.Second)
+		limit, deadline := time.Now().Add(time.Second), s.Deadline()
+		s.Limit(&limited.hook, clock.Now().Add(time.Second))
+		<-s.Done()
+		assert.Equal(t, deadline, time.Now())
+		synctest.Wait()
+		assert.Zero(t, r.renewals(), "none was made")
+		assert.Equal(t, []time.Time{limit}, limited.overs)
+		assert.Len(t, unlimited.ends, 1)
+		assert.Empty(t, unlimited.overs)
+	})
+}
