@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"os"
@@ -163,7 +164,7 @@ func (c *Connection) Logger() *slog.Logger {
 	if c.Verbose {
 		level = slog.LevelInfo
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	return slog.New(slog.NewTextHandler(Stderr, &slog.HandlerOptions{Level: level}))
 }
 
 // Target returns the Config for pawl.Dial. With --embed it also returns the server that the Config
@@ -190,7 +191,7 @@ func (c *Connection) Open(ctx context.Context, fs *pflag.FlagSet) (client *pawl.
 	}
 	within, cancel := context.WithTimeout(ctx, c.DialTimeout)
 	defer cancel()
-	said := c.sayConnecting(os.Stderr)
+	said := c.sayConnecting(Stderr, c.Watched(os.Stderr))
 	client, err = pawl.Dial(within, cfg)
 	said()
 	if err != nil {
@@ -210,12 +211,12 @@ const connectingAfter = time.Second
 func (c *Connection) Watched(stderr *os.File) bool { return c.Verbose || IsTerminal(stderr) }
 
 // sayConnecting writes one line, if somebody reads it, unless done is called in time.
-func (c *Connection) sayConnecting(stderr *os.File) (done func()) {
+func (c *Connection) sayConnecting(to io.Writer, watched bool) (done func()) {
 	said := make(chan struct{})
 	timer := time.AfterFunc(connectingAfter, func() {
 		defer close(said)
-		if c.Watched(stderr) {
-			fmt.Fprintf(stderr, "pawl: connecting to %s\n", strings.Join(c.Endpoints, ", "))
+		if watched {
+			fmt.Fprintf(to, "pawl: connecting to %s\n", strings.Join(c.Endpoints, ", "))
 		}
 	})
 	return func() {

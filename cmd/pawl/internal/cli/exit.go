@@ -124,7 +124,7 @@ func Reach(err error) error {
 // of a signal, Run does not return.
 func Run(root *cobra.Command, args []string) int {
 	root.SetArgs(args)
-	out := &output{w: os.Stdout}
+	out := newOutput(os.Stdout)
 	root.SetOut(out)
 	cmd, err := root.ExecuteC()
 	err = out.check(err)
@@ -133,8 +133,9 @@ func Run(root *cobra.Command, args []string) int {
 		Complain(err)
 	}
 	if hint := hintFor(cmd, err); hint != "" {
-		fmt.Fprintln(os.Stderr, "pawl: "+hint)
+		fmt.Fprintln(Stderr, "pawl: "+hint)
 	}
+	Stderr.Await(NoticeGrace)
 	if e != nil && e.signal != 0 {
 		supervise.Die(e.signal)
 	}
@@ -143,7 +144,7 @@ func Run(root *cobra.Command, args []string) int {
 
 // Complain prints err on stderr.
 func Complain(err error) {
-	fmt.Fprintln(os.Stderr, "pawl: "+strings.TrimPrefix(err.Error(), "pawl: "))
+	fmt.Fprintln(Stderr, "pawl: "+strings.TrimPrefix(err.Error(), "pawl: "))
 }
 
 // hintFor returns what to do about an error of cmd, or "" if its text is enough.

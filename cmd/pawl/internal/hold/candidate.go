@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -152,6 +151,7 @@ func (c *candidate) lead(ctx context.Context, t *elect.Term) error {
 	if ctx.Err() != nil { // at the moment of the election
 		return nil
 	}
+	cli.Stderr.Await(cli.NoticeGrace)
 	c.command.Env = environ([]string{c.name}, []string{t.Key()}, t, id)
 	c.command.Heard = func(sig supervise.Signal) {
 		if sig.Deadly() && sig.Number != unix.SIGHUP { // which means "read your configuration" to many
@@ -194,7 +194,7 @@ func (c *candidate) notify(ev elect.Event) {
 	switch {
 	case ev.Kind == elect.Elected: // lead says it, with more
 	case ev.Kind == elect.Retrying && !c.say.json:
-		fmt.Fprintf(os.Stderr, "pawl: %s\n", n.text())
+		fmt.Fprintf(cli.Stderr, "pawl: %s\n", n.text())
 	default:
 		c.say.say(n)
 	}

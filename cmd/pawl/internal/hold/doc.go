@@ -16,6 +16,8 @@
 //     gets TERM when the lock is lost, and pawl deletes no key before it has ended or --grace has
 //     passed. It never gets TERM after it has ended, even if another process has its number by then
 //     (Linux).
+//  7. Nobody has to read what pawl reports: notices hold up neither a wait, nor a command's start,
+//     nor a signal ([cli.Notices]).
 //
 // # Failures
 //

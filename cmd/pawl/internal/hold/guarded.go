@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"os/exec"
 	"time"
 
@@ -117,4 +116,4 @@ func commandEnd(ws unix.WaitStatus, err error) error {
 }
 
 // warn prints a warning on stderr.
-func warn(text string) { fmt.Fprintln(os.Stderr, "pawl: "+text) }
+func warn(text string) { fmt.Fprintln(cli.Stderr, "pawl: "+text) }

@@ -79,6 +79,7 @@ func (o *lockOptions) hold(cmd *cobra.Command, names []string, opts lease.Option
 	if o.wanted != 0 {
 		c.Cue, c.Sign = held.Wanted(), syscall.Signal(o.wanted)
 	}
+	cli.Stderr.Await(cli.NoticeGrace)
 	ended := false // by a signal
 	c.Heard = func(sig supervise.Signal) { ended = ended || sig.Deadly() }
 	err = o.overheld(commandEnd(c.Run(holding{held})), session, began)

@@ -59,9 +59,9 @@ func (o *tenure) reporter(cmd *cobra.Command, command, verbose bool) reporter {
 	var w io.Writer
 	switch {
 	case !command:
-		w = cmd.OutOrStdout()
+		w = cli.OutNotices(cmd)
 	case o.json || verbose:
-		w = cmd.ErrOrStderr()
+		w = cli.Stderr
 	}
 	return reporter{w, o.json}
 }
