@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 )
@@ -28,6 +29,9 @@ func (r *results) write(dir string) error {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(dir, "performance", "figures.json"), append(figures, '\n'), 0o644); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "performance", "data.md"), []byte(r.data()), 0o644); err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(dir, "performance.md"), []byte(r.page()), 0o644)
@@ -52,29 +56,39 @@ func (r *results) medians() map[string]map[string]float64 {
 	return all
 }
 
-// page is all that was measured, in Markdown.
+// page is what a user decides by, in Markdown.
 func (r *results) page() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, header, r.began.UTC().Format("2006-01-02"), r.rounds, r.took.Round(time.Second), machine(),
-		r.filesystem, r.sync.Round(time.Microsecond), version("go.etcd.io/etcd/server/v3"), version("go.etcd.io/etcd/client/v3"), r.steal.others())
-	for _, section := range append([]section{
-		{"Targets", targetsText, r.verdicts(targets()) + r.image("throughput.svg") + r.image("busy.svg")},
-		{"What earlier versions reached", keptText, r.verdicts(kept())},
-		{"The cost budget", budgetText, r.budget()},
-		{"Uncontended locks", uncontendedText, r.table("workers", workers, operationColumns)},
-		{"With round trips of 2 ms", delayedText, r.table("workers", delayedPoints(delays[0]), operationColumns) + r.image("throughput-2ms.svg")},
-		{"With round trips of 10 ms", "", r.table("workers", delayedPoints(delays[1]), operationColumns) + r.image("throughput-10ms.svg")},
+	return fmt.Sprintf(header, r.began.UTC().Format("2006-01-02"), r.rounds, r.took.Round(time.Second), machine(),
+		r.filesystem, r.sync.Round(time.Microsecond), version("go.etcd.io/etcd/server/v3"), version("go.etcd.io/etcd/client/v3"), r.steal.others()) +
+		join(
+			section{"Uncontended locks", uncontendedText, r.table("workers", workers, operationColumns) + r.image("throughput.svg", "performance/")},
+			section{"A handover while others write", busyText, r.table("operation", busyPoints(), busyColumns) + r.image("busy.svg", "performance/")},
+			section{"The cost budget", budgetText, r.budget()},
+			section{"What is missed", missedText, r.misses(slices.Concat(targets(), kept()))},
+		)
+}
+
+// data is the rest of what was measured.
+func (r *results) data() string {
+	return dataHeader + join(append([]section{
+		{"With round trips of 2 ms", delayedText, r.table("workers", delayedPoints(delays[0]), operationColumns) + r.image("throughput-2ms.svg", "")},
+		{"With round trips of 10 ms", "", r.table("workers", delayedPoints(delays[1]), operationColumns) + r.image("throughput-10ms.svg", "")},
 		{"When requests cannot be shared, or fail", faultyText, r.table("operation", faultyPoints(), faultyColumns)},
-		{"A queue of waiters, locks held for no time", chainText, r.table("waiters", charts()[1].points, chainColumns) + r.image("handoff.svg")},
-		{"A queue of waiters, locks held for 5 ms", "", r.table("waiters", charts()[2].points, chainColumns) + r.image("handoff-5ms.svg")},
+		{"A queue of waiters, locks held for no time", chainText, r.table("waiters", charts()[1].points, chainColumns) + r.image("handoff.svg", "")},
+		{"A queue of waiters, locks held for 5 ms", "", r.table("waiters", charts()[2].points, chainColumns) + r.image("handoff-5ms.svg", "")},
 		{"A queue of waiters in several processes", apartText, r.table("queue", apartPoints(), apartColumns)},
 		{"On three members", threeText, strings.TrimLeft(r.table("workers", onThreePoints(workers), threeColumns)+"\n"+r.table("queue", onThreePoints(chained), chainColumns[:4]), "\n")},
-		{"A handover while others write", busyText, r.table("operation", busyPoints(), busyColumns)},
 		{"Shards of one name", shardsText, r.table("operation", shardPoints(), shardColumns)},
 		{"TryAcquire, and a new session", tryText, r.table("operation", []point{{"try-held", 1}, {"try-free", 1}, {"sessions", 200}}, operationColumns)},
-		{"Locks held", heldText, r.table("locks", charts()[3].points, standingColumns) + r.image("memory.svg")},
-		{"Sessions kept alive", renewalsText, r.table("sessions", append([]point{{"renewals-apart", 200}}, charts()[4].points...), renewalColumns) + r.image("renewals.svg")},
-	}, append(r.modeSections(), r.daemonSections()...)...) {
+		{"Locks held", heldText, r.table("locks", charts()[3].points, standingColumns) + r.image("memory.svg", "")},
+		{"Sessions kept alive", renewalsText, r.table("sessions", append([]point{{"renewals-apart", 200}}, charts()[4].points...), renewalColumns) + r.image("renewals.svg", "")},
+	}, append(r.modeSections(), r.daemonSections()...)...)...)
+}
+
+// join writes those sections that have a body.
+func join(sections ...section) string {
+	var b strings.Builder
+	for _, section := range sections {
 		if section.body != "" {
 			fmt.Fprintf(&b, "\n## %s\n\n%s%s", section.title, section.text, section.body)
 		}
@@ -82,10 +96,10 @@ func (r *results) page() string {
 	return b.String()
 }
 
-func (r *results) image(file string) string {
+func (r *results) image(file, folder string) string {
 	for _, c := range charts() {
 		if c.file == file && r.hasAny(c) {
-			return fmt.Sprintf("\n![%s](performance/%s)\n", c.title, file)
+			return fmt.Sprintf("\n![%s](%s%s)\n", c.title, folder, file)
 		}
 	}
 	return ""

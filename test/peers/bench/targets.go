@@ -173,6 +173,27 @@ func (r *results) verdicts(all []target) string {
 	return b.String()
 }
 
+// misses is the table of the targets that not every round has met.
+func (r *results) misses(all []target) string {
+	var b strings.Builder
+	for _, t := range all {
+		ratios := r.ratios(t.scenario, t.a, t.b, t.n, t.view)
+		met, of := t.verdict(ratios)
+		if met == of {
+			continue
+		}
+		sign := "≤"
+		if t.atLeast {
+			sign = "≥"
+		}
+		fmt.Fprintf(&b, "| %s | %s %g | %.3f | %d of %d |\n", t.what, sign, t.bound, spreadOf(ratios).median, met, of)
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return "| figure | target | median | met in |\n|---|---|---|---|\n" + b.String()
+}
+
 func missed(met, of int) string {
 	switch {
 	case met == 0:

@@ -7,30 +7,27 @@ const (
 	header = `# Performance
 
 Written by ` + "`make performance`" + ` on %s: %d rounds in %s, on a machine with %s. The server
-is one real etcd with its default settings in a process of its own, its data on %s, where a
+is one real etcd in a process of its own, its data on %s, where a
 write of 2 KiB that waits for the disk takes %v. etcd %s, clientv3 %s.
 
-- **pawl** is this library. In a queue, each waiter has a session of its own. In "one session"
-  all waiters share one, which is not possible with the peer.
+- **pawl** is this library. In "one session" all waiters of a queue share one; otherwise each has its own.
 - **clientv3**, the peer, is etcd's own ` + "`client/v3/concurrency`" + `.
-- **floor** is the least that such work can cost: a client that sends pawl's transactions, with their comparisons and values, on the bare
-  generated stubs, and assumes that nothing fails. Its waiter acquires the lock when the key before
-  its own is deleted, without a query, and its release hands nothing on, which is not safe. Its values are pawl's.
-  The floor has three variants. In "own key watched", each waiter in a queue also watches its own key. In "bounded", requests end with their
-  caller's context or after 3 s; otherwise nothing bounds them. In "together", transactions share requests as pawl's do, with as many in flight, but
-  nothing checks whether they may, and nothing bounds them. No variant is both: the deadline of a shared request is one for all its writes, and what "bounded"
-  adds to "floor" is the cost of two deadlines.
+- **floor** sends pawl's transactions on the bare generated stubs, and assumes that nothing fails. "Own key watched" also watches each waiter's key,
+  "bounded" gives each request a deadline, and "together" shares requests as pawl does.
 
 All take turns, each in a client process of its own, in an order that changes from round to
 round. Client and server share the machine. Figures are medians of the rounds, with the extremes
-in parentheses. Absolute figures are valid for this machine only; ratios and counts can be compared across machines.%s
+in parentheses. Compare ratios and counts across machines, not absolute figures.%s
+
+[The rest of the data](performance/data.md): networks, queues, three members, faults, shards, sessions, modes, pawld. ` + "`make performance`" + ` repeats all of it in 47 minutes, and
+` + "`go run ./test/peers/bench -only NAME`" + ` one scenario.
 `
-	targetsText = `Each figure of two clients is a ratio of the same round, so that both met the same machine; the others are pawl's own. In every row the server
-syncs each write to its disk before it answers; how long that takes on this machine is stated above.
+	missedText = `Targets that not every round has met. A figure of two clients is a ratio of the same round, so that both met the same machine. ` + "`make targets`" + ` prints all of them, with each round.
 
 `
-	keptText = `Targets of earlier versions, which later ones must not lose. What is behind a network or meets a fault is measured in the first three rounds only.
+	dataHeader = `# Performance, the rest of the data
 
+What [performance.md](../performance.md) leaves out, from the same run: it says who the clients are, and how to repeat it.
 `
 	budgetText = `The cost of each operation, counted by the server (its ` + "`grpc_server_*`" + ` metrics) or in the client's
 process. One release wakes one waiter, and the other waiters send nothing (pinned by ` + "`lock/waiting_test.go`" + `). Tests pin the budgets, some with fewer waiters or
@@ -92,7 +89,7 @@ measured after a garbage collection. 100,000 locks are held in the first round o
 
 `
 	renewalsText = `For one session and one TTL, in processes that do nothing else. pawl confirms each renewal with a read. Each session renews four times, on one
-stream a renewal, with a read for each ([why](../decisions/own-renewals.md)). clientv3 renews two to three times, unconfirmed, all sessions on one stream. The floor renews four times on one stream, with
+stream a renewal, with a read for each ([why](../../decisions/own-renewals.md)). clientv3 renews two to three times, unconfirmed, all sessions on one stream. The floor renews four times on one stream, with
 a read for each. In "1 each" every client has one session. 100 to 1,000 sessions
 are measured in the first three rounds only, 2,000 and more in the first.
 
