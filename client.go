@@ -284,6 +284,8 @@ func init() {
 		switch of := v.(type) {
 		case *Client:
 			return inside.HostOf(of)
+		case *ownSessions:
+			return inside.HostOf(of.client)
 		case sessionsOf:
 			if of.client != nil {
 				return inside.HostOf(of.client)

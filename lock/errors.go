@@ -25,3 +25,16 @@ var (
 	// ErrMaxHold means that it was held for longer than Options.MaxHold.
 	ErrMaxHold = queue.ErrMaxHold
 )
+
+// The errors of Once and Every that concern the record of a name's last run.
+var (
+	// ErrRecordAhead means that the record is of a time that is still more than a minute ahead. The
+	// machine that wrote it has, or had, a clock that is ahead, or this machine's clock is behind.
+	// Nothing runs until then, unless the record is set back: pawl runs --set.
+	ErrRecordAhead = errors.New("the record of the last run is ahead of this machine's clock")
+	// ErrOtherSchedule means that the record was written under another schedule than that of this call
+	// of Every.
+	ErrOtherSchedule = errors.New("the record of the last run is of another schedule")
+	// ErrSchedule means that Schedule.Next returned a time that is not after the one given.
+	ErrSchedule = errors.New("the schedule does not advance")
+)

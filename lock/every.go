@@ -8,8 +8,10 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/backoff"
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/failing"
 	"github.com/pawl-locks/pawl/internal/inside"
-	"github.com/pawl-locks/pawl/kv"
+	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/observe"
 )
@@ -27,13 +29,17 @@ type EveryOptions struct {
 
 const defaultMost = 100
 
-// A Firing is what Every did for one time of the schedule.
+// A Firing is what Every did for one time of the schedule, or what keeps it from that.
 type Firing struct {
-	At      time.Time     // the time of the schedule; zero if Every failed before it was known
-	Late    time.Duration // from At to the call of the function
-	Took    time.Duration // how long the function ran
-	Skipped int           // how many times before At nobody has run, and nobody will
-	Err     error         // of the function, or of what comes before and after it; nil if it ran and is recorded
+	At   time.Time     // the time of the schedule; zero if Every failed before it was known
+	Late time.Duration // from At to the call of the function
+	Took time.Duration // how long the function ran
+	// Skipped is how many times before At nobody has run, and nobody will. It is in the Firing of the
+	// run that is recorded, so that each of them is counted once, in whichever process.
+	Skipped int
+	// Err is that of the function, or of what comes before and after it. It is nil if the function ran
+	// and is recorded. Without an At, it may match ErrRecordAhead, ErrOtherSchedule or ErrSchedule.
+	Err error
 }
 
 // Every runs fn once for each time of the schedule s, on one of all processes that call it for the
@@ -47,21 +53,29 @@ type Firing struct {
 // is ahead of the others decides when the job runs; it runs once even so.
 //
 // If fn fails, it is called again, here or by another process that waits, until it returns nil, or,
-// with Latest and Skip, until the next time has come. Before each further try, Every waits about a
-// second at first, and up to a minute later. After a failure of the cluster it does the same. Both
-// are reported to Notify only. With Options.RecordFirst, a run that failed is recorded, so it is
-// not repeated.
+// with Latest and Skip, until the next time has come. The record says when: about a second later at
+// first, and up to a minute later, on one of all processes. With Options.RecordFirst, a run that failed
+// is recorded, so it is not repeated. After another failure, such as one of the cluster, each process
+// tries again after as long.
+//
+// A record that another schedule has written, as after a change of the schedule, says nothing about the
+// times of this one: those before this call of Every are not run. A record that is ahead of this
+// machine's clock by more than a minute is a failure (ErrRecordAhead), and is read again until it is set
+// back or its time has come. Where s does not advance (ErrSchedule), Every goes on with the next time at
+// least a minute later. Notify is told of each of these. The client's logger gets a warning when a
+// failure begins and one when it ends.
 //
 // fn is called in the goroutine that called Every, one call at a time. Its ctx is a child of
 // Every's, carries the token, and is cancelled with the cause when the lock is lost. When ctx ends,
-// Every waits for fn, then returns within 100 ms, with ctx's cause. It returns nil when the
-// schedule has no further time, and another error when it cannot go on: the client is closed, the
-// Mutex is of a session that has ended, ErrClusterChanged, ErrTokenFloor, an invalid argument, or a
-// schedule that goes backwards.
+// Every waits for fn, then returns within 100 ms, with ctx's cause, and in its text the failure that
+// Every was trying to get over, if there is one. It returns nil when the schedule has no further time,
+// and another error when it cannot go on: the client is closed, the Mutex is of a session that has
+// ended, ErrClusterChanged, ErrTokenFloor, an invalid argument, or a schedule that never advances.
 //
 // While nothing is due, Every sends nothing. For each time, each process reads the record once, and
-// those that find that it has not run wait for the lock. A process that was suspended reads the
-// clock within a minute.
+// those that find that it has not run wait for the lock. If the Mutex was made with a client, they do so
+// on a session of Every's own, with the client's Config.Session, which ends if nothing is due for four
+// TTLs. A process that was suspended reads the clock within a minute.
 func (m *Mutex) Every(ctx context.Context, s Schedule, fn func(ctx context.Context, h *Held, at time.Time) error, opts EveryOptions) error {
 	r, err := m.record(ctx)
 	if err == nil {
@@ -80,8 +94,9 @@ func (m *Mutex) Every(ctx context.Context, s Schedule, fn func(ctx context.Conte
 			opts.Most = defaultMost
 		}
 		r.schedule = s
-		e := &every{m: m, record: r, schedule: s, fn: fn, opts: opts}
-		if err = e.run(ctx); err == nil {
+		e := newEvery(m, r, s, fn, opts)
+		defer e.leave() // also if fn or Notify panics
+		if err = e.failures.With(e.jobs.With(e.run(ctx))); err == nil {
 			return nil
 		}
 	}
@@ -90,95 +105,196 @@ func (m *Mutex) Every(ctx context.Context, s Schedule, fn func(ctx context.Conte
 
 // every is one call of Every. Only the goroutine that called Every uses it.
 type every struct {
-	m        *Mutex
+	m        *Mutex // as the caller made it
+	own      *Mutex // on sessions that nobody else uses, if m is a client's
+	end      func(after time.Duration)
+	idle     time.Duration // the session ends if nothing is due for so long
+	held     time.Time     // when the lock was last acquired
 	record   *record
 	schedule Schedule
 	fn       func(ctx context.Context, h *Held, at time.Time) error
 	opts     EveryOptions
 
-	waited time.Time // the time that was waited for last
 	plan   plan
-}
+	waited time.Time // the time that was waited for last
+	since  time.Time // times before it are not run if the record is of another schedule; zero until a record was read
+	seen   struct {  // the record that was read last
+		mod int64
+		at  time.Time // when it was read first
+	}
+	spot  time.Time // where the schedule did not advance, as was last reported
+	other bool      // that another schedule uses the record was logged
 
-// plan is what the record, as it was read last, leaves to do.
-type plan struct {
-	first   bool // there is no record
-	skipped int
-	next    time.Time // the first time that is not due yet; zero if there is none
-	err     error     // the schedule's
+	denied   bool // the last try was not permitted
+	failures *failing.Report
+	jobs     *failing.Report // of fn
 }
 
 const (
 	retryFirst = time.Second
 	retryMost  = time.Minute
+	idleTTLs   = 4
 )
+
+func newEvery(m *Mutex, r *record, s Schedule, fn func(context.Context, *Held, time.Time) error, opts EveryOptions) *every {
+	log := r.cluster.Logger()
+	e := &every{
+		m: m, own: m, end: func(time.Duration) {}, record: r, schedule: s, fn: fn, opts: opts,
+		failures: failing.New(log, "schedule", "name", m.Name()), jobs: failing.New(log, "job", "name", m.Name()),
+	}
+	if own, end, ttl := inside.Own(m.sessions); own != nil {
+		e.own, e.end, e.idle = New(own.(pawl.Sessions), m.Name(), m.opts), end, idleTTLs*ttl
+	}
+	return e
+}
+
+// leave ends Every's session as soon as the lock has been held for Options.AtLeast.
+func (e *every) leave() {
+	e.end(time.Until(e.held.Add(e.m.opts.AtLeast)))
+}
 
 func (e *every) run(ctx context.Context) error {
 	retry := backoff.Backoff{First: retryFirst, Most: retryMost}
 	for {
-		ran, err := e.round(ctx)
+		r := e.round(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case e.plan.err != nil:
 			return e.plan.err
-		case err != nil:
-			if final := e.final(ctx, err); final != nil {
+		case r.err != nil:
+			if final := e.final(ctx, r.err); final != nil {
 				return final
 			}
-			e.pause(ctx, retry.Next())
+			e.failed(r)
+			if !r.paused {
+				e.pause(ctx, retry.Next())
+			}
 			continue
-		case !ran && e.plan.next.IsZero():
+		case r.ran:
+			e.jobs.Works()
+		case !e.plan.again.IsZero():
+			e.pause(ctx, untilTime(e.plan.again))
+		case e.plan.next.IsZero():
 			return nil
-		case !ran && e.sleepUntil(ctx, e.plan.next):
-			e.waited = e.plan.next
+		default:
+			e.rest(ctx)
 		}
 		retry.Reset()
 	}
 }
 
+// failed reports to the log that a round failed.
+func (e *every) failed(r round) {
+	e.denied = cluster.IsPermissionDenied(r.err)
+	switch {
+	case r.failed:
+		e.failures.Works() // as far as the call of fn
+		e.jobs.Failed("of the function", r.err)
+	case e.denied:
+		e.failures.Failed("permission", r.err)
+	case errors.Is(r.err, errNoTime), errors.Is(r.err, ErrRecordAhead):
+		e.leave() // it may last
+		e.failures.Failed("record", r.err)
+	default:
+		e.failures.Failed("cluster", r.err)
+	}
+}
+
+// A round is what came of one time, if one was due.
+type round struct {
+	ran    bool
+	err    error
+	failed bool // err is fn's
+	paused bool // the record says until when no machine runs fn again
+}
+
 // round runs fn for one time, if one is due.
-func (e *every) round(ctx context.Context) (ran bool, err error) {
+func (e *every) round(ctx context.Context) (r round) {
 	var f Firing
-	ran, err = e.m.once(ctx, e.record, e.due, func(ctx context.Context, h *Held, at time.Time) error {
-		began := time.Now()
-		f = Firing{At: at, Late: began.Sub(at), Skipped: e.plan.skipped}
-		err := e.fn(ctx, h, at)
-		f.Took = time.Since(began)
-		return err
-	})
-	if err == nil && !ran && e.plan.first {
-		if err = e.record.begin(ctx, time.Now()); err == nil {
+	if r.err = e.permitted(ctx); r.err == nil {
+		r.ran, r.err = e.own.once(ctx, e.record, e.due, func(ctx context.Context, h *Held, at time.Time) (err error) {
+			began := time.Now()
+			e.held, f = began, Firing{At: at, Late: began.Sub(at)}
+			if err = e.fn(ctx, h, at); err != nil {
+				r.failed = true
+				r.paused = !e.m.opts.RecordFirst && ctx.Err() == nil && e.record.fail(ctx, h, at) == nil
+			}
+			f.Took = time.Since(began)
+			return err
+		})
+	}
+	if r.err == nil {
+		e.report(e.plan)
+		if !r.ran {
+			e.settled()
+		}
+	}
+	if r.err == nil && e.plan.begin {
+		now := time.Now()
+		if r.err = e.record.begin(ctx, now); r.err == nil {
+			e.since = now
 			return e.round(ctx)
 		}
 	}
-	if f.Err = err; !ran && (err == nil || ctx.Err() != nil) {
-		return ran, err
+	if f.Err = r.err; !r.ran && (r.err == nil || ctx.Err() != nil) {
+		return r
 	}
-	if ran {
-		e.record.ran(ctx, observe.JobRan{Name: e.m.Name(), At: f.At, Late: f.Late, Took: f.Took, Skipped: f.Skipped, Err: err})
+	if r.ran {
+		if r.err == nil || e.m.opts.RecordFirst {
+			f.Skipped = e.plan.skipped
+		}
+		e.record.ran(ctx, observe.JobRan{Name: e.m.Name(), At: f.At, Late: f.Late, Took: f.Took, Skipped: f.Skipped, Err: r.err})
 	}
+	e.notify(f)
+	return r
+}
+
+// settled records that nothing but fn keeps Every from its work.
+func (e *every) settled() {
+	e.denied = false
+	e.failures.Works()
+	if e.record.last.Failed.Times == 0 {
+		e.jobs.Works() // another process has run it
+	}
+}
+
+// report reports what the plan found wrong.
+func (e *every) report(p plan) {
+	if p.other != nil {
+		if !e.other {
+			e.record.cluster.Logger().Warn("schedule: times before now are not run", "name", e.m.Name(), "error", p.other)
+		}
+		e.other = true
+		e.notify(Firing{Err: p.other})
+	}
+	if p.bad != nil && !p.spot.Equal(e.spot) {
+		e.record.cluster.Logger().Warn("schedule: stepped over a time", "name", e.m.Name(), "error", p.bad)
+		e.spot = p.spot
+		e.notify(Firing{Err: p.bad})
+	}
+}
+
+func (e *every) notify(f Firing) {
 	if e.opts.Notify != nil {
 		e.opts.Notify(f)
 	}
-	return ran, err
 }
 
-// due chooses the time to run now, by the record.
-func (e *every) due(last time.Time, recorded bool) (at time.Time, ok bool) {
-	if e.plan = (plan{first: !recorded}); !recorded {
-		return at, false
+// permitted asks, after a try that was not permitted, whether another one would be.
+func (e *every) permitted(ctx context.Context) error {
+	if !e.denied {
+		return nil
 	}
-	most := 1
-	if e.opts.CatchUp == All {
-		most = e.opts.Most
+	host, err := inside.HostFor(ctx, e.own.sessions)
+	if err != nil {
+		return err
 	}
-	var times []time.Time
-	times, e.plan.skipped, e.plan.next, e.plan.err = missed(e.schedule, last, time.Now(), most)
-	if len(times) == 0 || e.plan.err != nil || e.opts.CatchUp == Skip && !times[0].Equal(e.waited) {
-		return at, false
+	queues, err := e.own.options().Queues(host.Namespace, e.own.wants)
+	if err != nil {
+		return err
 	}
-	return times[0], true
+	return session.Permitted(ctx, host, queues[0].Prefix)
 }
 
 // final returns why Every ends after err, or nil if it goes on.
@@ -193,6 +309,16 @@ func (e *every) final(ctx context.Context, err error) error {
 		return err
 	}
 	return nil
+}
+
+// rest waits for the next time. If that is far, it does so without a session.
+func (e *every) rest(ctx context.Context) {
+	if untilTime(e.plan.next) > e.idle {
+		e.leave()
+	}
+	if e.sleepUntil(ctx, e.plan.next) {
+		e.waited = e.plan.next
+	}
 }
 
 // pause waits for d, and no longer than until another time is due in place of the one that failed.
@@ -223,15 +349,4 @@ func (e *every) sleepUntil(ctx context.Context, t time.Time) bool {
 			return false
 		}
 	}
-}
-
-// begin records now as the time after which the schedule counts, unless somebody has recorded one.
-func (r *record) begin(ctx context.Context, now time.Time) error {
-	first := r.run(now)
-	first.Began = true
-	_, err := r.kv.Txn(ctx, kv.Txn{If: []kv.Cond{kv.Absent(r.key)}, Then: []kv.Op{kv.Put(r.key, first.Value())}})
-	if err != nil {
-		return fmt.Errorf("write the record: %w", err)
-	}
-	return nil
 }

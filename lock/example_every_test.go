@@ -3,6 +3,7 @@ package lock_test
 import (
 	"context"
 	"log"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -18,15 +19,22 @@ func clean(ctx context.Context, h *lock.Held, at time.Time) error {
 	return ctx.Err()
 }
 
+// onFiring is told of each run, and of what keeps the job from running.
+func onFiring(f lock.Firing) {
+	if f.Err != nil {
+		log.Println("cleaning for", f.At, "failed:", f.Err)
+	}
+}
+
 func ExampleMutex_Every() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	client, err := pawl.Dial(ctx, pawl.Config{Endpoints: []string{"127.0.0.1:2379"}})
+	client, err := pawl.Dial(ctx, pawl.Config{Endpoints: []string{"127.0.0.1:2379"}, Logger: slog.Default()})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer client.Close()
 	hourly := lock.Interval(time.Hour, 0)
-	err = lock.New(client, "cleaning", lock.Options{}).Every(ctx, hourly, clean, lock.EveryOptions{})
+	err = lock.New(client, "cleaning", lock.Options{}).Every(ctx, hourly, clean, lock.EveryOptions{Notify: onFiring})
 	log.Println(err)
 }

@@ -23,7 +23,8 @@ import (
 
 const recordKey = "//pawl/once/name"
 
-var firing = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+// firing is before the bubble begins.
+var firing = time.Date(1999, 12, 30, 3, 4, 5, 0, time.UTC)
 
 // job returns work for Once, which counts its calls.
 func job(n *atomic.Int64, err error) func(context.Context, *lock.Held) error {
@@ -50,7 +51,7 @@ func TestOfManyWhoRunOnceForOneFiringOneRuns(t *testing.T) {
 				<-done
 			}
 			assert.Equal(w, []int64{1, 1}, []int64{n.Load(), ran.Load()})
-			assert.Equal(w, "2026-01-02T03:04:05Z", string(w.f.Get(recordKey).Value))
+			assert.Equal(w, "1999-12-30T03:04:05Z", string(w.f.Get(recordKey).Value))
 			assert.Zero(w, w.f.Get(recordKey).Lease, "it outlives the session")
 			w.clear()
 		})
@@ -138,7 +139,7 @@ func TestOnceRecordsOnlyUnderItsLock(t *testing.T) {
 		assert.True(w, ran)
 		assert.ErrorIs(w, err, lock.ErrLost)
 		w.oneCause(lock.ErrKeyDeleted, err)
-		assert.Equal(w, "2026-01-02T04:04:05Z", string(w.f.Get(recordKey).Value))
+		assert.Equal(w, "1999-12-30T04:04:05Z", string(w.f.Get(recordKey).Value))
 	})
 }
 
@@ -251,7 +252,7 @@ func TestOnceRefusesWhatMakesNoSense(t *testing.T) {
 		assert.ErrorContains(w, err, "empty name")
 		w.f.Put(recordKey, "yesterday", 0)
 		_, err = m.Once(w.Context(), firing, job(&n, nil))
-		assert.ErrorContains(w, err, "holds no time, but \"yesterday\": put the time of the last run there, in the form 2006-01-02T15:04:05Z, or delete the key")
+		assert.ErrorContains(w, err, "holds no time, but \"yesterday\": put the time of the last run there with pawl runs --set, or delete the key")
 		assert.Zero(w, n.Load())
 	})
 }

@@ -46,27 +46,62 @@ const (
 // of the rest is passed over at once, as often as needed.
 const missedMost = 100_000
 
-// missed returns what s has after last and not after now: the newest most times, in order, and how
-// many older ones were found. next is the first time after now, zero if there is none.
-func missed(s Schedule, last, now time.Time, most int) (times []time.Time, older int, next time.Time, err error) {
+// A missing is what a schedule has between two times.
+type missing struct {
+	times []time.Time // the newest, in order
+	older int         // how many were found before them
+	next  time.Time   // the first after the second time; zero if there is none
+	spot  time.Time   // the last after which the schedule did not advance; zero if it always did
+	bad   error       // what was wrong there
+}
+
+// missed returns what s has after last and not after now, at most most times.
+func missed(s Schedule, last, now time.Time, most int) (m missing, err error) {
 	for t, n := last, 0; ; n++ {
-		if next = s.Next(t.Local()); next.IsZero() {
-			return times, older, next, nil
+		next, bad, err := nextAfter(s, t)
+		if err != nil {
+			return missing{}, err
 		}
-		if !next.After(t) {
-			return nil, 0, time.Time{}, fmt.Errorf("the schedule's time after %v is %v, which is not after it", t, next)
+		if bad != nil {
+			m.spot, m.bad = t, bad
 		}
-		if next.After(now) {
-			return times, older, next, nil
+		if m.next = next; next.IsZero() || next.After(now) {
+			return m, nil
 		}
-		if t = next; len(times) == most {
-			times, older = append(times[:0], times[1:]...), older+1
+		if t = next; len(m.times) == most {
+			m.times, m.older = append(m.times[:0], m.times[1:]...), m.older+1
 		}
-		times = append(times, t)
+		m.times = append(m.times, t)
 		if n == missedMost {
 			t, n = t.Add(now.Sub(t)/2), 0
 		}
 	}
+}
+
+// stepMost is how far nextAfter steps over times after which a schedule does not advance. A zone's
+// clock has skipped a whole day.
+const stepMost = 25 * time.Hour
+
+// nextAfter returns the first time of s after t, zero if there is none. If s does not advance from t, as
+// where a library gets a change of the clock wrong, it goes on from the first minute after t from which
+// s does, and bad says so. It returns an error if s does not advance from any.
+func nextAfter(s Schedule, t time.Time) (next time.Time, bad, err error) {
+	first := s.Next(t.Local())
+	if first.IsZero() || first.After(t) {
+		return first, nil, nil
+	}
+	bad = fmt.Errorf("%w: its time after %v is %v, which is not after it", ErrSchedule, t, first)
+	ends := false
+	for from := t.Add(time.Minute); from.Sub(t) <= stepMost; from = from.Add(time.Minute) {
+		if next = s.Next(from.Local()); next.After(from) {
+			return next, bad, nil
+		}
+		ends = next.IsZero()
+	}
+	if ends {
+		return time.Time{}, bad, nil
+	}
+	return time.Time{}, nil, bad
 }
 
 // checkSchedule returns what is wrong with s.

@@ -50,7 +50,7 @@ The flags --endpoints, --user and so on, or the ETCDCTL_* variables, select the 
 	}{
 		{"hold", "Holding:", []*cobra.Command{hold.NewLock(), hold.NewElect()}},
 		{"look", "Showing:", []*cobra.Command{show.NewLs(), show.NewShow(), show.NewShards(), show.NewWatch(), top.New(), ui.New(), show.NewObserve()}},
-		{"act", "Repairing:", []*cobra.Command{show.NewBreak(), doctor.New()}},
+		{"act", "Repairing:", []*cobra.Command{show.NewBreak(), show.NewRuns(), doctor.New()}},
 		{"try", "Trying:", []*cobra.Command{newDev(), demo.New()}},
 		{"read", "Help:", []*cobra.Command{newMan()}},
 	} {

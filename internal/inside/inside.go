@@ -27,6 +27,12 @@ var Carry func(sessions any, name string, more []string) error
 // because it is nil or closed, or because its cluster has changed.
 var HostOf func(c any) (session.Host, error)
 
+// Own returns the sessions of a pawl.Sessions' client for one caller alone: each call of their Session
+// returns the same session while it is valid, and another one after it has ended, or after end was
+// called. end closes it in the background, after a time. ttl is the TTL that they ask for. own is nil if
+// sessions are not a client's. One goroutine at a time uses them.
+var Own func(sessions any) (own any, end func(after time.Duration), ttl time.Duration)
+
 // A Keeper is an acquisition for a process that holds on behalf of others. See queue.Acquisition for
 // each method.
 type Keeper interface {

@@ -3,7 +3,6 @@ package keys
 import (
 	"strconv"
 	"strings"
-	"time"
 )
 
 // sessionRoot is SessionRoot after the namespace. No escaped name begins with two slashes.
@@ -63,55 +62,6 @@ func ParseOnceKey(namespace, key string) (name string, ok bool) {
 
 // OfOnce reports whether key is the record of a run.
 func OfOnce(namespace, key string) bool { return strings.HasPrefix(key, OnceRoot(namespace)) }
-
-// A Run is the value of a record: the last run of a name, and what its schedule says. Its first line is
-// the due time alone, so that a person who writes the record need write only that.
-//
-//	2026-01-02T03:00:00Z
-//	next 2026-01-02T04:00:00Z
-//
-// A reader skips a line that it does not know.
-type Run struct {
-	At    time.Time // the time for which the run was due
-	Next  time.Time // the schedule's next time after At; zero if unknown, or if there is none
-	Began bool      // nothing has run yet, and At is when the schedule began to count
-}
-
-const (
-	nextLine  = "\nnext "
-	beganLine = "\nbegan"
-)
-
-// Value encodes the record. A Next that its form cannot hold is left out.
-func (r Run) Value() []byte {
-	b := r.At.UTC().AppendFormat(nil, time.RFC3339Nano)
-	if next := r.Next.UTC(); !next.IsZero() && next.Year() <= 9999 {
-		b = next.AppendFormat(append(b, nextLine...), time.RFC3339Nano)
-	}
-	if r.Began {
-		b = append(b, beganLine...)
-	}
-	return b
-}
-
-// ParseRun is the inverse of Value.
-func ParseRun(value []byte) (r Run, ok bool) {
-	first, rest, _ := strings.Cut(string(value), "\n")
-	at, err := time.Parse(time.RFC3339Nano, first)
-	if err != nil {
-		return Run{}, false
-	}
-	r.At = at
-	for line := range strings.SplitSeq(rest, "\n") {
-		if text, ok := strings.CutPrefix(line, nextLine[1:]); ok {
-			if next, err := time.Parse(time.RFC3339Nano, text); err == nil {
-				r.Next = next
-			}
-		}
-		r.Began = r.Began || line == beganLine[1:]
-	}
-	return r, true
-}
 
 // CancelKey is the cancel key of acquisition n of the session with this key. While it exists,
 // no late copy of the acquisition's enqueue can be applied (rule A5).

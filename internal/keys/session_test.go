@@ -50,17 +50,22 @@ func TestTheRecordOfARunIsDistinguishedFromSessionKeys(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.FixedZone("", 3600))
 	next := at.Add(time.Hour)
 	for want, r := range map[string]Run{
-		"2026-01-02T02:04:05.000000006Z":                                             {At: at},
-		"2026-01-02T02:04:05.000000006Z\nnext 2026-01-02T03:04:05.000000006Z":        {At: at, Next: next},
-		"2026-01-02T02:04:05.000000006Z\nnext 2026-01-02T03:04:05.000000006Z\nbegan": {At: at, Next: next, Began: true},
+		"2026-01-02T02:04:05.000000006Z":                                                                               {At: at},
+		"2026-01-02T02:04:05.000000006Z\nnext 2026-01-02T03:04:05.000000006Z":                                          {At: at, Next: next},
+		"2026-01-02T02:04:05.000000006Z\nnext 2026-01-02T03:04:05.000000006Z\nbegan":                                   {At: at, Next: next, Began: true},
+		"2026-01-02T02:04:05.000000006Z\nfailed 2026-01-02T03:04:05.000000006Z 3 again 2026-01-02T04:04:05.000000006Z": {At: at, Failed: Failed{next, 3, next.Add(time.Hour)}},
 	} {
 		assert.Equal(t, want, string(r.Value()))
 		got, ok := ParseRun([]byte(want))
-		assert.True(t, ok && got.At.Equal(r.At) && got.Next.Equal(r.Next) && got.Began == r.Began, want)
+		assert.True(t, ok && got.At.Equal(r.At) && got.Next.Equal(r.Next) && got.Began == r.Began && string(got.Value()) == want, want)
 	}
 	got, ok := ParseRun([]byte("2026-01-02T02:04:05Z\nnext week\nwhat comes later\n"))
 	assert.True(t, ok)
 	assert.Equal(t, Run{At: time.Date(2026, 1, 2, 2, 4, 5, 0, time.UTC)}, got, "what it does not know it passes over")
+	for _, bad := range []string{"", "x", "2026-01-02T02:04:05Z 3", "2026-01-02T02:04:05Z 0 again 2026-01-02T02:04:05Z", "now 3 again 2026-01-02T02:04:05Z", "2026-01-02T02:04:05Z 3 again soon"} {
+		got, ok = ParseRun([]byte("2026-01-02T02:04:05Z\nfailed " + bad))
+		assert.True(t, ok && got.Failed == Failed{}, bad)
+	}
 	far := Run{At: at, Next: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}
 	assert.Equal(t, "2026-01-02T02:04:05.000000006Z", string(far.Value()))
 	for _, bad := range []string{"yesterday", "", "\nnext 2026-01-02T02:04:05Z"} {

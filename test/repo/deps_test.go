@@ -24,7 +24,7 @@ const module = "github.com/pawl-locks/pawl"
 // layers are the packages of the lock itself; "." is this one. A package may import those of the lines
 // above its line, and none of its line or below.
 var layers = [][]string{
-	{"fencing", "internal/backoff", "internal/cleanup", "internal/clock", "internal/detached", "internal/etcdapi", "internal/gate", "internal/keys", "internal/tlsfiles", "internal/txn"},
+	{"fencing", "internal/backoff", "internal/cleanup", "internal/clock", "internal/detached", "internal/etcdapi", "internal/failing", "internal/gate", "internal/keys", "internal/tlsfiles", "internal/txn"},
 	{"observe", "internal/queue/state", "internal/shards"},
 	{"internal/notify"},
 	{"internal/cluster"},

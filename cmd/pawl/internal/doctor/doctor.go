@@ -37,8 +37,9 @@ do:
               two kinds of lock with one name, such as a lock and an election, which
               exclude each other
   session     sessions that have stopped renewing; session keys without a lease
+  run         records of runs that are ahead of this machine's clock, or hold no time
 
-"key" checks the names that begin with PREFIX, or all. doctor grants a lease and revokes
+"key" and "run" check the names that begin with PREFIX, or all. doctor grants a lease and revokes
 it, and writes nothing else. It checks the permission to write with a transaction whose
 condition is never true.
 
@@ -160,6 +161,7 @@ func examine(o *cli.Reader, cmd *cobra.Command, prefix string) error {
 		func(ctx context.Context, c *pawl.Client) error { return d.permissions(ctx, c, o.Namespace, prefix) },
 		d.sessions,
 		func(ctx context.Context, c *pawl.Client) error { return d.keys(ctx, c, o.Namespace, prefix) },
+		func(ctx context.Context, c *pawl.Client) error { return d.runs(ctx, c, prefix) },
 	)
 }
 

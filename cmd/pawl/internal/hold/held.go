@@ -79,14 +79,23 @@ func (o *lockOptions) hold(cmd *cobra.Command, names []string, opts lease.Option
 	if o.wanted != 0 {
 		c.Cue, c.Sign = held.Wanted(), syscall.Signal(o.wanted)
 	}
-	cli.Stderr.Await(cli.NoticeGrace)
-	ended := false // by a signal
-	c.Heard = func(sig supervise.Signal) { ended = ended || sig.Deadly() }
-	err = o.overheld(commandEnd(c.Run(holding{held})), session, began)
-	if err == nil && record != nil {
-		err = o.write(record, held)
+	if record != nil && o.recordFirst {
+		if err := o.write(record, held, "the command was not started"); err != nil {
+			return err
+		}
 	}
-	if !ended && !cli.WasEnded(err) {
+	cli.Stderr.Await(cli.NoticeGrace)
+	var ended syscall.Signal // the deadly one that the command was sent
+	c.Heard = func(sig supervise.Signal) {
+		if sig.Deadly() {
+			ended = sig.Number
+		}
+	}
+	err = o.overheld(commandEnd(c.Run(holding{held})), session, began)
+	if err == nil {
+		err = o.writeAfter(record, held, ended)
+	}
+	if ended == 0 && !cli.WasEnded(err) {
 		o.keep(sigs, held.Done(), began)
 	}
 	return err

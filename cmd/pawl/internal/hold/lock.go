@@ -21,6 +21,9 @@ type lockOptions struct {
 	pid     int      // hold it only until this process ends, if not 0
 	user    *process // the process with number pid
 	once    firing   // run only what has not run for it, or later; if zero, run always
+	// recordFirst is --at-most-once: the run is recorded before COMMAND starts.
+	recordFirst bool
+
 	atLeast seconds
 	maxHold seconds
 	wanted  sign // the signal for COMMAND once somebody waits; zero for none
@@ -51,7 +54,11 @@ With --once TIME the COMMAND runs once for that time, on one of all machines: if
 for TIME, or for a later time, is recorded, pawl exits with 0 and runs nothing. A pawl
 that waits for the lock meanwhile finds the record once it has the lock. A run is
 recorded when COMMAND exits with 0, so if it fails, or its machine dies, the next pawl
-in the queue runs COMMAND.
+in the queue runs COMMAND. One that was sent TERM, INT, HUP or QUIT is not recorded,
+even if it exits with 0, and pawl's code is 128+n. With --at-most-once the run is
+recorded before COMMAND starts, and never repeated. If the record is of a time more than
+a minute ahead of this machine's clock, pawl runs nothing and exits with 125: pawl runs
+--set sets it back.
 
 With --on-wanted USR1 the COMMAND gets that signal, once, when somebody else waits for
 the lock; with --shared, when somebody waits for it alone. It may go on, or save its
@@ -99,6 +106,7 @@ it leaves in the background continue without the lock.
 	fs.BoolVar(&o.shared, "shared", false, "hold it together with other shared holders")
 	fs.IntVar(&o.permits, "permits", noPermits, "hold one of this many slots of a semaphore, at most 1000")
 	fs.Var(&o.once, "once", "run COMMAND only if no run for this time, or a later one, is recorded, and record it if COMMAND succeeds; RFC 3339, or now rounded down in UTC: now/5m, now/1h, now/1d")
+	fs.BoolVar(&o.recordFirst, "at-most-once", false, "with --once, record the run before COMMAND starts: one that fails, or whose machine dies, is not repeated")
 	fs.Var(&o.atLeast, "at-least", "hold the lock for at least this long: if COMMAND ends earlier, pawl waits for the rest, or for a signal")
 	fs.Var(&o.maxHold, "max-hold", "hold the lock for at most this long: COMMAND is ended before that, and the exit code is 121")
 	fs.Var(&o.wanted, "on-wanted", "send COMMAND this signal, like USR1, once somebody waits for the lock")

@@ -7,12 +7,14 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
 	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lock"
 )
 
@@ -77,6 +79,8 @@ func (o *lockOptions) checkOnce(names, argv []string) error {
 		return cli.Usage("--at-least is %v, want less than --max-hold, %v", time.Duration(o.atLeast), time.Duration(o.maxHold))
 	case o.maxHold > 0 && o.grace > o.maxHold/6:
 		return cli.Usage("--grace is %v, want at most %v, a sixth of --max-hold", time.Duration(o.grace), time.Duration(o.maxHold/6))
+	case o.once.IsZero() && o.recordFirst:
+		return cli.Usage("--at-most-once wants --once")
 	case o.once.IsZero():
 	case len(argv) == 0:
 		return cli.Usage("--once wants a COMMAND, which is what runs once")
@@ -152,16 +156,31 @@ func (o *lockOptions) hasRun(ctx context.Context, r inside.Record, names []strin
 	return ran, o.withExitCode(ctx, err, say, nil)
 }
 
-// write records the run of --once, which has succeeded.
-func (o *lockOptions) write(r inside.Record, held grip) error {
+// write records the run of --once. what says how far it has come, for an error.
+func (o *lockOptions) write(r inside.Record, held grip, what string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), o.DialTimeout)
 	defer cancel()
 	switch err := r.Write(ctx, held.Held, o.once.Time); {
 	case err == nil:
 		return nil
 	case held.Err() != nil:
-		return cli.Exit(cli.ExitLost, fmt.Errorf("the command succeeded, and its run is not recorded: %w", held.Err()))
+		return cli.Exit(cli.ExitLost, fmt.Errorf("%s, and its run is not recorded: %w", what, held.Err()))
+	case errors.Is(err, kv.ErrUnknown):
+		return cli.Exit(cli.ExitFailed, fmt.Errorf("%s, and whether its run is recorded is not known: %w", what, err))
 	default:
-		return cli.Exit(cli.ExitFailed, fmt.Errorf("the command succeeded, and its run is not recorded: %w", err))
+		return cli.Exit(cli.ExitFailed, fmt.Errorf("%s, and its run is not recorded: %w", what, err))
 	}
+}
+
+// writeAfter records the run of --once after the command has exited with 0. A command that was told to
+// end has usually not done all its work, whatever its exit code, so its run is not recorded, and pawl
+// ends as of the signal.
+func (o *lockOptions) writeAfter(r inside.Record, held grip, ended syscall.Signal) error {
+	switch {
+	case r == nil || o.recordFirst:
+		return nil
+	case ended != 0:
+		return cli.EndedBy(ended, fmt.Errorf("the command was sent a signal (%v) and exited with 0: its run is not recorded, and another pawl may repeat it", ended))
+	}
+	return o.write(r, held, "the command succeeded")
 }

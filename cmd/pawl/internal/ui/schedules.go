@@ -30,6 +30,9 @@ func (p *Page) readSchedules(ctx context.Context) error {
 	}
 	views := make([]scheduleView, 0, len(found))
 	for _, s := range found {
+		if s.At.IsZero() { // it holds no time
+			continue
+		}
 		view := scheduleView{Name: text(s.Name), At: millis(s.At), Next: millis(s.Next), Began: s.Began}
 		if q, err := keys.NewQueue(p.opts.Namespace, s.Name, false); err == nil {
 			view.ID = idOf(q.Prefix)
