@@ -39,9 +39,9 @@ do:
   session     sessions that have stopped renewing; session keys without a lease
   run         records of runs that are ahead of this machine's clock, or hold no time
 
-"key" and "run" check the names that begin with PREFIX, or all. doctor grants a lease and revokes
-it, and writes nothing else. It checks the permission to write with a transaction whose
-condition is never true.
+"key" and "run" check the names that begin with PREFIX, or all. doctor grants a lease
+and revokes it, and writes nothing else. It checks the permission to write with a
+transaction whose condition is never true.
 
 With --daemon SOCKET it checks the pawld on this machine instead:
 

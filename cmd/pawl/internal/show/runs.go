@@ -32,9 +32,9 @@ no time.
 
 Nothing runs for a time up to that of the record. So if a machine whose clock was ahead
 has written it, nothing runs until then, and everybody who tries is told so. With
---set TIME the record of one NAME gets that time, RFC 3339 or now: the next time after
-it is run. A run that is recorded at the same moment is not overwritten. Without a record
---set writes one, for a job that has run elsewhere before.
+--set TIME the record of one NAME gets that time, RFC 3339 or now, so that the next time
+after it is run. A run that is recorded at the same moment is not overwritten. Without a
+record --set writes one, for a job that has run elsewhere before.
 
 With --json each line is an object with name, at, next, began, failed (at, times,
 again), ahead (seconds) and foreign (the value, if it holds no time); and nameBase64 and
