@@ -18,18 +18,20 @@ Programs that use asyncio import pawld.aio.
 
 from __future__ import annotations
 
-import ssl as _ssl
+import _thread
 import threading
 from base64 import b64encode
 from types import TracebackType
-from typing import Dict, Iterable, List, Optional, Tuple, Type
+from typing import Any, Callable, Coroutine, Dict, Iterable, List, Optional, Tuple, Type, TypeVar
 
 from . import _steps
 from ._belief import Belief, LockLost
-from ._threads import IsSet, Transport, Wait, Worker, at_once
-from ._wire import Answer, Error
+from ._threads import IsSet, Transport, Wait, Worker, at_once, go_on
+from ._wire import TLS, Answer, Error, Token
 
 __all__ = ["Session", "Lock", "Error", "LockLost"]
+
+T = TypeVar("T")
 
 
 class Lock(Belief):
@@ -81,13 +83,17 @@ class Session(_steps.Steps[Lock, Wait]):
         socket: str = "/run/pawl/pawld.sock",
         *,
         address: Optional[Tuple[str, int]] = None,
-        ssl: Optional[_ssl.SSLContext] = None,
-        token: str = "",
+        ssl: TLS = None,
+        token: Token = "",
         ttl: float = 10.0,
         owner: str = "",
         bind: bool = False,
     ) -> None:
         """address, with ssl or with token, is that of pawld's --listen. Otherwise socket is used.
+
+        token may be a function or, as a pathlib.Path, a file, and ssl a function that returns an
+        SSLContext: they are asked at each call, in any thread. Where they fail, or give what cannot be
+        used, what they gave before counts; the first call raises an Error with the code invalid_argument.
 
         With bind, the session is bound to this process, on the Unix socket and Linux 6.5 and later:
         when the process exits, its locks are given up at once.
@@ -170,7 +176,11 @@ class Session(_steps.Steps[Lock, Wait]):
         return True
 
     def close(self) -> None:
-        """Releases everything, and ends what waits."""
+        """Releases everything, and ends what waits.
+
+        If an exception of a signal handler ends it, it goes on in a thread. Called again, it waits until another
+        thread's call, or that thread, has given everything back.
+        """
         at_once(self._close())
 
     def __enter__(self) -> "Session":
@@ -188,6 +198,18 @@ class Session(_steps.Steps[Lock, Wait]):
 
     def _wait(self) -> Wait:
         return Wait()
+
+    def _caller(self) -> object:
+        return _thread.get_ident()
+
+    async def _apart(self, steps: Callable[[float], Coroutine[Any, Any, T]], seconds: float) -> T:
+        try:
+            return await steps(seconds)
+        except (Error, LockLost):
+            raise
+        except BaseException:  # of a signal handler, or a test: its caller continues without it
+            go_on(lambda: steps(seconds))
+            raise
 
     async def _send(self, method: str, body: Answer, timeout: float, wait: Wait) -> Answer:
         return self._transport.send(method, body, timeout, wait)

@@ -11,18 +11,16 @@ import secrets
 import time
 from base64 import b64encode
 from collections import deque
-from typing import Any, Awaitable, Callable, Deque, Dict, Generic, Iterable, List, Optional, Protocol, Tuple, Type, TypeVar
+from typing import Any, Awaitable, Callable, Coroutine, Deque, Dict, Generic, Iterable, List, Optional, Protocol, Tuple, Type, TypeVar
 
 from ._belief import Belief, Instant, LockLost, process
-from ._wire import AGAIN, Answer, Error, checked, closed
+from ._wire import AGAIN, Answer, Error, checked, closed, say
 
 MARGIN = 0.5
 """How much longer than its wait a call may take, for the way there and back."""
 
 PATIENCE = 10.0
 """How long a call without a timeout may take."""
-
-_log = logging.getLogger("pawld")
 
 Wanted = Tuple[List[str], Dict[str, Any]]
 """The names of an acquisition, and what else an Acquire says."""
@@ -64,6 +62,7 @@ class Worker(Protocol):
 
 
 L = TypeVar("L", bound=Belief)
+T = TypeVar("T")
 W = TypeVar("W", bound=Wait)
 
 
@@ -87,7 +86,9 @@ class Steps(Generic[L, W]):
         self._settled: Deque[str] = deque(maxlen=100)
         self._unwanted: Dict[str, float] = {}  # to be released; until when that is of use
         self._opened = False  # an Acquire was sent
-        self._closing: Dict[str, object] = {}  # who does it, once it has begun
+        self._closed = False
+        self._giving: Dict[str, Tuple[object, object]] = {}  # who gives all back, while it is under way
+        self._given = False  # all was given back
         self._away = ""  # the code that calls fail with
 
     def _lock(self, request_id: str, names: List[str], max_hold: int) -> L:
@@ -103,9 +104,13 @@ class Steps(Generic[L, W]):
     def _pause(self, wait: W, seconds: float) -> Awaitable[None]:
         raise NotImplementedError
 
-    @property
-    def _closed(self) -> bool:
-        return bool(self._closing)
+    def _apart(self, steps: Callable[[float], Coroutine[Any, Any, T]], seconds: float) -> Awaitable[T]:
+        """What steps give, which take that many seconds. If its caller is interrupted, they go on, or are done again, without it."""
+        raise NotImplementedError
+
+    def _caller(self) -> object:
+        """The thread, or the task."""
+        raise NotImplementedError
 
     def _mine(self) -> None:
         """Raises an Error if the session cannot be used."""
@@ -206,21 +211,16 @@ class Steps(Generic[L, W]):
             if len(lock.names) > 1:
                 await self._give_up(lock._id)  # what is left of it
             raise LockLost(lock.name, lock._lost)
-        result = await self._result(lock)
+        result = await self._apart(lambda seconds: self._result(lock, seconds), self._ttl)
         if not result.get("released", False):
             why = result.get("why", "NOT_HELD")
             raise LockLost(lock.name, ended or why if why == "NOT_HELD" else why)  # pawld has forgotten it
 
-    async def _result(self, lock: L) -> Answer:
+    async def _result(self, lock: L, seconds: float) -> Answer:
         self._releasing[lock._id] = None
         try:
-            answer = await self._call_release({"session": self._id, "requestIds": [lock._id]}, self._ttl)
+            answer = await self._call_release({"session": self._id, "requestIds": [lock._id]}, seconds)
             self._settle(lock._id)
-        except Error:
-            raise
-        except BaseException:  # its caller continues without it
-            self._want_not([lock._id])
-            raise
         finally:
             self._releasing.pop(lock._id, None)
         results: List[Answer] = answer.get("results") or [{}]  # of a session that has ended there are none
@@ -306,13 +306,14 @@ class Steps(Generic[L, W]):
         if self._closed:
             return  # close does it
         self._unwanted.setdefault(request_id, time.monotonic() + self._ttl)
-        try:
-            await self._free_all([request_id], MARGIN / 2, self._wait())
-        except Error:
-            self._want_not([request_id])
-        except BaseException:
-            self._want_not([request_id])
-            raise
+
+        async def free(seconds: float) -> None:
+            try:
+                await self._free_all([request_id], seconds, self._wait())
+            except Error:
+                self._want_not([request_id])
+
+        await self._apart(free, MARGIN / 2)
 
     async def _free(self, wait: W, failed: bool) -> bool:
         """One round of the releaser."""
@@ -335,42 +336,64 @@ class Steps(Generic[L, W]):
     async def _close(self) -> None:
         if self._process is not process():
             return
-        me = object()
-        if self._closing.setdefault("by", me) is not me:
-            return
+        self._closed = True
+        asked = list(self._asked.values())
         # The beliefs end before anything is given back, by anybody.
-        locks, asked = list(self._locks.values()), list(self._asked.values())
-        for lock in locks + asked:
+        for lock in list(self._locks.values()) + asked:
             lock._end("the session was closed")
+        for lock in asked:  # before their waits end, and forget them
+            self._unwanted.setdefault(lock._id, time.monotonic() + self._ttl)
         for wait in list(self._waits):
             wait.end(closed())
         for worker in self._workers:
             worker.wake()
-        # An Acquire that pawld reads later is refused, and opens no session again.
-        wanted = [lock._id for lock in asked] + list(self._unwanted)
+        if self._opened and not self._given:
+            await self._apart(self._give_all_back, self._ttl if self._locks else MARGIN)
+
+    async def _give_all_back(self, seconds: float) -> None:
+        me = self._caller(), object()
+        end = time.monotonic() + seconds
+        wait = self._wait()
+        try:
+            while True:
+                by = self._giving.setdefault("by", me)
+                if by is me:
+                    break
+                if by[0] == me[0]:
+                    return  # a signal handler interrupts it
+                await self._pause(wait, 0.01)
+            if not self._given:
+                await self._release_all(end)
+                self._given = True
+        except Error:
+            self._given = True  # nothing more is tried
+            if self._locks:
+                raise  # else it counts until it ends, and where pawld is away, its TTL ends it
+        finally:
+            if self._giving.get("by") is me:
+                self._giving.clear()
+
+    async def _release_all(self, end: float) -> None:
+        """An Acquire that pawld reads later is refused, and opens no session again."""
+        wanted = list(self._unwanted)
         bodies: List[Answer] = [{"session": self._id, "requestIds": wanted}] if wanted else []
         bodies.append({"session": self._id})
-        if not self._opened:
-            return
-        end = time.monotonic() + (self._ttl if locks else MARGIN)
-        try:
-            for body in bodies:
-                await self._call_release(body, max(end - time.monotonic(), 0))
-        except Error:
-            if locks:
-                raise  # else it counts until it ends, and where pawld is away, its TTL ends it
+        for body in bodies:
+            await self._call_release(body, max(end - time.monotonic(), 0))
 
     async def _rounds(self, round: Callable[[W, bool], Awaitable[bool]], work: Callable[[], bool], wait: W) -> None:
         """Runs rounds while there is work, whatever a round raises. close ends it with an Error."""
-        failed = False
+        failed = ""
         while work() and not self._closed:
             try:
-                pause = await round(wait, failed)
-                failed = False
+                pause = await round(wait, bool(failed))
+                failed = ""
             except self._survived as e:
-                if not failed and not (isinstance(e, Error) and e.code in (*AGAIN, "closed")):
-                    _say(logging.WARNING, "it is tried again: %r", e)
-                pause = failed = True
+                before, failed = failed, e.code if isinstance(e, Error) else type(e).__name__
+                if failed not in (*AGAIN, "closed", before):  # _hear says what passes
+                    say(logging.WARNING, "it is tried again: %r", e)
+                    self._away = failed
+                pause = True
             if pause and not self._closed:
                 await self._pause(wait, min(0.1, self._ttl / 20))
 
@@ -391,13 +414,6 @@ class Steps(Generic[L, W]):
         code = e.code if e is not None else ""
         before, self._away = self._away, code
         if code and code != before:
-            _say(logging.WARNING, "pawld is called again: %s", e)
+            say(logging.WARNING, "pawld is called again: %s", e)
         elif before and not code:
-            _say(logging.INFO, "pawld answers again")
-
-
-def _say(level: int, text: str, *args: object) -> None:
-    try:
-        _log.log(level, text, *args)
-    except Exception:
-        pass  # a filter's: what is renewed does not depend on it
+            say(logging.INFO, "pawld answers again")

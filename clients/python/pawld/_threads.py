@@ -5,12 +5,13 @@ from __future__ import annotations
 import _thread
 import http.client
 import io
+import logging
 import socket as _socket
 import time
 from queue import Empty, SimpleQueue
 from typing import Any, Callable, Coroutine, Dict, List, Optional, Protocol, TypeVar, TYPE_CHECKING, cast
 
-from ._wire import FAILURES, Answer, Error, Wire
+from ._wire import FAILURES, Answer, Error, Wire, numeric, say
 
 if TYPE_CHECKING:
     from . import Session
@@ -26,6 +27,21 @@ def at_once(steps: Coroutine[Any, Any, T]) -> T:
         given: T = done.value
         return given
     raise AssertionError("a step suspended")
+
+
+def go_on(steps: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    """Runs steps in a thread of their own, which says what they raise."""
+
+    def run() -> None:
+        try:
+            at_once(steps())
+        except Exception as e:
+            say(logging.WARNING, "what goes on in the background failed: %r", e)
+
+    try:
+        _thread.start_new_thread(run, ())
+    except RuntimeError:
+        pass  # no thread can be started: a Renew that lists a lock gives it back, or its time
 
 
 class IsSet(Protocol):
@@ -157,8 +173,9 @@ class Transport(Wire):
                     raise
         try:
             sock.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
-            if self._ssl is not None:
-                sock = self._ssl.wrap_socket(Timed(sock, end).arm(), server_hostname=to.host, do_handshake_on_connect=False)
+            tls = self._ssl()
+            if tls is not None:
+                sock = tls.wrap_socket(Timed(sock, end).arm(), server_hostname=to.host, do_handshake_on_connect=False)
                 wait.on(sock)
                 Timed(sock, end).arm().do_handshake()  # type: ignore[attr-defined]
             return sock
@@ -169,11 +186,9 @@ class Transport(Wire):
 
 def _look_up(host: str, port: int, end: float, wait: Wait) -> List[Any]:
     """The addresses of host. The system's look-up cannot be ended, so it runs in a separate thread."""
-    try:
-        return _socket.getaddrinfo(host, port, type=_socket.SOCK_STREAM, flags=_socket.AI_NUMERICHOST)
-    except _socket.gaierror:
-        pass
-    found: List[Any] = []
+    found = numeric(host, port)
+    if found:
+        return found
 
     def look() -> None:
         try:

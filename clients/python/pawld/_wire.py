@@ -6,11 +6,16 @@ import errno
 import http.client
 import io
 import json
+import logging
 import os
 import socket as _socket
 import ssl as _ssl
 import stat
-from typing import Any, Dict, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Generic, List, Optional, Tuple, TypeVar, Union
+
+_log = logging.getLogger("pawld")
+
+T = TypeVar("T")
 
 AGAIN = ("unavailable", "resource_exhausted")
 """The codes of temporary refusals: pawld, or etcd, is away, or a limit is reached."""
@@ -36,17 +41,88 @@ def not_pawld(why: object) -> Error:
     return Error("unimplemented", f"what answers is not pawld: {why}")
 
 
+def say(level: int, text: str, *args: object) -> None:
+    try:
+        _log.log(level, text, *args)
+    except Exception:
+        pass  # a filter's: what is renewed does not depend on it
+
+
 FAILURES = (OSError, http.client.HTTPException, ValueError)
 """What a connection fails with."""
+
+
+Token = Union[str, Callable[[], str], "os.PathLike[str]"]
+"""A token, or where it is asked for at each call: a function, or a file."""
+
+TLS = Union[None, _ssl.SSLContext, Callable[[], _ssl.SSLContext]]
+
+
+class Current(Generic[T]):
+    """A setting that may change. Where it cannot be had, or used, the one before it counts."""
+
+    def __init__(self, name: str, ask: Callable[[], T]) -> None:
+        self._name, self._ask = name, ask
+        self._last: List[T] = []
+        self._failed = False
+
+    def __call__(self) -> T:
+        try:
+            now = self._ask()
+        except Exception as e:
+            if not self._last:
+                raise e if isinstance(e, Error) else Error("invalid_argument", f"{self._name}: {e!r}") from e
+            if not self._failed:
+                say(logging.WARNING, "%s cannot be used, and the one before it is: %r", self._name, e)
+            self._failed = True
+            return self._last[0]
+        self._last[:], self._failed = [now], False
+        return now
+
+
+def token_of(token: Token) -> Callable[[], str]:
+    if isinstance(token, str):
+        given = token and usable(token)
+        return lambda: given
+    if callable(token):
+        ask = token
+        return Current("token", lambda: usable(ask()))
+    file = token
+
+    def read() -> str:
+        with open(file, encoding="utf-8") as f:
+            return usable(f.read().strip())
+
+    return Current("token", read)
+
+
+def usable(token: str) -> str:
+    if not token:
+        raise Error("invalid_argument", "token is empty")
+    if any(not "!" <= c <= "~" for c in token):  # http.client's error would show it
+        raise Error("invalid_argument", "token has a space, a line's end or another character that no token has: strip what a file has around it")
+    return token
+
+
+def tls_of(ssl: TLS) -> Callable[[], Optional[_ssl.SSLContext]]:
+    if ssl is None or isinstance(ssl, _ssl.SSLContext):
+        given = ssl
+        return lambda: given
+    ask = ssl
+    return Current("ssl", lambda: context(ask()))
+
+
+def context(given: object) -> _ssl.SSLContext:
+    if not isinstance(given, _ssl.SSLContext):
+        raise TypeError(f"want an SSLContext, not a {type(given).__name__}")
+    return given
 
 
 class Wire:
     """Where pawld is, and how to speak to it, which both clients' transports have in common."""
 
-    def __init__(self, socket: str, address: Optional[Tuple[str, int]], ssl: Optional[_ssl.SSLContext], token: str) -> None:
-        if any(not "!" <= c <= "~" for c in token):  # http.client's error would show it
-            raise Error("invalid_argument", "token has a space, a line's end or another character that no token has: strip what a file has around it")
-        self._socket, self._address, self._ssl, self._token = socket, address, ssl, token
+    def __init__(self, socket: str, address: Optional[Tuple[str, int]], ssl: TLS, token: Token) -> None:
+        self._socket, self._address, self._ssl, self._token = socket, address, tls_of(ssl), token_of(token)
 
     def _connection(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection("pawl") if self._address is None else http.client.HTTPConnection(*self._address)
@@ -54,8 +130,9 @@ class Wire:
     def _request(self, connection: http.client.HTTPConnection, method: str, body: Answer, seconds: float) -> None:
         """Writes it. pawld has that many seconds to answer."""
         headers = {"Content-Type": "application/json", "Connect-Timeout-Ms": str(max(int(seconds * 1000), 1))}
-        if self._token:
-            headers["Authorization"] = "Bearer " + self._token
+        token = self._token()
+        if token:
+            headers["Authorization"] = "Bearer " + token
         connection.request("POST", "/pawl.v1.Locks/" + method, json.dumps(body), headers)
 
     @staticmethod
@@ -102,6 +179,14 @@ class Wire:
             return stat.S_ISSOCK(os.stat(self._socket).st_mode)
         except OSError:
             return True  # it has gone, and may come again
+
+
+def numeric(host: str, port: int) -> List[Any]:
+    """The address, if host is one."""
+    try:
+        return _socket.getaddrinfo(host, port, type=_socket.SOCK_STREAM, flags=_socket.AI_NUMERICHOST)
+    except _socket.gaierror:
+        return []
 
 
 class Captured:

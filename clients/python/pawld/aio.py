@@ -16,17 +16,17 @@ renewals: then the next check raises LockLost.
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket as _socket
-import ssl as _ssl
 import time
 from base64 import b64encode
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any, AsyncIterator, Callable, Coroutine, Iterable, List, Optional, Tuple, Type, TypeVar, cast
+from typing import Any, AsyncIterator, Callable, Coroutine, Iterable, List, Optional, Set, Tuple, Type, TypeVar, cast
 
 from . import _steps
 from ._belief import Belief, LockLost
-from ._wire import FAILURES, Answer, Captured, Error, Text, Wire, received
+from ._wire import FAILURES, TLS, Answer, Captured, Error, Text, Token, Wire, numeric, received, say
 
 __all__ = ["Session", "Lock", "Error", "LockLost"]
 
@@ -91,7 +91,7 @@ class Wait:
             raise self._error
 
     async def run(self, steps: Coroutine[Any, Any, T], seconds: Optional[float]) -> T:
-        """What steps give within that many seconds."""
+        """What steps give within that many seconds. Who cancels all tasks ends them like a connection that breaks."""
         if self._error is not None:
             steps.close()
             raise self._error
@@ -106,11 +106,20 @@ class Wait:
         self.check()
         if late:
             raise _socket.timeout("timed out")
+        if task.cancelled():
+            raise Cut("its task was cancelled")
         return task.result()
 
 
+class Cut(ConnectionAbortedError):
+    """Somebody else has cancelled the task that a call is made in."""
+
+
 class Worker:
-    """A task that runs rounds while there is work, whatever a round raises. begin starts it, and starts it again."""
+    """A task that runs rounds while there is work, whatever a round raises. begin starts it, and starts it again.
+
+    Where it is cancelled, perhaps with all tasks, it begins again after a moment. A loop that ends has ended by then.
+    """
 
     def __init__(self, session: "Session", round: Callable[[Wait, bool], Coroutine[Any, Any, bool]], work: Callable[[], bool]) -> None:
         self._session, self._round, self._work = session, round, work
@@ -119,6 +128,7 @@ class Worker:
     def begin(self) -> None:
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._run())
+            self._task.add_done_callback(self._ended)
 
     def wake(self) -> None:
         pass  # it waits for no work, so it ends
@@ -132,6 +142,15 @@ class Worker:
             pass  # closed
         finally:
             self._session._waits.pop(wait, None)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        if task.cancelled():
+            task.get_loop().call_later(min(0.1, self._session._ttl / 20), self._again)
+
+    def _again(self) -> None:
+        if self._work() and not self._session._closed:
+            say(logging.WARNING, "the task that renews and releases locks was cancelled: it is begun again")
+            self.begin()
 
 
 class Transport(Wire):
@@ -148,11 +167,10 @@ class Transport(Wire):
         connection, written = self._connection(), Captured()
         if self._address is None:
             reader, writer = await asyncio.open_unix_connection(self._socket)
-        else:  # an address that does not answer leaves time for the others
-            host = connection.host
-            reader, writer = await asyncio.open_connection(
-                host, connection.port, ssl=self._ssl, server_hostname=host if self._ssl else None, happy_eyeballs_delay=0.25
-            )
+        else:
+            host, port, tls = connection.host, connection.port, self._ssl()
+            found = numeric(host, port) or await asyncio.get_running_loop().getaddrinfo(host, port, type=_socket.SOCK_STREAM)
+            reader, writer = await asyncio.open_connection(sock=await _reach(found), ssl=tls, server_hostname=host if tls else None)
         try:
             connection.sock = cast(Any, written)
             self._request(connection, method, body, end - time.monotonic())
@@ -170,6 +188,44 @@ class Transport(Wire):
             writer.transport.abort()  # close would wait for the other side
 
 
+async def _reach(found: List[Any]) -> _socket.socket:
+    """The first socket that connects. An address that does not answer leaves the next one its time, from 0.25 s on."""
+    rest, failed = list(found), OSError("no address")
+    trying: Set["asyncio.Task[_socket.socket]"] = set()
+    try:
+        while rest or trying:
+            if rest:
+                trying.add(asyncio.ensure_future(_connect(*rest.pop(0))))
+            done, _ = await asyncio.wait(trying, timeout=0.25 if rest else None, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                trying.discard(task)
+                try:
+                    return task.result()
+                except OSError as e:
+                    failed = e
+        raise failed
+    finally:
+        for task in trying:
+            task.add_done_callback(_close)
+            task.cancel()
+
+
+def _close(connecting: "asyncio.Task[_socket.socket]") -> None:
+    if not connecting.cancelled() and connecting.exception() is None:
+        connecting.result().close()
+
+
+async def _connect(family: int, kind: int, proto: int, _: str, at: Any) -> _socket.socket:
+    sock = _socket.socket(family, kind, proto)
+    try:
+        sock.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(sock, at)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
 class Session(_steps.Steps[Lock, Wait]):
     """What a process's locks depend on. It renews them in a background task."""
 
@@ -180,13 +236,17 @@ class Session(_steps.Steps[Lock, Wait]):
         socket: str = "/run/pawl/pawld.sock",
         *,
         address: Optional[Tuple[str, int]] = None,
-        ssl: Optional[_ssl.SSLContext] = None,
-        token: str = "",
+        ssl: TLS = None,
+        token: Token = "",
         ttl: float = 10.0,
         owner: str = "",
         bind: bool = False,
     ) -> None:
         """address, with ssl or with token, is that of pawld's --listen. Otherwise socket is used.
+
+        token may be a function or, as a pathlib.Path, a file, and ssl a function that returns an
+        SSLContext: they are asked at each call, and must not block. Where they fail, or give what cannot be
+        used, what they gave before counts; the first call raises an Error with the code invalid_argument.
 
         With bind, the session is bound to this process, on the Unix socket and Linux 6.5 and later:
         when the process exits, its locks are given up at once.
@@ -197,6 +257,7 @@ class Session(_steps.Steps[Lock, Wait]):
         self._renewer = Worker(self, self._renew, lambda: bool(self._locks or self._asked))
         self._releaser = Worker(self, self._free, lambda: bool(self._unwanted))
         self._workers = self._renewer, self._releaser
+        self._cleanups: Set["asyncio.Task[Any]"] = set()  # the loop itself keeps none
 
     @asynccontextmanager
     async def lock(
@@ -242,7 +303,10 @@ class Session(_steps.Steps[Lock, Wait]):
         return await self._acquire(_steps.term(name, value), timeout, Wait())
 
     async def close(self) -> None:
-        """Releases everything, and ends what waits."""
+        """Releases everything, and ends what waits.
+
+        If it is cancelled, it goes on in the background. Called again, it waits until everything is given back.
+        """
         await self._close()
 
     async def __aenter__(self) -> "Session":
@@ -268,8 +332,48 @@ class Session(_steps.Steps[Lock, Wait]):
     def _wait(self) -> Wait:
         return Wait()
 
+    def _caller(self) -> object:
+        return asyncio.current_task()
+
+    async def _apart(self, steps: Callable[[float], Coroutine[Any, Any, T]], seconds: float) -> T:
+        """Where all tasks are cancelled, the steps are done again in a hurry, because the loop may be about to end."""
+        loop = asyncio.get_running_loop()
+        done: "asyncio.Future[T]" = loop.create_future()
+        began: List[None] = []
+
+        async def run() -> T:
+            began.append(None)
+            try:
+                return await steps(seconds)
+            except asyncio.CancelledError:
+                return await steps(min(seconds, _steps.MARGIN))
+
+        def begin() -> None:
+            task = loop.create_task(run())
+            self._cleanups.add(task)
+            task.add_done_callback(ended)
+
+        def ended(task: "asyncio.Task[T]") -> None:
+            self._cleanups.discard(task)
+            e = Error("unavailable", "its task was cancelled") if task.cancelled() else task.exception()
+            if task.cancelled() and not began:
+                begin()
+            elif done.done():  # its caller has gone
+                if e is not None:
+                    say(logging.WARNING, "what goes on in the background failed: %r", e)
+            elif e is not None:
+                done.set_exception(e)
+            else:
+                done.set_result(task.result())
+
+        begin()
+        return await done
+
     async def _send(self, method: str, body: Answer, timeout: float, wait: Wait) -> Answer:
         return await self._transport.send(method, body, timeout, wait)
 
     async def _pause(self, wait: Wait, seconds: float) -> None:
-        await wait.run(asyncio.sleep(seconds), None)
+        try:
+            await wait.run(asyncio.sleep(seconds), None)
+        except Cut:
+            pass

@@ -14,6 +14,7 @@ import tempfile
 import threading
 import types
 import unittest
+import warnings
 from unittest import mock
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
@@ -59,6 +60,11 @@ class Fake:
 
     def calls(self, method):
         return [b for m, b in self.seen if m == method]
+
+    def wait_for_ever(self, done):
+        """Looks again and again, at what no call changes."""
+        while not done():
+            threading.Event().wait(0.001)
 
     def wait_for(self, done):
         with self.changed:
@@ -272,6 +278,96 @@ class SignalTest(Case):
             session.acquire("n")
         self.assertEqual([b["requestIds"] for b in fake.calls("Release")], [entered])
         self.assertFalse(session._asked or session._locks or session._waits)
+
+
+    def test_a_cleanup_that_a_handler_interrupts_gives_back_and_can_be_called_again(self):
+        """(close, release, the end of a with statement) x (each line of it) x (pawld answers, or was away)."""
+        self.alone()
+        ignored = warnings.catch_warnings()
+        ignored.__enter__()
+        self.addCleanup(ignored.__exit__)
+        warnings.simplefilter("ignore", RuntimeWarning)  # steps that were interrupted before they began
+
+        class Stop(BaseException):
+            pass
+
+        def leave(session, lock):
+            with session, lock:
+                pass
+
+        for name, end in ("close", lambda session, lock: session.close()), ("leave", leave), ("release", lambda session, lock: lock.release()):
+            for away in 0, 2:
+                at, stopped = 0, True
+                with self.subTest(name, away=away):
+                    while stopped:
+                        session, fake = self.make()
+                        lock = session.acquire("n")
+                        failures, count, stopped = [AWAY] * away, 0, False
+
+                        def free(body, wait):
+                            wait.pause = lambda seconds: None
+                            if failures:
+                                raise failures.pop()
+                            return fake.release(body, wait)
+
+                        def interrupt():
+                            nonlocal count
+                            count += 1
+                            if count == at + 1:
+                                raise Stop
+
+                        fake.answers["Release"] = free
+                        try:
+                            at_each_line(lambda: end(session, lock), interrupt)
+                        except Stop:
+                            stopped = True
+                        if name != "release":
+                            session.close()
+                            self.assertTrue(fake.ended)
+                        elif lock._released():  # its workers do not run here: a Renew lists what is left, and the releaser gives it back
+                            failures.clear()
+                            for worker in session._renew, session._free:
+                                refused(lambda: at_once(worker(pawld._threads.Wait(), False)))
+                            fake.wait_for_ever(lambda: not fake.rows)
+                        at += 1
+                    self.assertGreater(at, 20)
+
+    def test_a_close_that_is_interrupted_goes_on_without_its_caller(self):
+        session, fake = self.make()
+        session.acquire("n")
+
+        class Stop(BaseException):
+            pass
+
+        def stopped(body, wait):
+            del fake.answers["Release"]
+            raise Stop
+
+        fake.answers["Release"] = stopped
+        with self.assertRaises(Stop):
+            session.close()
+        fake.wait_for_ever(lambda: fake.ended)
+
+    def test_a_close_waits_for_that_of_another_thread(self):
+        session, fake = self.make()
+        session.acquire("n")
+        go = threading.Event()
+
+        def slow(body, wait):
+            go.wait(HANG)
+            return fake.release(body, wait)
+
+        fake.answers["Release"] = slow
+        first = self.in_thread(session.close)
+        fake.wait_for(lambda: fake.calls("Release"))
+        paused = threading.Event()
+        with mock.patch.object(pawld._threads.Wait, "pause", lambda wait, seconds: (paused.set(), go.wait(HANG))):
+            second = self.in_thread(lambda: (session.close(), self.assertTrue(fake.ended)))
+            self.assertTrue(paused.wait(HANG))
+            go.set()
+            self.assertIsNone(second())
+        self.assertIsNone(first())
+        self.assertEqual(len(fake.calls("Release")), 1)
 
 
 class ForkTest(Case):
