@@ -13,14 +13,20 @@ export class LockLost extends Error {
   readonly why: string;
 }
 
+export type TLSOptions = SecureContextOptions & Pick<ConnectionOptions, 'checkServerIdentity' | 'rejectUnauthorized' | 'servername'>;
+
 export interface SessionOptions {
   /** Path of pawld's Unix socket. The default is /run/pawl/pawld.sock. */
   socket?: string;
   /** Of pawld's --listen, without a path: https://host:port, or http:// with token. */
   url?: string;
-  token?: string;
-  /** ca, cert, key, pfx and so on, as https.request takes them. */
-  tls?: SecureContextOptions & Pick<ConnectionOptions, 'checkServerIdentity' | 'rejectUnauthorized' | 'servername'>;
+  /**
+   * A token, or a function or a file that is asked for it at each call, as it may change. Where that fails, or gives what
+   * cannot be used, the one before it counts; at the first call it is an error. A file is read without the spaces around it.
+   */
+  token?: string | (() => string | Promise<string>) | { file: string };
+  /** ca, cert, key, pfx and so on, as https.request takes them, or a function that is asked for them at each call, like token's. */
+  tls?: TLSOptions | (() => TLSOptions | Promise<TLSOptions>);
   /** In milliseconds. The default is 10,000. */
   ttl?: number;
   /** For people. */
@@ -88,7 +94,7 @@ export class Lock {
 }
 
 export interface Session {
-  /** A call failed and is sent again, because pawld or etcd is away, or a limit is reached. */
+  /** A call failed and is sent again, because pawld or etcd is away, or a limit is reached; or renewals are refused. Emitted whenever the code changes, too. */
   on(event: 'unavailable', listener: (error: PawldError) => void): this;
   /** A call is answered again. */
   on(event: 'available', listener: () => void): this;
@@ -111,7 +117,7 @@ export class Session extends EventEmitter {
   tryAcquireSlot(name: string, limit: number, options?: SignalOptions & { maxHold?: number }): Promise<Lock | null>;
   campaign(name: string, value?: string | Uint8Array, options?: SignalOptions & { timeout?: number }): Promise<Lock>;
   withLock<T>(name: string, options: AcquireOptions, f: (lock: Lock) => Promise<T> | T): Promise<T>;
-  /** Releases everything, and ends what waits. acquire rejects with the code closed, then and afterwards. */
+  /** Releases everything, and ends what waits. acquire rejects with the code closed, then and afterwards. Called again, it waits for the first call. */
   close(): Promise<void>;
   /** await using closes it. */
   [Symbol.asyncDispose](): Promise<void>;

@@ -56,8 +56,77 @@ const since = (later, earlier) => Math.max(later.steady - earlier.steady, later.
 /** Aborted is what a signal ends a wait with, until it reaches the caller. Its reason may be anything. */
 class Aborted {
   constructor(signal) {
-    this.reason = signal.reason;
+    this.reason = reasonOf(signal);
   }
+}
+
+/** reasonOf is why a signal was aborted. Those of polyfills, and of Node before 17.2, do not say. */
+function reasonOf(signal) {
+  if (signal.reason !== undefined) return signal.reason;
+  const e = new Error('This operation was aborted');
+  e.name = 'AbortError';
+  e.code = 'ABORT_ERR';
+  return e;
+}
+
+/** LISTENING has what is called when a signal is aborted, of all sessions: each signal has one listener, because Node warns of more than ten. */
+const LISTENING = new WeakMap();
+
+/** onAbort calls f once signal is aborted. It returns a function that ends that. */
+function onAbort(signal, f) {
+  let all = LISTENING.get(signal);
+  if (!all) {
+    all = new Set();
+    all.listener = () => [...all].forEach((g) => g());
+    LISTENING.set(signal, all);
+    signal.addEventListener('abort', all.listener);
+  }
+  all.add(f);
+  return () => {
+    all.delete(f);
+    if (all.size > 0 || LISTENING.get(signal) !== all) return;
+    LISTENING.delete(signal);
+    signal.removeEventListener('abort', all.listener);
+  };
+}
+
+/** BAD_TOKEN is in a token that no header can have. */
+const BAD_TOKEN = /[^!-~]/;
+
+function usableToken(token) {
+  if (typeof token !== 'string' || token === '') throw new PawldError('invalid_argument', 'token is empty, or no string');
+  if (BAD_TOKEN.test(token)) throw new PawldError('invalid_argument', "token has a space, a line's end or another character that no token has: strip what a file has around it");
+  return token;
+}
+
+function usableTLS(tls) {
+  if (tls === null || typeof tls !== 'object') throw new PawldError('invalid_argument', 'tls is no object');
+  return tls;
+}
+
+/** asking returns a function that resolves with what ask gives now. Where it fails, or gives what cannot be used, what it gave before counts, and say is called with why. */
+function asking(ask, usable, say) {
+  let last;
+  let failed = false;
+  return async () => {
+    try {
+      last = usable(await ask());
+      failed = false;
+    } catch (e) {
+      if (last === undefined) throw e instanceof PawldError ? e : new PawldError('invalid_argument', e && e.message ? e.message : String(e));
+      if (!failed) say(e);
+      failed = true;
+    }
+    return last;
+  };
+}
+
+/** tokenOf returns what to ask for a token, which may be a string, a function, or { file }. */
+function tokenOf(token, say) {
+  if (typeof token === 'function') return asking(token, usableToken, say);
+  if (token && typeof token === 'object') return asking(async () => (await fs.promises.readFile(token.file, 'utf8')).trim(), usableToken, say);
+  const given = token ? usableToken(token) : '';
+  return () => given;
 }
 
 /** Wait is what one caller waits for, a pause or a request. end ends it, and rejects it with e. */
@@ -297,11 +366,9 @@ class Session extends EventEmitter {
 
   constructor({ socket = '/run/pawl/pawld.sock', url, token = '', tls = {}, ttl = 10000, owner = '', bind = false } = {}) {
     super();
-    if (/[^!-~]/.test(token)) {
-      throw new PawldError('invalid_argument', "token has a space, a line's end or another character that no token has: strip what a file has around it");
-    }
+    const say = (e) => queueMicrotask(() => this.emit('unavailable', e));
     Object.defineProperty(this, '_id', { value: newId() }); // a secret, which no log is to have
-    this.#to = { socket, url, token, tls };
+    this.#to = { socket, url, token: tokenOf(token, say), tls: typeof tls === 'function' ? asking(tls, usableTLS, say) : () => tls };
     this._ttl = ttl;
     this._owner = owner;
     this._bind = bind;
@@ -315,6 +382,7 @@ class Session extends EventEmitter {
     this._settled = [];
     this._opened = false; // an Acquire was sent
     this._closed = false;
+    this._closing = null;
     this._renewing = false;
   }
 
@@ -372,7 +440,7 @@ class Session extends EventEmitter {
     const body = { session: this._id, requestId: lock.id, names, owner: this._owner, ttlMs: this._ttl, ...more };
     if (this._bind) body.bind = true;
     if (this._closed) throw closed();
-    if (signal && signal.aborted) throw signal.reason;
+    if (signal && signal.aborted) throw reasonOf(signal);
     this._asked.set(lock.id, lock);
     this._opened = true;
     try {
@@ -396,14 +464,15 @@ class Session extends EventEmitter {
     const wait = new Wait();
     const abort = () => wait.end(new Aborted(signal));
     this._waits.add(wait);
+    let forget = () => {};
     if (signal && signal.aborted) abort();
-    else if (signal) signal.addEventListener('abort', abort);
+    else if (signal) forget = onAbort(signal, abort);
     try {
       return await f(wait);
     } catch (e) {
       throw e instanceof Aborted ? e.reason : e;
     } finally {
-      if (signal) signal.removeEventListener('abort', abort);
+      forget();
       this._waits.delete(wait);
     }
   }
@@ -455,14 +524,16 @@ class Session extends EventEmitter {
   /** _rounds never rejects. A round resolves with whether the next one waits for a moment. done is called in the same turn of the event loop in which no more work is found. */
   _rounds(work, round, done) {
     return this._waiting(async (wait) => {
-      let failed = false;
+      let failed = '';
       while (work() && !this._closed) {
         let pause = true;
         try {
-          pause = await round(wait, failed);
-          failed = false;
+          pause = await round(wait, failed !== '');
+          failed = '';
         } catch (e) {
-          failed = true;
+          const before = failed;
+          failed = (e && (e.code || e.name)) || 'unknown';
+          if (failed !== before && failed !== 'closed' && !AGAIN.includes(failed)) this._hear(e, failed); // _call has said what passes
         }
         if (pause && !this._closed) await wait.pause(Math.min(100, this._ttl / 20)).catch(() => {}); // closed
       }
@@ -573,9 +644,14 @@ class Session extends EventEmitter {
     await this._waiting((wait) => this._freeAll([id], MARGIN / 2, wait)).catch(() => this._free(id));
   }
 
-  /** close releases everything, and ends what waits. */
-  async close() {
-    if (this._closed) return;
+  /** close releases everything, and ends what waits. Called again, it waits for the first call, which says what came of it. */
+  close() {
+    if (this._closing) return this._closing.catch(() => {});
+    this._closing = this._close();
+    return this._closing;
+  }
+
+  async _close() {
     this._closed = true;
     // The beliefs end before anything is given back.
     const locks = [...this._locks.values()];
@@ -616,9 +692,8 @@ class Session extends EventEmitter {
     }
   }
 
-  /** _hear emits the first of some temporary failures, and their end, which is an answer. What a listener throws is not handled here, and ends no renewal. */
-  _hear(e) {
-    const code = e ? e.code : '';
+  /** _hear emits the first of some failures, each whose code is another one, and their end, which is an answer. What a listener throws is not handled here, and ends no renewal. */
+  _hear(e, code = e ? e.code : '') {
     const before = this._away;
     this._away = code;
     if (code && code !== before) queueMicrotask(() => this.emit('unavailable', e));
@@ -649,23 +724,49 @@ class Session extends EventEmitter {
 
   /** _exchange resolves with the answer's status and text. It returns a function that stops it. What is thrown in a listener ends the process, so listeners only pass on. */
   _exchange(method, text, timeout, resolve, reject) {
-    const { socket, url, token, tls } = this.#to;
+    let stop = () => {};
+    const late = setTimeout(() => { // of all of it, because request's timeout begins again with each byte
+      fail(new Error(`not within ${timeout} ms`));
+      stop();
+    }, timeout);
+    let over = false;
+    const done = (f) => (x) => {
+      over = true;
+      clearTimeout(late);
+      f(x);
+    };
+    const fail = done(reject);
+    const begin = (token, tls) => {
+      if (over) return;
+      const request = this._request(method, text, timeout, token, tls, done(resolve), fail);
+      stop = () => request.destroy();
+    };
+    const settings = [this.#to.token(), this.#to.tls()];
+    if (settings.some((s) => s instanceof Promise)) Promise.all(settings).then((s) => begin(...s)).catch(fail);
+    else {
+      try {
+        begin(...settings);
+      } catch (e) {
+        fail(e);
+      }
+    }
+    return () => {
+      done(stop)();
+    };
+  }
+
+  _request(method, text, timeout, token, tls, resolve, fail) {
+    const { socket, url } = this.#to;
     const headers = { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(text), 'Connect-Timeout-Ms': Math.max(Math.floor(timeout), 1) };
     if (token) headers.Authorization = `Bearer ${token}`;
     const options = { method: 'POST', headers, agent: false };
     const path = `/pawl.v1.Locks/${method}`;
     if (!url && (!socket || socket.includes('\0') || Buffer.byteLength(socket) > PATH)) throw new PawldError('invalid_argument', `${JSON.stringify(socket)} cannot be the path of a socket, which has 1 to ${PATH} bytes`);
-    let late;
-    const done = (f) => (x) => {
-      clearTimeout(late);
-      f(x);
-    };
-    const fail = done(reject);
     const receive = (response) => {
       const parts = [];
       response.on('data', (b) => parts.push(b));
       response.on('error', fail);
-      response.on('end', () => done(resolve)([response.statusCode, Buffer.concat(parts).toString()]));
+      response.on('end', () => resolve([response.statusCode, Buffer.concat(parts).toString()]));
     };
     const request = url
       ? (url.startsWith('https:') ? https : http).request(url + path, { ...tls, ...options }, receive)
@@ -673,17 +774,10 @@ class Session extends EventEmitter {
     request.on('error', fail);
     request.on('upgrade', (response, connection) => {
       connection.destroy();
-      done(resolve)([response.statusCode, '']);
+      resolve([response.statusCode, '']);
     });
-    late = setTimeout(() => { // of all of it, because request's timeout begins again with each byte
-      reject(new Error(`not within ${timeout} ms`));
-      request.destroy();
-    }, timeout);
     request.end(text);
-    return () => {
-      clearTimeout(late);
-      request.destroy();
-    };
+    return request;
   }
 }
 

@@ -4,6 +4,7 @@
 // client's folder.
 
 const assert = require('node:assert');
+const { getEventListeners } = require('node:events');
 const http = require('node:http');
 const https = require('node:https');
 const { test } = require('node:test');
@@ -112,6 +113,58 @@ for (const [name, query] of Object.entries({ confirm: (lock, signal) => lock.con
     await b.outcome(session.close());
   }));
 }
+
+/** OldSignal is what polyfills have, and Node before 17.2: it has no reason. */
+class OldSignal extends EventTarget {
+  aborted = false;
+
+  abort() {
+    this.aborted = true;
+    this.dispatchEvent(new Event('abort'));
+  }
+}
+
+for (const [name, wait] of Object.entries(WAITS)) {
+  for (const when of ['before', 'during']) {
+    test(`a signal without a reason rejects with an AbortError: ${name}, aborted ${when} the wait`, within(async (b) => {
+      const [session, daemon] = b.session();
+      daemon.answers.Acquire = waiting;
+      const signal = new OldSignal();
+      if (when === 'before') signal.abort();
+      const ended = wait(session, signal);
+      ended.catch(() => {});
+      await turn();
+      if (when === 'during') signal.abort();
+      const { error } = await b.outcome(ended);
+      assert.ok(error instanceof Error);
+      assert.deepStrictEqual([error.name, error.code], ['AbortError', 'ABORT_ERR']);
+      await b.outcome(session.close());
+    }));
+  }
+}
+
+test('any number of waits have one listener of a signal, and Node warns of none', within(async (b) => {
+  const warned = [];
+  const warn = (w) => warned.push(w);
+  process.on('warning', warn);
+  const controller = new AbortController();
+  const sessions = [b.session(), b.session()];
+  const waits = [];
+  for (const [session, daemon] of sessions) {
+    daemon.answers.Acquire = waiting;
+    for (let n = 0; n < 20; n++) waits.push(session.acquire('n', { signal: controller.signal }));
+  }
+  await turn();
+  assert.strictEqual(getEventListeners(controller.signal, 'abort').length, 1);
+  const settled = Promise.allSettled(waits);
+  controller.abort();
+  const { value } = await b.outcome(settled);
+  assert.ok(value.every((w) => w.reason === controller.signal.reason));
+  assert.strictEqual(getEventListeners(controller.signal, 'abort').length, 0);
+  for (const [session] of sessions) await b.outcome(session.close());
+  process.removeListener('warning', warn);
+  assert.deepStrictEqual(warned, []);
+}));
 
 test('a signal that outlives many waits keeps none of them', within(async (b) => {
   const [session] = b.session();

@@ -1,16 +1,19 @@
 // What a program in TypeScript may write, and what its compiler refuses: .ci/types compiles it.
 
 import { Session, Lock, LockLost, PawldError } from 'pawld';
-import type { AcquireOptions, SessionOptions } from 'pawld';
+import type { AcquireOptions, SessionOptions, TLSOptions } from 'pawld';
 import * as https from 'https';
 
-const options: SessionOptions = {
-  url: 'https://pawld.example:8443',
-  tls: { ca: ['a', Buffer.from('b')], cert: 'c', key: Buffer.from('k'), passphrase: 'p', servername: 's', rejectUnauthorized: true, minVersion: 'TLSv1.3' },
-};
+const tls: TLSOptions = { ca: ['a', Buffer.from('b')], cert: 'c', key: Buffer.from('k'), passphrase: 'p', servername: 's', rejectUnauthorized: true, minVersion: 'TLSv1.3' };
+const options: SessionOptions = { url: 'https://pawld.example:8443', tls };
+
+/** What may change while a program runs. */
+export const changing: SessionOptions[] = [
+  { token: 'a' }, { token: () => 'a' }, { token: async () => 'a' }, { token: { file: '/run/secrets/token' } }, { tls: () => tls }, { tls: async () => tls },
+];
 
 /** Whatever tls takes, https.request takes. */
-export const taken: https.RequestOptions = options.tls ?? {};
+export const taken: https.RequestOptions = tls;
 
 export async function report(signal: AbortSignal): Promise<string> {
   await using session = new Session(options);
@@ -49,6 +52,8 @@ export async function refused(session: Session, lock: Lock): Promise<void> {
   await session.acquire('n', { signal: new AbortController() });
   // @ts-expect-error what is no option of TLS
   new Session({ tls: { method: 'GET' } });
+  // @ts-expect-error a token is no path
+  new Session({ token: { path: 'token' } });
   // @ts-expect-error there is no such event
   session.on('lost', () => {});
 }
