@@ -54,10 +54,8 @@ func (n *Named) Config() Config {
 
 // InUse is the member whose address c uses.
 func (n *Named) InUse(c *Cluster) int {
-	l := c.list()[0].line.Load()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.IndexFunc(n.Members(), func(m *etcdfake.Member) bool { return m.Endpoint() == l.raw.RemoteAddr().String() })
+	used := c.list()[0].line.Load().wire.Load().RemoteAddr().String()
+	return slices.IndexFunc(n.Members(), func(m *etcdfake.Member) bool { return m.Endpoint() == used })
 }
 
 // NameFaults are the ways in which the address of a member stops serving.
@@ -134,7 +132,8 @@ func TestAnAddressThatServesIsFoundWhereverItStands(t *testing.T) {
 		t.Run(fmt.Sprint(serves), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				all := []string{"10.0.0.1:2379", "10.0.0.2:2379", "10.0.0.3:2379"}
-				a := addressesOf(endpoint{name: "etcd.example:2379"}, &Config{
+				c, err := newCluster(Config{
+					Endpoints: []string{"etcd.example:2379"},
 					lookup: func(context.Context, string) ([]string, error) {
 						return []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}, nil
 					},
@@ -148,6 +147,9 @@ func TestAnAddressThatServesIsFoundWhereverItStands(t *testing.T) {
 						return here, nil
 					},
 				})
+				require.NoError(t, err)
+				defer c.Close()
+				a := c.list()[0].addresses
 				start := time.Now()
 				conn, err := a.connect(t.Context())
 				require.NoError(t, err)
@@ -164,16 +166,18 @@ func TestAnAddressThatServesIsFoundWhereverItStands(t *testing.T) {
 }
 
 func TestAnAddressIsItsOnlyAddress(t *testing.T) {
-	for _, text := range []string{"10.0.0.1:2379", "[::1]:2379", "[fe80::1%eth0]:2379"} {
-		ep, err := parseEndpoint(text, false)
-		require.NoError(t, err)
-		all, err := addressesOf(ep, &Config{}).resolve(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, []string{text}, all)
-	}
-	ep, err := parseEndpoint("unix:///a", false)
+	c, err := newCluster(Config{
+		Endpoints: []string{"10.0.0.1:2379", "[::1]:2379", "[fe80::1%eth0]:2379", "unix:///a"},
+		lookup:    func(context.Context, string) ([]string, error) { panic("an address is not looked up") },
+		dial:      func(_ context.Context, _, address string) (net.Conn, error) { return nil, errors.New(address) },
+	})
 	require.NoError(t, err)
-	assert.Nil(t, addressesOf(ep, &Config{}))
+	defer c.Close()
+	for _, m := range c.list()[:3] {
+		_, err := m.addresses.connect(t.Context())
+		assert.EqualError(t, err, m.Endpoint())
+	}
+	assert.Nil(t, c.list()[3].addresses)
 }
 
 // rule: C5

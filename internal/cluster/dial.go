@@ -20,7 +20,8 @@ const dialTotal = 12 * time.Second
 
 // Dial checks cfg and reaches at least one member. It queries all endpoints at once for their identity,
 // and returns after the first good answer, which pins the cluster, and, if there is a user, a token. It
-// processes the other answers in the background. It waits for members that are silent or in an election
+// processes the other answers in the background. It waits for members that are silent or in an election,
+// and for a resolver that is silent or fails,
 // until ctx ends, or for 12 s if ctx has no deadline, unless a member refuses the password. ctx bounds
 // only Dial. If no endpoint serves, the error contains each endpoint's answer. With Config.Lazy it only
 // checks cfg.
@@ -90,7 +91,6 @@ func (c *Cluster) reach(ctx context.Context, until time.Time, waitOut func(*Memb
 	errs := make([]error, len(list)) // the last error of each endpoint
 	probed := make(chan firstProbe)
 	for i, m := range list {
-		errs[i] = fmt.Errorf("%s: no answer yet", m.Endpoint())
 		c.Go(func() { c.probeUntilGood(firstProbe{i: i, member: m}, probed, decided, waitOut) }) // ends by probeTotal once decided, or with Close
 	}
 	for left := len(list); left > 0; {
@@ -107,14 +107,24 @@ func (c *Cluster) reach(ctx context.Context, until time.Time, waitOut func(*Memb
 				left--
 			}
 		case <-ctx.Done():
-			return errors.Join(joinOnce(errs), EndOf(ctx))
+			return errors.Join(joinOnce(sayAll(list, errs)), EndOf(ctx))
 		case <-late.C:
-			return errors.Join(joinOnce(errs), errNotReached)
+			return errors.Join(joinOnce(sayAll(list, errs)), errNotReached)
 		case <-c.ended:
 			return c.Err()
 		}
 	}
 	return joinOnce(errs)
+}
+
+// sayAll adds to errs, of the endpoints in list, what is awaited of those that have none.
+func sayAll(list []*Member, errs []error) []error {
+	for i, m := range list {
+		if errs[i] == nil {
+			errs[i] = fmt.Errorf("%s: no answer yet%s", m.Endpoint(), m.addresses.pending())
+		}
+	}
+	return errs
 }
 
 // logIn gets the first token.
@@ -159,7 +169,8 @@ func passing(err error) bool {
 }
 
 // mayAnswer reports whether m, which failed with err, may answer later, because it is in an election, or
-// was silent. A connection that it refused or ended is an answer, and so is a wrong certificate.
+// was silent, or because its name was not resolved for now. A connection that it refused or ended is an
+// answer, and so are a wrong certificate and a name that does not exist.
 func mayAnswer(m *Member, err error) bool {
 	return passing(err) || errors.Is(err, errNoToken) || IsCode(err, codes.DeadlineExceeded) ||
 		IsCode(err, codes.Unavailable) && m.line.Load().mute.Load()
@@ -199,6 +210,7 @@ var hints = []struct {
 	{regexp.MustCompile("broken pipe|connection reset by peer"), "", "the server ended the connection; it may want a client certificate"},
 	{regexp.MustCompile("authentication handshake failed|remote error: tls:"), "", "TLS failed"},
 	{regexp.MustCompile("connection refused|no such file or directory"), "nobody listens there", "nobody listens there"},
+	{regexp.MustCompile("Error while dialing: lookup .*: no such host"), "the resolver knows no such name", "the resolver knows no such name"},
 }
 
 // explain adds to err, of a failed first contact, what it probably means. No decision depends on its
@@ -218,7 +230,7 @@ func explain(m *Member, err error) error {
 func hintOf(s *status.Status, mute, tls bool) string {
 	switch mute = mute && s.Code() == codes.Unavailable; {
 	case mute && strings.Contains(s.Message(), "Error while dialing: lookup"):
-		return "its name was not resolved in time"
+		return "its name was not resolved: the resolver is silent, slow or failing"
 	case mute && strings.Contains(s.Message(), "Error while dialing"):
 		return "nobody answers there"
 	case mute && tls:

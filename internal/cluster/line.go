@@ -38,10 +38,11 @@ type line struct {
 	silent  atomic.Bool   // the line is examined
 	serves  atomic.Bool   // the line is a spare, and has answered
 	open    atomic.Int64  // calls and messages that have no answer yet
-	mute    atomic.Bool   // the last connection, or attempt at one, ended because the other side was silent, and no answer has come since
+	mute    atomic.Bool   // the last connection, or attempt at one, ended because the other side or the resolver was silent, and no answer has come since
+
+	wire atomic.Pointer[wire] // the last connection that was made, or nil
 
 	mu    sync.Mutex
-	raw   net.Conn
 	tries map[*try]struct{}
 }
 
@@ -62,15 +63,12 @@ func (l *line) close() {
 	_ = l.conn.Close() // a second Close returns an error, and is harmless
 }
 
-// socket returns the last connection that was made, or nil if there was none.
-func (l *line) socket() net.Conn {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.raw
-}
-
 // blame marks the address of the line as failed, so that others are preferred.
-func (l *line) blame() { l.m.addresses.fail(l.socket()) }
+func (l *line) blame() {
+	if w := l.wire.Load(); w != nil {
+		l.m.addresses.fail(w.Conn)
+	}
+}
 
 // begin records that a call begins, which expects an answer. t is its try; it may be nil.
 func (l *line) begin(t *try) {
@@ -102,6 +100,10 @@ func (l *line) answered() {
 	l.answers.Add(1)
 	if l.mute.Load() {
 		l.mute.Store(false)
+	}
+	if w := l.wire.Load(); w != nil && !w.served.Load() {
+		w.served.Store(true)
+		l.m.addresses.serve(w.Conn)
 	}
 }
 
@@ -238,7 +240,7 @@ func (l *line) connect(ctx context.Context, _ string) (net.Conn, error) {
 	}
 	conn, err := dial(ctx)
 	if err != nil {
-		l.mute.Store(isSilence(err))
+		l.mute.Store(isSilence(err) || isTemporary(err))
 	}
 	return conn, err
 }
@@ -252,15 +254,14 @@ type listening struct {
 }
 
 func (c listening) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, tlscreds.AuthInfo, error) {
-	c.l.mu.Lock()
-	c.l.raw = raw
-	c.l.mu.Unlock()
+	w := &wire{Conn: raw, l: c.l}
+	c.l.wire.Store(w)
 	c.l.asked.Store(false)
 	creds, m := c.TransportCredentials, c.l.m
 	if config := m.c.cfg.Handshake; config != nil { // then every endpoint uses TLS
 		creds = tlscreds.NewTLS(config(m.c.log))
 	}
-	conn, info, err := creds.ClientHandshake(ctx, authority, &wire{Conn: raw, l: c.l})
+	conn, info, err := creds.ClientHandshake(ctx, authority, w)
 	if err != nil {
 		m.addresses.fail(raw)
 	}
@@ -278,7 +279,7 @@ func (c listening) Clone() tlscreds.TransportCredentials {
 type wire struct {
 	net.Conn
 	l      *line
-	heard  atomic.Bool // something was read
+	served atomic.Bool // a request on it was answered
 	reads  atomic.Bool // a read is under way, or has failed
 	failed atomic.Bool // a read or a write has
 	ended  atomic.Bool // the first that failed did so because the other side had ended the connection
@@ -288,9 +289,6 @@ func (w *wire) Read(b []byte) (int, error) {
 	w.reads.Store(true)
 	n, err := w.Conn.Read(b)
 	w.reads.Store(err != nil)
-	if n > 0 && !w.heard.Load() {
-		w.heard.Store(true)
-	}
 	w.note(err)
 	if n > 0 && w.l.asked.Load() {
 		w.l.reads.Add(1)
@@ -320,7 +318,7 @@ func (w *wire) note(err error) {
 func (w *wire) Close() error {
 	w.l.asked.Store(false)
 	w.l.mute.Store(w.reads.Load() && !w.ended.Load()) // this side gives up, and has waited for the other
-	if !w.heard.Load() {
+	if !w.served.Load() {
 		w.l.m.addresses.fail(w.Conn)
 	}
 	return w.Conn.Close()

@@ -58,7 +58,7 @@ type Member struct {
 }
 
 func newMember(ep endpoint, c *Cluster) (*Member, error) {
-	m := &Member{c: c, endpoint: ep, addresses: addressesOf(ep, &c.cfg), wait: retry.Wait, ownPause: retry.Backoff{First: minOwnPause, Most: maxOwnPause}}
+	m := &Member{c: c, endpoint: ep, addresses: addressesOf(ep, c), wait: retry.Wait, ownPause: retry.Backoff{First: minOwnPause, Most: maxOwnPause}}
 	l, err := m.newLine()
 	if err != nil {
 		return nil, err

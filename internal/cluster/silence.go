@@ -275,8 +275,8 @@ func (m *Member) swap(l, spare *line, why string) {
 	}
 	m.c.log.Warn("etcd connection replaced: "+why, "endpoint", m.Endpoint())
 	l.giveUp(&errReplaced, everyTry)
-	if raw := l.socket(); raw != nil {
-		_ = raw.Close() // without a farewell, which a mute connection might block
+	if w := l.wire.Load(); w != nil {
+		_ = w.Conn.Close() // without a farewell, which a mute connection might block
 	}
 	l.close()
 }
