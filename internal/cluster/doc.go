@@ -38,8 +38,11 @@
 //  8. A member without a connection is used only if no healthy member has one, and connects meanwhile.
 //     A try that was sent before the present leader was elected is given up after half a second,
 //     because the member may have forwarded it to the old leader, which may have lost it.
-//  9. Close returns when all goroutines and connections of the Cluster are gone.
-//  10. Passwords and tokens are in no error and no log record.
+//  9. A name is looked up apart from the attempts to connect, for up to 30 s, once at a time. The hosts
+//     that an answer last listed are used if the lookup fails, lists none, or is not back after half a
+//     second. The address that last answered a request is tried after those that an answer lists.
+//  10. Close returns when all goroutines and connections of the Cluster are gone.
+//  11. Passwords and tokens are in no error and no log record.
 //
 // # What it does not do
 //

@@ -89,6 +89,8 @@ func (h *resolverHour) minute(offset time.Duration, cut func(*etcdfake.Member)) 
 
 // For an hour the resolver is at fault, and every minute all connections have to be made again. That takes no session and
 // no wait away, and delays no lock for long.
+//
+// rule: C10
 func TestNoFaultOfTheResolverTakesALockAway(t *testing.T) {
 	for _, cut := range []struct {
 		name string

@@ -46,6 +46,8 @@ func behind(t *testing.T, addresses []string) (proxies []*faultproxy.Proxy, name
 
 // A connection is made again while its name is not resolved, or not to its address. The lock that is held is kept, the one
 // that is waited for is granted, and the next one too.
+//
+// rule: C10
 func TestConnectionsAreMadeAgainThoughTheResolverIsAtFault(t *testing.T) {
 	t.Parallel()
 	members := etcdtest.StartCluster(t, 3).Members()
@@ -97,6 +99,8 @@ func TestConnectionsAreMadeAgainThoughTheResolverIsAtFault(t *testing.T) {
 
 // A fresh client waits for a resolver that is late, silent or failing, and says at once that a name does not exist. One that
 // connects when it is first used waits for that too.
+//
+// rule: C10
 func TestAFreshClientWaitsForTheResolver(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t)
