@@ -194,9 +194,12 @@ func (d *dialing) next() {
 // once.
 func (d *dialing) listed() {
 	hosts, _ := d.asked.answer()
-	isNew := func(address string) bool { return !d.tried[address] && !slices.Contains(d.left, address) }
+	if len(hosts) == 0 {
+		return
+	}
 	all := d.a.order(hosts)
-	if len(hosts) == 0 || !slices.ContainsFunc(all, isNew) {
+	isNew := func(address string) bool { return !d.tried[address] && !slices.Contains(d.left, address) }
+	if !slices.ContainsFunc(all, isNew) {
 		return
 	}
 	d.left = slices.DeleteFunc(all, func(address string) bool { return d.tried[address] })

@@ -20,14 +20,15 @@ import (
 // Named is a cluster of three members behind one name, whose first address is that of Member(1).
 type Named struct {
 	*etcdfake.Cluster
+	Resolver
 	mu   sync.Mutex
 	hole string // nobody answers a connection to this address
 }
 
 func NewNamed(c *etcdfake.Cluster) *Named { return &Named{Cluster: c} }
 
-func (n *Named) lookup(context.Context, string) ([]string, error) {
-	return []string{"10.0.0.2", "10.0.0.1", "10.0.0.3"}, nil
+func (n *Named) lookup(ctx context.Context, host string) ([]string, error) {
+	return n.answer(ctx, host, func() []string { return []string{"10.0.0.2", "10.0.0.1", "10.0.0.3"} })
 }
 
 func (n *Named) connect(ctx context.Context, _, address string) (net.Conn, error) {

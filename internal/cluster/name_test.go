@@ -52,11 +52,11 @@ func TestTheFirstUseWaitsForAResolverThatIsAtFault(t *testing.T) {
 				for _, back := range []bool{false, true} {
 					t.Run(fmt.Sprintf("%s, %d names, lazy %v, back %v", tt.fault, names, lazy, back), func(t *testing.T) {
 						inResolved(t, func(t *testing.T, r *Resolved) {
-							r.Resolver(tt.fault)
+							r.Resolve(tt.fault)
 							within := tt.dial
 							if back {
 								within = tt.back
-								time.AfterFunc(6*time.Second, func() { r.Resolver("well") })
+								time.AfterFunc(6*time.Second, func() { r.Resolve("well") })
 							}
 							ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 							defer cancel()
@@ -94,7 +94,7 @@ func TestTheFirstUseWaitsForAResolverThatIsAtFault(t *testing.T) {
 // The end of a context that is shorter than an attempt to connect has its reason too.
 func TestDialSaysThatANameIsNotResolvedYet(t *testing.T) {
 	inResolved(t, func(t *testing.T, r *Resolved) {
-		r.Resolver("silent")
+		r.Resolve("silent")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := Dial(ctx, r.Config(1))
@@ -177,7 +177,7 @@ func TestAMemberThatMovedIsFoundThoughTheResolverIsSlow(t *testing.T) {
 			inResolved(t, func(t *testing.T, r *Resolved) {
 				cl := resolving(t, r)
 				r.Moved("m1.example", "10.0.0.2")
-				r.Resolver("2 s late")
+				r.Resolve("2 s late")
 				c.leave(r)
 				assert.LessOrEqual(t, mustWrite(t, cl), c.most)
 			})
@@ -198,7 +198,7 @@ func TestOnlyAnAddressThatAnsweredIsRemembered(t *testing.T) {
 			inResolved(t, func(t *testing.T, r *Resolved) {
 				c := resolving(t, r)
 				r.Stranger("10.9.9.9", peer)
-				r.Resolver("elsewhere")
+				r.Resolve("elsewhere")
 				for range 3 {
 					r.Member(0).Reset()
 					assert.LessOrEqual(t, mustWrite(t, c), 5*time.Second)
@@ -228,7 +228,7 @@ func TestTheAddressOfBeforeIsTriedLast(t *testing.T) {
 func TestWhoIsAtAnAddressOfBeforeShowsItsIdentity(t *testing.T) {
 	inResolved(t, func(t *testing.T, r *Resolved) {
 		c := resolving(t, r)
-		r.Resolver("SERVFAIL")
+		r.Resolve("SERVFAIL")
 		for _, m := range r.Members() {
 			m.SetClusterID(99)
 		}

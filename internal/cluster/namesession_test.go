@@ -20,38 +20,41 @@ import (
 )
 
 // A session on an endpoint whose name has several addresses survives the end of the address in use, at
-// any moment of its renewals.
+// any moment of its renewals, whatever the resolver does.
 // rule: C5
 func TestASessionSurvivesTheEndOfAnAddressOfItsName(t *testing.T) {
 	for _, ttl := range []time.Duration{5 * time.Second, 15 * time.Second} {
 		for name, fail := range cluster.NameFaults {
-			t.Run(fmt.Sprint(name, ", TTL ", ttl), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					n := cluster.NewNamed(etcdfake.New(etcdfake.Options{Members: 3}))
-					t.Cleanup(n.Close)
-					c, err := cluster.Dial(t.Context(), n.Config())
-					require.NoError(t, err)
-					h := session.Host{Cluster: c, Together: batch.New(c), Watches: watcher.New(c), Reader: session.NewReader(c), Cleanup: &cleanup.Group{}, Namespace: "ns"}
-					t.Cleanup(func() {
-						h.Cleanup.Close(2 * time.Second)
-						h.Watches.Close()
-						require.NoError(t, c.Close())
-					})
-					s, err := session.Grant(t.Context(), h, lease.Options{TTL: ttl})
-					require.NoError(t, err)
-					t.Cleanup(func() { _ = s.Close(context.Background()) })
-					rounds := lane.Of(6, 30)
-					for i := range rounds {
-						fail(n, n.InUse(c))
-						time.Sleep(2 * ttl)
+			for _, resolver := range []string{"well", "SERVFAIL", "empty", "silent", "4 s late"} {
+				t.Run(fmt.Sprint(name, ", TTL ", ttl, ", resolver ", resolver), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						n := cluster.NewNamed(etcdfake.New(etcdfake.Options{Members: 3}))
+						t.Cleanup(n.Close)
+						c, err := cluster.Dial(t.Context(), n.Config())
+						require.NoError(t, err)
+						h := session.Host{Cluster: c, Together: batch.New(c), Watches: watcher.New(c), Reader: session.NewReader(c), Cleanup: &cleanup.Group{}, Namespace: "ns"}
+						t.Cleanup(func() {
+							h.Cleanup.Close(2 * time.Second)
+							h.Watches.Close()
+							require.NoError(t, c.Close())
+						})
+						s, err := session.Grant(t.Context(), h, lease.Options{TTL: ttl})
+						require.NoError(t, err)
+						t.Cleanup(func() { _ = s.Close(context.Background()) })
+						n.Resolve(resolver)
+						rounds := lane.Of(6, 30)
+						for i := range rounds {
+							fail(n, n.InUse(c))
+							time.Sleep(2 * ttl)
+							require.NoError(t, s.Err())
+							n.Heal()
+							time.Sleep(61*time.Second + ttl*time.Duration(i)/time.Duration(rounds))
+						}
+						synctest.Wait()
 						require.NoError(t, s.Err())
-						n.Heal()
-						time.Sleep(61*time.Second + ttl*time.Duration(i)/time.Duration(rounds))
-					}
-					synctest.Wait()
-					require.NoError(t, s.Err())
+					})
 				})
-			})
+			}
 		}
 	}
 }

@@ -12,35 +12,108 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
 
-// Resolved is a cluster of three members, each with a name of its own, and a resolver that may be at fault.
-type Resolved struct {
-	*etcdfake.Cluster
-	log syncBuffer
-
+// Resolver is a resolver that may be at fault.
+type Resolver struct {
 	mu    sync.Mutex
 	fault string
-	moved map[string]string         // by name, an address that is not its member's first
-	gone  map[string]bool           // addresses where nobody answers
-	peers map[string]func(net.Conn) // by address, who answers there in place of a member
-	under map[string]int            // lookups under way
-	most  int                       // at once, of one name
-}
-
-func NewResolved() *Resolved {
-	return &Resolved{
-		Cluster: etcdfake.New(etcdfake.Options{Members: 3}),
-		moved:   make(map[string]string), gone: map[string]bool{"10.9.9.8": true}, peers: make(map[string]func(net.Conn)), under: make(map[string]int),
-	}
+	under map[string]int // lookups under way
+	most  int            // at once, of one name
 }
 
 // ResolverFaults are what a resolver may answer, "well" among them. "elsewhere" is an address that refuses connections,
 // "nowhere" one that does not answer them.
 var ResolverFaults = []string{"well", "SERVFAIL", "NXDOMAIN", "empty", "silent", "elsewhere", "nowhere", "2 s late", "4 s late"}
 
-func (r *Resolved) Resolver(fault string) {
+// Resolve gives the resolver a fault.
+func (r *Resolver) Resolve(fault string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.fault = fault
+}
+
+func (r *Resolver) now() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.fault
+}
+
+// count counts a lookup until the function that it returns is called.
+func (r *Resolver) count(host string) func() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.under == nil {
+		r.under = make(map[string]int)
+	}
+	r.under[host]++
+	r.most = max(r.most, r.under[host])
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.under[host]--
+	}
+}
+
+// MostAtOnce is how many lookups of one name were under way at once, at most.
+func (r *Resolver) MostAtOnce() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.most
+}
+
+// answer is what a lookup of host returns, where it would be right.
+func (r *Resolver) answer(ctx context.Context, host string, right func() []string) ([]string, error) {
+	defer r.count(host)()
+	fault := r.now()
+	for fault == "silent" { // asked again after 5 s, as resolvers do
+		if err := pass(ctx, 5*time.Second); err != nil {
+			return nil, err
+		}
+		fault = r.now()
+	}
+	switch fault {
+	case "SERVFAIL":
+		return nil, &net.DNSError{Err: "server misbehaving", Name: host, IsTemporary: true}
+	case "NXDOMAIN":
+		return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
+	case "empty":
+		return nil, nil
+	case "elsewhere":
+		return []string{"10.9.9.9"}, nil
+	case "nowhere":
+		return []string{"10.9.9.8"}, nil
+	case "2 s late", "4 s late":
+		if err := pass(ctx, time.Duration(fault[0]-'0')*time.Second); err != nil {
+			return nil, err
+		}
+	}
+	return right(), nil
+}
+
+func pass(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// Resolved is a cluster of three members, each with a name of its own.
+type Resolved struct {
+	*etcdfake.Cluster
+	Resolver
+	log syncBuffer
+
+	moved map[string]string         // by name, an address that is not its member's first
+	gone  map[string]bool           // addresses where nobody answers
+	peers map[string]func(net.Conn) // by address, who answers there in place of a member
+}
+
+func NewResolved() *Resolved {
+	return &Resolved{
+		Cluster: etcdfake.New(etcdfake.Options{Members: 3}),
+		moved:   make(map[string]string), gone: map[string]bool{"10.9.9.8": true}, peers: make(map[string]func(net.Conn)),
+	}
 }
 
 // Moved has the resolver answer with another address for a name.
@@ -65,52 +138,14 @@ func (r *Resolved) Stranger(address string, peer func(net.Conn)) {
 }
 
 func (r *Resolved) lookup(ctx context.Context, host string) ([]string, error) {
-	r.mu.Lock()
-	fault := r.fault
-	r.under[host]++
-	r.most = max(r.most, r.under[host])
-	r.mu.Unlock()
-	defer func() {
+	return r.answer(ctx, host, func() []string {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.under[host]--
-	}()
-	for fault == "silent" { // asked again after 5 s, as resolvers do
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(5 * time.Second):
+		if address, ok := r.moved[host]; ok {
+			return []string{address}
 		}
-		r.mu.Lock()
-		fault = r.fault
-		r.mu.Unlock()
-	}
-	var late time.Duration
-	switch fault {
-	case "SERVFAIL":
-		return nil, &net.DNSError{Err: "server misbehaving", Name: host, IsTemporary: true}
-	case "NXDOMAIN":
-		return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
-	case "empty":
-		return nil, nil
-	case "elsewhere":
-		return []string{"10.9.9.9"}, nil
-	case "nowhere":
-		return []string{"10.9.9.8"}, nil
-	case "2 s late", "4 s late":
-		late = time.Duration(fault[0]-'0') * time.Second
-	}
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-time.After(late):
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if address, ok := r.moved[host]; ok {
-		return []string{address}, nil
-	}
-	return []string{"10.0.0." + strings.TrimSuffix(strings.TrimPrefix(host, "m"), ".example")}, nil
+		return []string{"10.0.0." + strings.TrimSuffix(strings.TrimPrefix(host, "m"), ".example")}
+	})
 }
 
 func (r *Resolved) connect(ctx context.Context, _, address string) (net.Conn, error) {
@@ -153,10 +188,3 @@ func (r *Resolved) Direct() Config {
 }
 
 func (r *Resolved) Log() string { return r.log.String() }
-
-// MostAtOnce is how many lookups of one name were under way at once, at most.
-func (r *Resolved) MostAtOnce() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.most
-}

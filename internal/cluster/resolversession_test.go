@@ -108,7 +108,7 @@ func TestNoFaultOfTheResolverTakesALockAway(t *testing.T) {
 						t.Cleanup(r.Close)
 						h := resolverHour{T: t, Resolved: r, own: sessionOf(t, r.Config(names)), other: sessionOf(t, r.Direct())}
 						time.Sleep(10 * time.Second) // until each name has been resolved
-						r.Resolver(fault)
+						r.Resolve(fault)
 						for i := range time.Duration(lane.Of(20, 60)) {
 							h.minute(i*time.Second/5, cut.do)
 							require.NoError(t, h.own.Err())
@@ -131,7 +131,7 @@ func (h *resolverHour) said(fault string, names int) {
 		names = 0
 	}
 	assert.Equal(h, names, strings.Count(h.Log(), "reached at an address of before"), h.Log())
-	h.Resolver("well")
+	h.Resolve("well")
 	h.minute(0, (*etcdfake.Member).Reset)
 	assert.Equal(h, names, strings.Count(h.Log(), "reached at an address that its name has"), h.Log())
 }
