@@ -21,6 +21,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/leaderview"
 	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
 	"github.com/pawl-locks/pawl/lease"
 )
@@ -179,7 +180,7 @@ func TestThreeCandidatesOverTwoHundredLosses(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		c := newContest(w)
 		eyes := w.client()
-		views := []*viewer{w.observe(context.Background(), eyes, "e", 0), w.observe(context.Background(), eyes, "e", 500*time.Millisecond)}
+		views := []*leaderview.Viewer{w.observe(context.Background(), eyes, "e", 0), w.observe(context.Background(), eyes, "e", 500*time.Millisecond)}
 		var stops []func()
 		for range 3 {
 			stops = append(stops, w.background(c.stand))
@@ -207,11 +208,11 @@ func TestThreeCandidatesOverTwoHundredLosses(t *testing.T) {
 		assert.Empty(t, w.Keys(""))
 		assert.Empty(t, w.Leases())
 		for _, v := range views {
-			seen := v.seen()
-			requireTrue(t, seen, w.History(), "e/")
+			seen := v.Seen()
+			leaderview.RequireTrue(t, seen, w.History(), "e/")
 			assert.Zero(t, seen[len(seen)-1].Token, "nobody leads at last")
 		}
-		assert.GreaterOrEqual(t, len(views[0].seen()), losses)
+		assert.GreaterOrEqual(t, len(views[0].Seen()), losses)
 	})
 }
 

@@ -1,11 +1,9 @@
 package elect_test
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,115 +19,16 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/leaderview"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// A viewer ranges over Observe in a goroutine.
-type viewer struct {
-	mu    sync.Mutex
-	all   []elect.Leader
-	err   error
-	pause time.Duration // between two events
-	over  chan struct{}
-}
-
-func (w *fixture) observe(ctx context.Context, c *pawl.Client, name string, pause time.Duration) *viewer {
+func (w *fixture) observe(ctx context.Context, c *pawl.Client, name string, pause time.Duration) *leaderview.Viewer {
 	ctx, cancel := context.WithCancel(ctx)
-	v := view(ctx, c, name, pause)
-	w.t.Cleanup(func() { cancel(); <-v.over })
+	v := leaderview.Begin(ctx, c, name, pause)
+	w.t.Cleanup(func() { cancel(); <-v.Ended })
 	return v
-}
-
-func view(ctx context.Context, c *pawl.Client, name string, pause time.Duration) *viewer {
-	v := &viewer{pause: pause, over: make(chan struct{})}
-	go func() { // ends with ctx
-		defer close(v.over)
-		for l, err := range elect.Observe(ctx, c, name, elect.Options{}) {
-			v.mu.Lock()
-			if err != nil {
-				v.err = err
-			} else {
-				v.all = append(v.all, l)
-			}
-			v.mu.Unlock()
-			time.Sleep(pause)
-		}
-	}()
-	return v
-}
-
-func (v *viewer) seen() []elect.Leader {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return append([]elect.Leader(nil), v.all...)
-}
-
-// said returns what was seen, for people to read: the values, and "-" for nobody.
-func (v *viewer) said() string {
-	var out []string
-	for _, l := range v.seen() {
-		if l.Token == 0 {
-			out = append(out, "-")
-			continue
-		}
-		out = append(out, string(l.Value))
-	}
-	return strings.Join(out, " ")
-}
-
-// state is who led, starting at one revision.
-type state struct {
-	rev         int64
-	key         string
-	create, mod int64
-	value       string
-}
-
-// truth returns who led after each revision, from the history of a whole prefix.
-func truth(history []etcdfake.Change, prefix string) []state {
-	states := []state{{}}
-	alive := map[string]state{}
-	for i, c := range history {
-		if strings.HasPrefix(c.Key, prefix) {
-			if c.Deleted {
-				delete(alive, c.Key)
-			} else {
-				alive[c.Key] = state{0, c.Key, c.CreateRevision, c.Revision, string(c.Value)}
-			}
-		}
-		if i+1 < len(history) && history[i+1].Revision == c.Revision {
-			continue
-		}
-		var first state
-		for _, s := range alive {
-			if first.create == 0 || s.create < first.create || s.create == first.create && s.key < first.key {
-				first = s
-			}
-		}
-		first.rev = c.Revision
-		states = append(states, first)
-	}
-	return states
-}
-
-// requireTrue checks what was seen against the ground truth.
-func requireTrue(t *testing.T, seen []elect.Leader, history []etcdfake.Change, prefix string) {
-	t.Helper()
-	states := truth(history, prefix)
-	last := state{}
-	for i, l := range seen {
-		n, _ := slices.BinarySearchFunc(states, l.Revision+1, func(s state, rev int64) int { return cmp.Compare(s.rev, rev) })
-		want := states[n-1] // the latest one that is not later
-		want.rev = 0
-		got := state{0, l.Key, int64(l.Token), want.mod, string(l.Value)}
-		require.Equal(t, want, got, "event %d, at revision %d", i, l.Revision)
-		if i > 0 {
-			require.Greater(t, l.Revision, seen[i-1].Revision)
-			require.NotEqual(t, last, want, "event %d has nothing new", i)
-		}
-		last = want
-	}
 }
 
 // A semaphore of the same name has nothing to do with an election; its holders lead nothing.
@@ -138,11 +37,11 @@ func TestASemaphoreHasNoLeader(t *testing.T) {
 		c := w.client()
 		v := w.observe(w.ctx, c, "gpus", 0)
 		synctest.Wait()
-		assert.Equal(t, "-", v.said())
+		assert.Equal(t, "-", v.Said())
 		p, err := lock.NewSemaphore(w.session(), "gpus", 2, lock.Options{}).Acquire(w.ctx)
 		require.NoError(t, err)
 		synctest.Wait()
-		assert.Equal(t, "-", v.said(), "the slot's holder was shown as a leader")
+		assert.Equal(t, "-", v.Said(), "the slot's holder was shown as a leader")
 		_, err = elect.LeaderOf(w.ctx, c, "gpus", elect.Options{})
 		require.ErrorIs(t, err, elect.ErrNoLeader)
 		require.NoError(t, p.Release(w.ctx))
@@ -158,7 +57,7 @@ func TestObserveYieldsEachLeaderAndNoLeader(t *testing.T) {
 		v := w.observe(ctx, c, "e", 0)
 		other := w.observe(ctx, c, "e2", 0)
 		synctest.Wait()
-		require.Equal(t, "-", v.said())
+		require.Equal(t, "-", v.Said())
 
 		a := w.campaign(w.session(), "e", "a")
 		synctest.Wait()
@@ -188,13 +87,13 @@ func TestObserveYieldsEachLeaderAndNoLeader(t *testing.T) {
 		require.NoError(t, b.Resign(w.ctx))
 		synctest.Wait()
 
-		assert.Equal(t, "- a A A b -", v.said(), "each put is an event")
-		assert.Equal(t, "-", other.said(), "a name that begins alike is another")
-		requireTrue(t, v.seen(), w.History(), "e/")
+		assert.Equal(t, "- a A A b -", v.Said(), "each put is an event")
+		assert.Equal(t, "-", other.Said(), "a name that begins alike is another")
+		leaderview.RequireTrue(t, v.Seen(), w.History(), "e/")
 		cancel()
-		<-v.over
-		<-other.over
-		assert.ErrorIs(t, v.err, context.Canceled)
+		<-v.Ended
+		<-other.Ended
+		assert.ErrorIs(t, v.Err, context.Canceled)
 	})
 }
 
@@ -215,15 +114,15 @@ func TestObserveNeverYieldsACandidateOfABatchThatDidNotLead(t *testing.T) {
 		w.Heal()
 		synctest.Wait()
 		time.Sleep(10 * time.Second)
-		requireTrue(t, v.seen(), w.History(), "e/")
-		assert.NotContains(t, v.said(), "b")
-		assert.NotContains(t, v.said(), "again")
-		seen := v.seen()
+		leaderview.RequireTrue(t, v.Seen(), w.History(), "e/")
+		assert.NotContains(t, v.Said(), "b")
+		assert.NotContains(t, v.Said(), "again")
+		seen := v.Seen()
 		assert.Equal(t, "c", string(seen[len(seen)-1].Value))
 		w.Delete("e/c")
 		w.Delete("e/b")
 		synctest.Wait()
-		seen = v.seen()
+		seen = v.Seen()
 		assert.Zero(t, seen[len(seen)-1].Token)
 	})
 }
@@ -236,11 +135,11 @@ func TestASlowConsumerSeesTheLatestState(t *testing.T) {
 			w.Put("e/a", fmt.Sprint(i), 0)
 		}
 		time.Sleep(90 * time.Second)
-		assert.Equal(t, "- 999", v.said(), "and the consumer is still at it")
+		assert.Equal(t, "- 999", v.Said(), "and the consumer is still at it")
 		w.Delete("e/a")
 		w.Put("e/b", "b", 0)
 		time.Sleep(2 * time.Minute)
-		assert.Equal(t, "- 999 b", v.said())
+		assert.Equal(t, "- 999 b", v.Said())
 	})
 }
 
@@ -292,20 +191,20 @@ func TestObserveSurvivesEveryFault(t *testing.T) {
 					fault(w)
 					w.Put("e/a", fmt.Sprint(i), 0)
 					time.Sleep(30 * time.Second)
-					seen := v.seen()
+					seen := v.Seen()
 					require.Equal(t, fmt.Sprint(i), string(seen[len(seen)-1].Value))
 				}
 				fault(w)
 				w.Delete("e/a")
 				time.Sleep(30 * time.Second)
-				assert.True(t, strings.HasSuffix(v.said(), " 2 b"), v.said())
+				assert.True(t, strings.HasSuffix(v.Said(), " 2 b"), v.Said())
 				w.Delete("e/b")
 				time.Sleep(30 * time.Second)
-				assert.True(t, strings.HasSuffix(v.said(), " 2 b -"), v.said())
-				requireTrue(t, v.seen(), w.History(), "e/")
+				assert.True(t, strings.HasSuffix(v.Said(), " 2 b -"), v.Said())
+				leaderview.RequireTrue(t, v.Seen(), w.History(), "e/")
 				cancel()
-				<-v.over
-				assert.ErrorIs(t, v.err, context.Canceled)
+				<-v.Ended
+				assert.ErrorIs(t, v.Err, context.Canceled)
 			})
 		})
 	}
@@ -326,9 +225,9 @@ func TestObserveEndsWithItsClientAndWithItsCluster(t *testing.T) {
 				} else {
 					require.NoError(t, c.Close())
 				}
-				<-v.over
-				require.ErrorIs(t, v.err, want)
-				assert.Len(t, v.seen(), 1)
+				<-v.Ended
+				require.ErrorIs(t, v.Err, want)
+				assert.Len(t, v.Seen(), 1)
 				assert.ErrorIs(t, second(elect.LeaderOf(w.ctx, c, "e", elect.Options{})), want)
 			})
 		})
@@ -401,7 +300,7 @@ func TestCandidatesCostAnObserverNoRequest(t *testing.T) {
 			synctest.Wait()
 		}
 		assert.Zero(t, w.Counts().Since(before).Received["Txn"])
-		assert.Equal(t, "v", v.said())
+		assert.Equal(t, "v", v.Said())
 	})
 }
 
@@ -466,9 +365,9 @@ func TestALongQueueIsReadAtOneRevision(t *testing.T) {
 			w.Delete(fmt.Sprintf("e/%04d", i*7))
 			synctest.Wait()
 		}
-		seen := v.seen()
+		seen := v.Seen()
 		assert.Equal(t, "20", string(seen[len(seen)-1].Value))
-		requireTrue(t, seen, w.History(), "e/")
+		leaderview.RequireTrue(t, seen, w.History(), "e/")
 	})
 }
 
@@ -524,7 +423,7 @@ func TestObservingNeedsNoMoreThanPermissionToRead(t *testing.T) {
 		synctest.Wait()
 		w.Delete("e/a")
 		time.Sleep(time.Second)
-		assert.Equal(t, "a -", v.said())
+		assert.Equal(t, "a -", v.Said())
 		_, err = elect.LeaderOf(w.ctx, c, "other", elect.Options{})
 		assert.ErrorContains(t, err, "permission denied")
 	})

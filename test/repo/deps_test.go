@@ -67,6 +67,7 @@ var beside = map[string][]string{
 	"internal/testkit/faultproxy":           {"internal/testkit/loopback"},
 	"internal/testkit/fleet":                {"fencing", "fencing/fencetest"},
 	"internal/testkit/inmemory":             {"*", "internal/testkit/etcdfake", "internal/testkit/named"},
+	"internal/testkit/leaderview":           {"*", "internal/testkit/etcdfake"},
 	"internal/testkit/metricspage":          {},
 	"internal/testkit/named":                {"*", "internal/testkit/etcdfake"},
 	"internal/testkit/paired":               {},

@@ -28,6 +28,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/faultproxy"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/leaderview"
 	"github.com/pawl-locks/pawl/internal/txn"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
@@ -204,7 +205,7 @@ func TestProcessesLoseTheirTermsInEveryWay(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	witness := watchPrefix(t, ctx, s, "e/")
-	v := view(ctx, c, "e", 0)
+	v := leaderview.Begin(ctx, c, "e", 0)
 	f := newField(t, s)
 	leader := f.until("the first leader", func(n news) bool { return n.Over == "" })
 	rnd := rand.New(rand.NewPCG(lane.Seed(t), 0))
@@ -218,15 +219,15 @@ func TestProcessesLoseTheirTermsInEveryWay(t *testing.T) {
 	f.check()
 	assert.GreaterOrEqual(t, len(f.over), losses)
 	require.Eventually(t, func() bool {
-		seen := v.seen()
+		seen := v.Seen()
 		return len(seen) > 0 && seen[len(seen)-1].Token == leader.Token
 	}, lane.Hang, 10*time.Millisecond)
 	_, err = f.op.Put(ctx, &pb.PutRequest{Key: []byte("e/end")}) // behind the leader in the queue
 	require.NoError(t, err)
 	history := witness("e/end")
 	cancel()
-	<-v.over
-	requireTrue(t, v.seen(), history, "e/")
+	<-v.Ended
+	leaderview.RequireTrue(t, v.Seen(), history, "e/")
 }
 
 // watchPrefix watches a prefix of a real etcd as plainly as can be. What it

@@ -13,6 +13,7 @@ import (
 	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/leaderview"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
@@ -67,11 +68,11 @@ func TestATermsLifeOnARealServer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), lane.Hang)
 	defer cancel()
 	ask, stop := context.WithCancel(ctx)
-	v := view(ask, c, "team/a", 0)
-	defer func() { stop(); <-v.over }()
+	v := leaderview.Begin(ask, c, "team/a", 0)
+	defer func() { stop(); <-v.Ended }()
 	saw := func(want string) {
 		t.Helper()
-		require.Eventually(t, func() bool { return v.said() == want }, lane.Hang, 5*time.Millisecond, "want %q", want)
+		require.Eventually(t, func() bool { return v.Said() == want }, lane.Hang, 5*time.Millisecond, "want %q", want)
 	}
 	saw("-")
 	one, err := c.NewSession(ctx, lease.Options{})

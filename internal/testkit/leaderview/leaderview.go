@@ -1,4 +1,5 @@
-package elect_test
+// Package leaderview collects what elect.Observe yields, and compares it with the history of a cluster.
+package leaderview
 
 import (
 	"cmp"
@@ -12,46 +13,47 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/stretchr/testify/require"
 )
 
-// A viewer ranges over Observe in a separate goroutine.
-type viewer struct {
-	mu    sync.Mutex
-	all   []elect.Leader
-	err   error
-	pause time.Duration // between two events
-	over  chan struct{}
+// A Viewer ranges over Observe in a goroutine.
+type Viewer struct {
+	Ended chan struct{} // closed when Observe has ended
+	Err   error         // with which Observe ended; read after Ended
+
+	mu  sync.Mutex
+	all []elect.Leader
 }
 
-func view(ctx context.Context, c *pawl.Client, name string, pause time.Duration) *viewer {
-	v := &viewer{pause: pause, over: make(chan struct{})}
+// Begin observes the election name until ctx ends, with a pause between two events.
+func Begin(ctx context.Context, c *pawl.Client, name string, pause time.Duration) *Viewer {
+	v := &Viewer{Ended: make(chan struct{})}
 	go func() { // ends with ctx
-		defer close(v.over)
+		defer close(v.Ended)
 		for l, err := range elect.Observe(ctx, c, name, elect.Options{}) {
-			v.mu.Lock()
 			if err != nil {
-				v.err = err
+				v.Err = err
 			} else {
+				v.mu.Lock()
 				v.all = append(v.all, l)
+				v.mu.Unlock()
 			}
-			v.mu.Unlock()
 			time.Sleep(pause)
 		}
 	}()
 	return v
 }
 
-func (v *viewer) seen() []elect.Leader {
+// Seen returns what was observed so far.
+func (v *Viewer) Seen() []elect.Leader {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return append([]elect.Leader(nil), v.all...)
+	return slices.Clone(v.all)
 }
 
-// said is what was seen, for reading: the values, "-" for nobody.
-func (v *viewer) said() string {
+// Said returns what was observed, for people to read: the values, and "-" for nobody.
+func (v *Viewer) Said() string {
 	var out []string
-	for _, l := range v.seen() {
+	for _, l := range v.Seen() {
 		if l.Token == 0 {
 			out = append(out, "-")
 			continue
@@ -69,7 +71,7 @@ type state struct {
 	value       string
 }
 
-// truth is who led, starting at each revision, from the history of a whole prefix.
+// truth returns who led after each revision, from the history of a whole prefix.
 func truth(history []etcdfake.Change, prefix string) []state {
 	states := []state{{}}
 	alive := map[string]state{}
@@ -96,8 +98,8 @@ func truth(history []etcdfake.Change, prefix string) []state {
 	return states
 }
 
-// requireTrue checks what was seen against the ground truth.
-func requireTrue(t *testing.T, seen []elect.Leader, history []etcdfake.Change, prefix string) {
+// RequireTrue fails t unless each of the events seen is who led at its revision, and is something new.
+func RequireTrue(t *testing.T, seen []elect.Leader, history []etcdfake.Change, prefix string) {
 	t.Helper()
 	states := truth(history, prefix)
 	last := state{}
@@ -106,10 +108,11 @@ func requireTrue(t *testing.T, seen []elect.Leader, history []etcdfake.Change, p
 		want := states[n-1] // the latest one that is not later
 		want.rev = 0
 		got := state{0, l.Key, int64(l.Token), want.mod, string(l.Value)}
-		require.Equal(t, want, got, "event %d, at revision %d", i, l.Revision)
-		if i > 0 {
-			require.Greater(t, l.Revision, seen[i-1].Revision)
-			require.NotEqual(t, last, want, "event %d has nothing new", i)
+		if want != got {
+			t.Fatalf("event %d, at revision %d: %+v, want %+v", i, l.Revision, got, want)
+		}
+		if i > 0 && (l.Revision <= seen[i-1].Revision || want == last) {
+			t.Fatalf("event %d, at revision %d, has nothing new: %+v", i, l.Revision, got)
 		}
 		last = want
 	}
