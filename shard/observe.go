@@ -31,7 +31,7 @@ type Table struct {
 
 // An Owner is the holder of a shard.
 type Owner struct {
-	Lease int64         // of the owner's session; 0 if the shard has no owner, or a key that is not pawl's
+	Lease int64         // of the owner, as its Member has it; 0 if the shard has no owner, or a key that is not pawl's
 	Value []byte        // the worker's Options.Value
 	Token fencing.Token // of the hold; 0 if the shard has no owner
 	Next  int64         // the lease of the first worker that waits for the shard; 0 if none does
@@ -189,14 +189,14 @@ func (o *observer) table(now time.Time) Table {
 		if len(q) == 0 {
 			continue
 		}
-		t.Shards[i] = Owner{Lease: q[0].Lease, Token: fencing.Token(q[0].Create)}
-		if m := v.Members[q[0].Lease]; m != nil {
+		t.Shards[i] = Owner{Lease: v.MemberOf(q[0].Lease), Token: fencing.Token(q[0].Create)}
+		if m := v.Members[t.Shards[i].Lease]; m != nil {
 			t.Shards[i].Value = m.Value
 		}
 		if len(q) > 1 {
-			t.Shards[i].Next = q[1].Lease
+			t.Shards[i].Next = v.MemberOf(q[1].Lease)
 		}
-		held[q[0].Lease]++
+		held[t.Shards[i].Lease]++
 	}
 	for _, lease := range v.ByAge() {
 		m := v.Members[lease]

@@ -3,6 +3,7 @@ package shards
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 )
 
 // The bounds of a member key's content.
@@ -10,6 +11,9 @@ const (
 	MaxWeight = 10_000
 	MaxValue  = 1024
 )
+
+// KeysPerLease is how many shards have their keys on one lease at most (docs/decisions/many-keys.md).
+const KeysPerLease = 500
 
 // A Member is what a worker says of itself in its member key.
 type Member struct {
@@ -21,6 +25,10 @@ type Member struct {
 	Cannot  Set    // the shards that it cannot take now
 	Spared  Set    // those of them that have not failed: a work that was to end still runs, or the disk is full
 	Coming  Set    // the shards in its wish for which it prepares
+
+	// Carriers are the leases, besides the one in the key's name, that the keys of its shards may be on. A
+	// worker names a lease here before it puts a key on it.
+	Carriers []int64
 }
 
 // Health is whether a worker can work on shards at all.
@@ -42,14 +50,20 @@ type form struct {
 	Cannot  []byte `json:"cannot,omitempty"`
 	Spared  []byte `json:"spared,omitempty"`
 	Coming  []byte `json:"coming,omitempty"`
+
+	Carriers []string `json:"carriers,omitempty"`
 }
 
 // Encode is the value of the member key.
 func (m Member) Encode() []byte {
-	b, err := json.Marshal(form{
+	f := form{
 		Weight: m.Weight, Value: m.Value, Leaving: m.Leaving, Drained: m.Drained, Health: m.Health,
 		Cannot: m.Cannot.Encode(), Spared: m.Spared.Encode(), Coming: m.Coming.Encode(),
-	})
+	}
+	for _, lease := range m.Carriers {
+		f.Carriers = append(f.Carriers, strconv.FormatInt(lease, 16))
+	}
+	b, err := json.Marshal(f)
 	if err != nil {
 		panic("shards: member: " + err.Error()) // numbers and bytes always marshal
 	}
@@ -80,6 +94,13 @@ func DecodeMember(n int, value []byte) (m Member, err error) {
 	}
 	if m.Coming, err = Decode(n, f.Coming); err != nil {
 		return Member{}, err
+	}
+	for _, hex := range f.Carriers {
+		lease, err := strconv.ParseInt(hex, 16, 64)
+		if err != nil {
+			return Member{}, fmt.Errorf("carrier %q is no lease", hex)
+		}
+		m.Carriers = append(m.Carriers, lease)
 	}
 	return m, nil
 }

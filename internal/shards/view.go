@@ -65,12 +65,13 @@ type View struct {
 	Planned int64                  // the highest revision that a planner has proclaimed
 	Changed int64                  // the revision of the last known change that has to be planned for
 
-	keys keys.Shards
+	keys     keys.Shards
+	carriers map[int64]int64 // by the lease of a carrier, the member that names it
 }
 
 // NewView makes the View of n shards when nothing is stored.
 func NewView(k keys.Shards, n int) *View {
-	return &View{N: n, Members: map[int64]*MemberState{}, Queues: make([][]QueueKey, n), keys: k}
+	return &View{N: n, Members: map[int64]*MemberState{}, Queues: make([][]QueueKey, n), keys: k, carriers: map[int64]int64{}}
 }
 
 // Apply processes an event, and returns whether it is a reason to plan. The events are those of whole
@@ -171,6 +172,7 @@ func (v *View) member(lease int64, e Event) (r Reason) {
 			m.Member, m.There = value, true
 		}
 	}
+	v.carry(lease, old.Carriers, m.Carriers)
 	if m.There && !was {
 		r |= MemberCame
 	}
@@ -182,6 +184,30 @@ func (v *View) member(lease int64, e Event) (r Reason) {
 	}
 	v.forget(lease)
 	return r
+}
+
+// carry replaces the carriers of a member.
+func (v *View) carry(member int64, old, now []int64) {
+	for _, lease := range old {
+		if v.carriers[lease] == member {
+			delete(v.carriers, lease)
+		}
+	}
+	for _, lease := range now {
+		v.carriers[lease] = member
+	}
+}
+
+// MemberOf is the member whose keys are on lease: the one with that lease, or the one that names it as a
+// carrier. It is lease itself if there is none.
+func (v *View) MemberOf(lease int64) int64 {
+	if m := v.Members[lease]; m != nil && m.There {
+		return lease
+	}
+	if member, ok := v.carriers[lease]; ok {
+		return member
+	}
+	return lease
 }
 
 func (v *View) wish(lease int64, e Event) Reason {
@@ -229,20 +255,20 @@ func (v *View) Odd(all []Event) map[string]int64 {
 // Takes reports whether a member may get shards.
 func (m Member) Takes() bool { return m.Weight > 0 && !m.Leaving && !m.Drained }
 
-// Owner is the lease that owns shard i as far as its queue shows it to a planner. It is the last in the
-// queue that is a member and not leaving, or 0 if there is none.
+// Owner is the member that owns shard i as far as its queue shows it to a planner. It is the last in the
+// queue that is a member's and not leaving, or 0 if there is none.
 func (v *View) Owner(i int) int64 {
 	for _, e := range slices.Backward(v.Queues[i]) {
-		if v.Members[e.Lease].active() {
-			return e.Lease
+		if member := v.MemberOf(e.Lease); v.Members[member].active() {
+			return member
 		}
 	}
 	return 0
 }
 
-// In reports whether a lease has a key in the queue of shard i.
-func (v *View) In(i int, lease int64) bool {
-	return slices.ContainsFunc(v.Queues[i], func(e QueueKey) bool { return e.Lease == lease })
+// In reports whether a member has a key in the queue of shard i.
+func (v *View) In(i int, member int64) bool {
+	return slices.ContainsFunc(v.Queues[i], func(e QueueKey) bool { return v.MemberOf(e.Lease) == member })
 }
 
 // Share is how many shards a member's share is, among all members of the View, rounded up.

@@ -28,7 +28,7 @@ func (s *Sim) adverse(most int) {
 		return
 	}
 	w := living[s.IntN(len(living))]
-	switch s.IntN(12) {
+	switch s.IntN(13) {
 	case 0, 1:
 		if len(living) < most {
 			s.Join([]int{1, 1, 1, 2, 3, -1}[s.IntN(6)])
@@ -50,6 +50,8 @@ func (s *Sim) adverse(most int) {
 		w.Fails = func(i int) bool { return i == fails && !s.quiet }
 	case 8:
 		w.Slow = func() time.Duration { return rand0(s, 8*time.Second) }
+	case 9:
+		w.CutCarrier()
 	default:
 		s.anyWish()
 	}

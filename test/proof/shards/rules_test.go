@@ -21,6 +21,17 @@ func settled(rules Rules, n, workers int) *Sim {
 	return s
 }
 
+// carried is a run in which each lease has the keys of two shards at most.
+func carried(rules Rules, n, workers int) *Sim {
+	s := New(Config{Seed: 1, N: n, Lag: 50 * time.Millisecond, Rules: rules, PerLease: 2})
+	s.quiet = true
+	for range workers {
+		s.Join(1)
+	}
+	s.Run(30 * time.Second)
+	return s
+}
+
 // planning is the worker that plans; another is one that does not.
 func (s *Sim) planning() (plans, another *worker) {
 	first := s.queue(s.keys.Planner().Prefix)[0]
@@ -134,6 +145,19 @@ var rules = []struct {
 				s.fail("shard %d has nobody", i)
 			}
 		}
+		return s
+	}},
+	{"a carrier is named before a key is put on it", Rules{AnnounceLate: true}, func(r Rules) *Sim {
+		s := carried(r, 8, 2)
+		s.Quiet(0)
+		return s
+	}},
+	{"the end of a member's session ends its carriers", Rules{KeepCarriers: true}, func(r Rules) *Sim {
+		s := carried(r, 8, 2)
+		w := s.living()[0]
+		w.Away = 5 * time.Minute
+		w.CutOff()
+		s.Quiet(time.Minute)
 		return s
 	}},
 	{"what a member cannot take is a reason to plan", Rules{MembersOnly: true}, func(r Rules) *Sim {

@@ -16,7 +16,7 @@ func TestItConvergesWhenTheAdversaryStops(t *testing.T) {
 	first := lane.Seed(t)
 	for i := range uint64(lane.Of(60, 5000)) {
 		seed := first + i
-		s := New(Config{Seed: seed, N: 1 + int(seed%13), Lag: time.Second, Moves: int(seed % 3)})
+		s := New(Config{Seed: seed, N: 1 + int(seed%13), Lag: time.Second, Moves: int(seed % 3), PerLease: []int{0, 1, 3}[seed/3%3]})
 		for range 1 + seed%5 {
 			s.Join(1)
 		}

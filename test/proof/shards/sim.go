@@ -42,6 +42,8 @@ type Rules struct {
 	MembersOnly  bool // a plan is made only when the members change
 	AllWell      bool // no worker counts as sick
 	NoPoison     bool // no shard counts as one that fails wherever it is
+	AnnounceLate bool // a key is put on a carrier that the member key does not name yet
+	KeepCarriers bool // the end of a member's session leaves its carriers
 }
 
 // The times of the model.
@@ -57,6 +59,8 @@ type Config struct {
 	N     int           // shards
 	Lag   time.Duration // the longest delay of a request, an answer or an event
 	Moves int
+	// PerLease is how many shards have their keys on one lease at most; 0 means all.
+	PerLease int
 }
 
 // event is something that happens at a time.
@@ -290,10 +294,10 @@ func (s *Sim) Settled() string {
 	return ""
 }
 
-// worker is the worker with a lease.
+// worker is the worker with a lease, or with a carrier on it.
 func (s *Sim) worker(lease int64) *worker {
 	for _, w := range s.workers {
-		if w.lease == lease {
+		if w.lease == lease || w.carrier(lease) != nil {
 			return w
 		}
 	}

@@ -12,7 +12,8 @@ import (
 type attempt struct {
 	shard int
 	key   string
-	gone  bool // it is not wanted any more
+	lease int64 // that its key is on
+	gone  bool  // it is not wanted any more
 }
 
 // worker is one call of Run.
@@ -25,6 +26,8 @@ type worker struct {
 	left  bool  // it was told to leave
 	tries int
 
+	carriers []*carrier
+
 	attempts map[int]*attempt // queued for, or wait
 	holds    map[int]*attempt
 	running  map[int]bool // work runs
@@ -36,6 +39,7 @@ type worker struct {
 	Fails  func(i int) bool     // it returns by itself
 	Slow   func() time.Duration // how long it takes to return when it is to; a moment if nil
 	Lively time.Duration        // how long preparing takes
+	Away   time.Duration        // how much longer it is without a session after it was cut off
 }
 
 // Join begins a worker.
@@ -233,6 +237,7 @@ func (w *worker) step() {
 		s.later(func() {
 			if w.alive && w.lease == lease && w.wrote == m {
 				s.put(s.keys.Member(s.N, lease), []byte(m), lease)
+				w.announced(m)
 			}
 		})
 	}
@@ -242,13 +247,22 @@ func (w *worker) step() {
 	}
 }
 
-// end ends its session and the worker.
+// end ends its sessions and the worker.
 func (w *worker) end() { w.alive = false }
 
-// own are all keys on its lease.
+// own are all keys on its leases.
 func (w *worker) own() (all []string) {
-	for _, key := range w.s.sorted() {
-		if w.s.store[key].lease == w.lease {
+	all = w.s.on(w.lease)
+	for _, c := range w.carriers {
+		all = append(all, w.s.on(c.lease)...)
+	}
+	return all
+}
+
+// on are all keys on a lease.
+func (s *Sim) on(lease int64) (all []string) {
+	for _, key := range s.sorted() {
+		if s.store[key].lease == lease {
 			all = append(all, key)
 		}
 	}
@@ -299,10 +313,19 @@ func (w *worker) enqueue(a *attempt) {
 	if a.gone || w.attempts[a.shard] != a {
 		return
 	}
+	if a.lease = w.roomy(); a.lease == 0 { // until a carrier is announced
+		lease := w.lease
+		w.s.after(50*time.Millisecond, func() {
+			if w.alive && !w.deaf && w.lease == lease {
+				w.enqueue(a)
+			}
+		})
+		return
+	}
 	w.tries++
 	w.Prepared(a.shard)
-	a.key = keys.QueueKey{Lease: w.lease, N: int64(w.tries)}.In(w.s.keys.Queue(a.shard).Prefix)
-	w.s.put(a.key, nil, w.lease)
+	a.key = keys.QueueKey{Lease: a.lease, N: int64(w.tries)}.In(w.s.keys.Queue(a.shard).Prefix)
+	w.s.put(a.key, nil, a.lease)
 }
 
 func (w *worker) work(i int) {
@@ -401,7 +424,10 @@ func (w *worker) Kill() {
 	}
 	w.end()
 	w.s.tell("%x dies", w.lease)
-	w.s.after(rand0(w.s, ttl), func() { w.s.remove(w.own()...) })
+	w.s.expire(w.lease, ttl)
+	for _, c := range w.carriers {
+		w.s.expire(c.lease, ttl)
+	}
 }
 
 // CutOff ends its session: it loses what it holds, its keys go later, and it joins again.
@@ -419,20 +445,21 @@ func (w *worker) CutOff() {
 		w.Refused(s.time(), i, false)
 	}
 	clear(w.attempts)
-	for i := range w.holds {
-		w.lose(i)
+	for i, a := range w.holds {
+		if a.lease == own || !s.Rules.KeepCarriers {
+			w.lose(i)
+		}
+	}
+	if !s.Rules.KeepCarriers {
+		w.closeCarriers()
 	}
 	w.lease = 0
 	s.after(ttl/4+rand0(s, ttl), func() {
-		var all []string
-		for _, key := range s.sorted() {
-			if s.store[key].lease == own {
-				all = append(all, key)
+		s.remove(s.on(own)...)
+		s.after(w.Away, func() {
+			if w.alive {
+				w.join()
 			}
-		}
-		s.remove(all...)
-		if w.alive {
-			w.join()
-		}
+		})
 	})
 }
