@@ -12,7 +12,6 @@ import (
 	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
-	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/queue"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/shards"
@@ -24,6 +23,7 @@ import (
 // A hold is a shard that is held.
 type hold struct {
 	m     *member
+	c     *carrier
 	shard int
 	a     *queue.Acquisition
 	h     *Held
@@ -52,6 +52,7 @@ func (r *runner) do(a shards.Action) {
 		return
 	case shards.Quit:
 		r.tries[i]()
+		r.m.quits = true
 		return
 	}
 	if h == nil { // lost meanwhile
@@ -90,40 +91,21 @@ func (m *member) enqueue(i int, ifFree bool) {
 	})
 }
 
-func (m *member) acquire(ctx context.Context, i int, ifFree bool) {
-	m.w.Prepared(i)
-	m.job(func() func() {
-		q := queue.Queue{Queue: m.keys.Queue(i)}
-		works := &session.Deferral{}
-		a, err := queue.Acquire(ctx, m.s, queue.Request{Value: keys.Plain(time.Now(), false), Handoffs: true, Try: ifFree, Work: works}, q)
-		return func() {
-			switch {
-			case err == nil:
-				m.acquired(i, a, works)
-			case ctx.Err() != nil || m.s.Err() != nil || errors.Is(err, lock.ErrBusy) || errors.Is(err, lock.ErrKeyDeleted):
-				m.refused(i, nil)
-			default:
-				m.refused(i, err)
-				m.heedFatal(err)
-			}
-		}
-	})
-}
-
-// acquired processes a hold.
-func (m *member) acquired(i int, a *queue.Acquisition, works *session.Deferral) {
+// acquired processes a hold. It returns false if nothing will use it any more.
+func (c *carrier) acquired(i int, a *queue.Acquisition, works *session.Deferral) bool {
+	m := c.m
 	if m.ended || a.Err() != nil {
-		m.job(func() func() { _ = a.Release(m.ctx, lock.ErrReleased); return func() {} }) // nothing will use it any more
-		m.refused(i, nil)
-		return
+		m.job(func() func() { _ = a.Release(m.ctx, lock.ErrReleased); return func() {} })
+		return false
 	}
 	m.endTry(i)
-	h := &hold{m: m, shard: i, a: a, h: newHeld(a, m.session, i), works: works}
+	h := &hold{m: m, c: c, shard: i, a: a, h: newHeld(a, c.session, i), works: works}
 	m.holds[i] = h
 	m.w.Acquired(time.Now(), i)
 	m.notify(Event{Kind: Acquired, Shard: i, Token: h.h.Token()})
 	m.source.Now(m.values, observe.ShardHeld{Shard: h.which()})
 	context.AfterFunc(h.h.Context(), func() { m.post(h.lose) })
+	return true
 }
 
 // refused processes the end of a try without a hold. err, unless nil, is why the shard must not be
@@ -157,7 +139,7 @@ func (h *hold) begin() {
 	ctx, cancel := context.WithCancelCause(h.h.Context())
 	h.move, h.running = cancel, true
 	h.moved, h.took, h.why = time.Time{}, 0, "" // of a work that ran before this one
-	m.works++
+	h.c.works++
 	m.runner.works++
 	m.runner.call(func() error { return m.work(ctx, h.h) }, func(err error) {
 		cancel(nil)
@@ -197,7 +179,7 @@ func (h *hold) take() {
 	if !h.running || m.holds[h.shard] != h {
 		return
 	}
-	margin := m.s.TTL() - m.s.Validity()
+	margin := h.c.s.TTL() - h.c.s.Validity()
 	if h.a.Promise(clock.Now().Add(margin)) == nil {
 		h.a.Forfeit(ErrMoved)
 		h.done()
@@ -210,7 +192,7 @@ func (h *hold) lose() {
 	if m.holds[h.shard] != h {
 		return
 	}
-	delete(m.holds, h.shard)
+	h.end()
 	m.w.Lost(h.shard, h.running)
 	if h.running {
 		h.move(h.h.Err()) // if work has released the shard and goes on, nothing else ends its context
@@ -220,6 +202,12 @@ func (h *hold) lose() {
 	} else { // work released it, or its release is under way
 		h.isReleased(nil)
 	}
+}
+
+// end removes the hold, and gives back its room.
+func (h *hold) end() {
+	delete(h.m.holds, h.shard)
+	h.c.keys--
 }
 
 // isLost reports a loss.
@@ -251,8 +239,8 @@ func (h *hold) returned(err error) {
 		h.overrun.Stop()
 	}
 	m.runner.works--
-	if m.works--; m.works == 0 && m.ended {
-		m.done()
+	if h.c.works--; h.c.works == 0 && h.c.ended {
+		h.c.done()
 	}
 	if h.h.Err() != nil && !errors.Is(h.h.Err(), lock.ErrReleased) {
 		h.running = true
@@ -308,7 +296,7 @@ func (h *hold) release() {
 			if m.holds[h.shard] != h {
 				return
 			}
-			delete(m.holds, h.shard)
+			h.end()
 			m.w.Released(h.shard)
 			if errors.Is(err, lock.ErrLost) {
 				h.isLost(err)

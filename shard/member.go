@@ -28,12 +28,18 @@ type member struct {
 	s       *session.Session
 	ctx     context.Context // ends with the membership
 	cancel  context.CancelFunc
-	done    func() // ends the deferral of the lease's revocation
+
+	carriers []*carrier         // the first is the member's own session
+	leases   map[int64]struct{} // of all that have been carriers
+	pending  []pending          // acquisitions that wait for a carrier
+	quits    bool               // one of them may have ended
+	making   int                // carriers that are being made
+	makeAt   time.Time          // no carrier is made before
+	makePace backoff.Backoff
 
 	key, wishKey string
 	ended        bool
 	jobs         int // goroutines on its session that will still post
-	works        int // works that run on its session
 	holds        map[int]*hold
 
 	wrote   string // the value of the member key
@@ -91,7 +97,7 @@ func (r *runner) joined(m *member, err error) {
 	case err == nil && r.leaving:
 		m.s.CloseInBackground()
 		m.cancel()
-		m.done()
+		m.carriers[0].done()
 	case err == nil:
 		r.rejoin.Reset()
 		r.m = m
@@ -135,11 +141,14 @@ func (r *runner) enter(ctx context.Context, value []byte) (m *member, err error)
 		return nil, cmp.Or(r.conflict(resp), s.Examine(ctx), errRefused)
 	}
 	ctx, cancel := context.WithCancel(r.values)
-	return &member{
-		runner: r, session: session, s: s, ctx: ctx, cancel: cancel, done: s.DeferRevocation(), key: key, wishKey: wish,
+	m = &member{
+		runner: r, session: session, s: s, ctx: ctx, cancel: cancel, key: key, wishKey: wish,
 		wrote: string(value), mod: mod, watches: map[string]*watcher.Watch{}, holds: map[int]*hold{}, waiters: map[int]*waiters{},
-		pace: backoff.Backoff{First: time.Second, Most: maxPause},
-	}, nil
+		pace: backoff.Backoff{First: time.Second, Most: maxPause}, makePace: backoff.Backoff{First: minPause, Most: maxPause},
+		carriers: []*carrier{newCarrier(session)}, leases: map[int64]struct{}{s.ID(): {}},
+	}
+	m.carriers[0].m, m.carriers[0].named = m, true
+	return m, nil
 }
 
 var errRefused = errors.New("the worker's keys could not be put, for no reason that shows")
@@ -188,13 +197,13 @@ func (m *member) lost() {
 		return
 	}
 	err := m.s.Err()
+	for _, c := range m.carriers[1:] { // a worker without a member key holds nothing (rule SH9)
+		c.s.Abandon(err)
+	}
 	m.end()
 	m.report(observe.ShardsCounted{Left: true})
 	for _, h := range m.holds {
 		h.lose()
-	}
-	if m.works == 0 {
-		m.done()
 	}
 	switch {
 	case m.leaving:
@@ -214,4 +223,9 @@ func (m *member) end() {
 		w.Cancel()
 	}
 	m.follow(nil)
+	m.dropPending()
+	for _, c := range m.carriers {
+		c.end()
+	}
+	m.w.Self.Carriers = nil
 }

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"slices"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -82,7 +83,7 @@ func (m *member) write(now time.Time) {
 		return
 	}
 	m.writing, m.writeAt = true, time.Time{}
-	mod := m.mod
+	mod, names := m.mod, slices.Clone(m.carriers)
 	t := &pb.TxnRequest{
 		Compare: []*pb.Compare{m.s.Same(), txn.ModIs(m.key, mod)},
 		Success: []*pb.RequestOp{txn.Put(m.key, []byte(value), m.s.ID())},
@@ -94,7 +95,12 @@ func (m *member) write(now time.Time) {
 	}
 	m.job(func() func() {
 		resp, err := m.host.Cluster.Txn(m.ctx, cluster.Request{Op: "write the member key"}, t)
-		return func() { m.written(value, mod, resp, err) }
+		return func() {
+			m.written(value, mod, resp, err)
+			if err == nil && resp.Succeeded && !m.ended {
+				m.named(names)
+			}
+		}
 	})
 }
 

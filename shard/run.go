@@ -209,6 +209,12 @@ func (r *runner) step(now time.Time) {
 	for _, a := range r.w.Next(now) {
 		r.do(a)
 	}
+	if r.m.quits {
+		r.m.quits = false
+		r.m.dropPending()
+	}
+	r.m.dispatch()
+	r.m.retire()
 	r.m.follow(r.w.Offered())
 	r.m.write(now)
 	r.m.count(now)
@@ -231,6 +237,9 @@ func (r *runner) wake(now time.Time) time.Duration {
 		sooner(r.w.Wake(now))
 		sooner(r.m.countAt)
 		sooner(r.m.writeAt)
+		if len(r.m.pending) > 0 {
+			sooner(r.m.makeAt)
+		}
 		sooner(r.m.othersAt)
 		sooner(now.Add(r.w.TTL / 4))
 	}
@@ -300,11 +309,15 @@ func (r *runner) part() {
 			m.end()
 			m.report(observe.ShardsCounted{Left: true})
 		}
-		m.done()
-		inside.SessionOf(m.session).CloseInBackground()
+		for _, c := range m.carriers {
+			c.done()
+			c.s.CloseInBackground()
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), partWait)
 		defer cancel()
-		_ = m.session.Close(ctx)
+		for _, c := range m.carriers {
+			_ = c.s.Close(ctx)
+		}
 	}
 	for r.jobs > 0 {
 		<-r.news
@@ -330,7 +343,9 @@ func (r *runner) abandon() {
 			<-r.news
 		}
 		if m != nil {
-			m.done()
+			for _, c := range m.carriers {
+				c.done()
+			}
 		}
 	}()
 }

@@ -1,9 +1,7 @@
 package shard
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -168,12 +166,13 @@ func (m *member) reportWaiters(i int, w *waiters) {
 	}
 	waits := false
 	for key, known := range w.keys {
-		waits = waits || !known.gone && key != h.h.Key() && !strings.HasPrefix(key, m.ownPrefix(i))
+		waits = waits || !known.gone && !m.isOwn(key)
 	}
 	m.w.Waits(i, waits)
 }
 
-// ownPrefix is what the member's keys in the queue of shard i begin with.
-func (m *member) ownPrefix(i int) string {
-	return fmt.Sprintf("%s%x-", m.keys.Queue(i).Prefix, m.s.ID())
+// isOwn reports whether a key of a shard's queue is on a lease of the member.
+func (m *member) isOwn(key string) bool {
+	_, own := m.leases[m.keys.Parse(key).Lease]
+	return own
 }

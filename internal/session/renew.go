@@ -25,6 +25,7 @@ type renewer struct {
 	last     *cluster.Member // the member that confirmed last
 	usual    cluster.Usual   // the round trip
 	failures int             // in this round
+	began    time.Time       // when it began
 	late     bool            // this round is late, and has narrowed the line of the client's enqueues
 }
 
@@ -72,12 +73,13 @@ func (r *renewer) step(now time.Time) time.Time {
 	switch {
 	case r.underWay:
 		return now.Add(time.Hour) // the round ends before that
-	case r.s.waking.urgent.Swap(false):
+	case r.s.waking.urgent.Swap(false), r.s.waking.led.Swap(false) && now.Sub(r.began) >= r.s.validity.window().due()/8:
 		r.begin = now
 	case now.Before(r.begin):
 		return r.begin
 	}
-	r.underWay, r.failures = true, 0
+	r.underWay, r.failures, r.began = true, 0, now
+	r.s.leadRenewals()
 	round := cluster.Hedge[result]{
 		Cluster: r.s.host.Cluster, After: r.hedgeAfter(), Twice: true,
 		Pick: r.pick, Query: r.renew, Failed: r.failed, Joined: r.joined,

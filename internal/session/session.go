@@ -67,6 +67,8 @@ type Session struct {
 
 	warned atomic.Bool // that it has many keys
 
+	followers []*Session // that renew with this one; guarded by mu
+
 	revocation revocation
 }
 
@@ -81,6 +83,7 @@ type ownKey struct {
 type waking struct {
 	woken  chan struct{}
 	urgent atomic.Bool // a renewal has to begin at once
+	led    atomic.Bool // one of the session that this one renews with has begun
 }
 
 // ID is the lease ID.
