@@ -16,7 +16,7 @@ import (
 )
 
 // A carrier is a session that shards' keys are on: the member's own, and, as soon as that has
-// shards.KeysPerLease of them, further ones (rule SH9). Only Run's goroutine uses it.
+// shards.KeysPerLease of them, further ones (rule SH11). Only Run's goroutine uses it.
 type carrier struct {
 	m       *member
 	session *pawl.Session

@@ -77,7 +77,7 @@ func (w *fixture) named() {
 	}
 }
 
-// rule: SH9
+// rule: SH11
 func TestShardsLieOnLeasesOfFiveHundredKeysAtMost(t *testing.T) {
 	for n, want := range map[int][]int{shards.KeysPerLease: {500}, shards.KeysPerLease + 1: {1, 500}, many: {100, 500, 500}} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -118,7 +118,7 @@ func (w *fixture) table(x *worker) shard.Table {
 	return shard.Table{}
 }
 
-// rule: SH9
+// rule: SH11
 func TestACarrierThatEndsCostsItsShardsAMomentAndNoOthers(t *testing.T) {
 	inBubble(t, many, func(w *fixture) {
 		x := w.start(shard.Options{}, idle)
@@ -141,7 +141,7 @@ func TestACarrierThatEndsCostsItsShardsAMomentAndNoOthers(t *testing.T) {
 }
 
 // Two workers could otherwise count the carriers as theirs, or nobody.
-// rule: SH9
+// rule: SH11
 func TestTheEndOfTheMembersSessionEndsItsCarriers(t *testing.T) {
 	inBubble(t, many, func(w *fixture) {
 		x := w.start(shard.Options{}, idle)
@@ -165,7 +165,7 @@ func TestTheEndOfTheMembersSessionEndsItsCarriers(t *testing.T) {
 
 // A worker that is killed leaves leases that were made at different times. They expire together, so the
 // survivor has all shards soon after the first has expired, and none twice.
-// rule: SH9
+// rule: SH11
 func TestTheLeasesOfAProcessThatDiesExpireTogether(t *testing.T) {
 	inBubble(t, many, func(w *fixture) {
 		x := w.start(shard.Options{}, idle)
@@ -200,7 +200,7 @@ func TestTheLeasesOfAProcessThatDiesExpireTogether(t *testing.T) {
 }
 
 // Thousands of shards move when a worker joins, and when it leaves.
-// rule: SH9
+// rule: SH11
 func TestThousandsOfShardsMoveAndNoneIsLost(t *testing.T) {
 	inBubble(t, many, func(w *fixture) {
 		x := w.start(shard.Options{}, idle)

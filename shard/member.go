@@ -197,7 +197,7 @@ func (m *member) lost() {
 		return
 	}
 	err := m.s.Err()
-	for _, c := range m.carriers[1:] { // a worker without a member key holds nothing (rule SH9)
+	for _, c := range m.carriers[1:] { // a worker without a member key holds nothing (rule SH11)
 		c.s.Abandon(err)
 	}
 	m.end()
