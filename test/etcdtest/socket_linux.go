@@ -11,18 +11,9 @@ import (
 // clusters reports that StartCluster works here.
 const clusters = true
 
-// socketOf finds the inode of the socket at the other end of a connection on this machine. local is
-// that socket's address.
+// socketOf finds the inode of the socket at the other end of a connection on this machine, in the table of
+// all sockets. local is that socket's address.
 func socketOf(local, remote *net.TCPAddr) (inode string, ok bool) {
-	if inode, ok := diagnosed(local, remote); ok {
-		return inode, true
-	}
-	return listed(local, remote)
-}
-
-// listed is socketOf by the table of all sockets of the machine, which is all that a kernel without
-// sock_diag(7) has. While many tests run, the table is long, and reading it takes milliseconds.
-func listed(local, remote *net.TCPAddr) (inode string, ok bool) {
 	table, err := os.ReadFile("/proc/self/net/tcp")
 	if err != nil {
 		return "", false
