@@ -35,6 +35,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(utlVariable) != "" {
 		os.Exit(utl())
 	}
+	lane.SideBySide(9) // those that run so wait for leases
 	goleak.VerifyTestMain(m)
 }
 
