@@ -1,9 +1,12 @@
 package cluster
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
 // VersionFault returns what is wrong with a server of this version (F13), or "" if nothing is known.
@@ -21,6 +24,39 @@ func VersionFault(version string) string {
 	}
 	return ""
 }
+
+// holes are what users that etcd authenticates may do beyond their permissions, and the first releases that
+// prevent it.
+var holes = []struct {
+	advisory, what string
+	fixed          [][3]int
+}{
+	{"GHSA-xg4h-6gfc-h4m8", "a user who may read one key may watch every key after it", [][3]int{{3, 5, 33}, {3, 6, 14}, {3, 7, 1}}},
+	{"GHSA-x35m-3gp4-4fh5", "a put within a transaction shows values, and uses leases, that the user has no permission for", [][3]int{{3, 5, 30}, {3, 6, 11}, {3, 7, 0}}},
+}
+
+// SecurityFault returns which users' permissions a server of this version does not enforce, or "" if none
+// is known. It has nothing to do with locks.
+func SecurityFault(version string) string {
+	v, pre, ok := parseVersion(version)
+	if !ok {
+		return ""
+	}
+	var all []string
+	for _, h := range holes {
+		for i, fixed := range h.fixed {
+			if i == 0 && before(v, [3]int{fixed[0], fixed[1]}) || v[0] == fixed[0] && v[1] == fixed[1] && older(v, pre, fixed) {
+				all = append(all, fmt.Sprintf("%s (%s)", h.what, h.advisory))
+			}
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+// Restored reports whether the cluster was restored from a backup, as far as a member's status shows it.
+// Every revision has an entry in raft's log; a restored cluster begins a new log, at the revision of the
+// backup or above. The log may have caught up since.
+func Restored(s *pb.StatusResponse) bool { return s.RaftIndex < uint64(s.Header.GetRevision()) }
 
 // TakesNested reports whether transactions within transactions are safe. All members must report the
 // same minor version of etcd, and it must check the permissions inside of them. The versions of

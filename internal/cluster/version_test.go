@@ -1,9 +1,12 @@
 package cluster
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
 // F13.
@@ -18,4 +21,28 @@ func TestVersionsThatBreakARuleAreKnown(t *testing.T) {
 	}
 	assert.Contains(t, VersionFault("3.3.1"), "not supported")
 	assert.Contains(t, VersionFault("3.4.44"), "known bugs")
+}
+
+func TestVersionsThatDoNotEnforcePermissionsAreKnown(t *testing.T) {
+	const watch, put = "GHSA-xg4h-6gfc-h4m8", "GHSA-x35m-3gp4-4fh5"
+	for version, want := range map[string][]string{
+		"3.4.44": {watch, put}, "3.5.29": {watch, put}, "3.5.30": {watch}, "3.5.32": {watch}, "3.5.33-rc.0": {watch}, "3.5.33": nil, "3.5.40": nil,
+		"3.6.10": {watch, put}, "3.6.11": {watch}, "3.6.13": {watch}, "3.6.14": nil, "3.7.0-rc.0": {watch, put}, "3.7.0": {watch}, "3.7.1": nil,
+		"3.8.0-alpha.0": nil, "4.0.0": nil, "": nil,
+	} {
+		got := SecurityFault(version)
+		for _, advisory := range []string{watch, put} {
+			assert.Equal(t, slices.Contains(want, advisory), strings.Contains(got, advisory), "%s: %s", version, got)
+		}
+	}
+}
+
+func TestARestoredClusterIsToldByItsLog(t *testing.T) {
+	status := func(index uint64, revision int64) *pb.StatusResponse {
+		return &pb.StatusResponse{RaftIndex: index, Header: &pb.ResponseHeader{Revision: revision}}
+	}
+	assert.False(t, Restored(status(4, 1)))
+	assert.False(t, Restored(status(1000, 1000)))
+	assert.True(t, Restored(status(7, 1_000_000_123)))
+	assert.False(t, Restored(&pb.StatusResponse{}))
 }

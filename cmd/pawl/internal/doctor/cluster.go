@@ -144,6 +144,10 @@ func (d *doctor) endpoint(e endpoint, quorum bool) {
 	if why := cluster.VersionFault(s.Version); why != "" {
 		d.wrong("version", e.name, fmt.Sprintf("etcd %s: %s", s.Version, why), "upgrade this member")
 	}
+	if why := cluster.SecurityFault(s.Version); why != "" {
+		d.odd("security", e.name, fmt.Sprintf("etcd %s does not enforce all permissions of users: %s", s.Version, why),
+			"upgrade this member to 3.5.33, 3.6.14, 3.7.1 or later; locks are not affected")
+	}
 	d.room(e)
 }
 
@@ -196,6 +200,12 @@ func (d *doctor) cluster(ends []endpoint) {
 	default:
 		for id := range ids {
 			d.ok("cluster", "", "%x: all endpoints belong to it and know the leader", id)
+		}
+	}
+	for _, e := range ends {
+		if e.status != nil && cluster.Restored(e.status) {
+			d.ok("cluster", "", "was restored from a backup, and serves revision %d after %d entries of its log", e.status.Header.Revision, e.status.RaftIndex)
+			return
 		}
 	}
 }

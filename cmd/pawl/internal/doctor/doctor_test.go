@@ -42,7 +42,9 @@ func member(id, cluster, leader uint64, version string) endpoint {
 
 func TestTheDoctorNamesWhatIsWrongWithAnEndpoint(t *testing.T) {
 	one := func(e endpoint) string { return notes(func(d *doctor) { d.endpoint(e, true) }) }
-	assert.Empty(t, one(member(1, 1, 1, "3.6.9")))
+	assert.Empty(t, one(member(1, 1, 1, "3.6.14")))
+	assert.Contains(t, one(member(1, 1, 1, "3.6.11")), "look  security   e: etcd 3.6.11 does not enforce all permissions of users: a user who may read one key may watch every key after it (GHSA-xg4h-6gfc-h4m8)\n"+
+		"→ upgrade this member to 3.5.33, 3.6.14, 3.7.1 or later; locks are not affected")
 	assert.Contains(t, one(member(1, 1, 1, "3.5.9")), "wrong version    e: etcd 3.5.9: has known bugs")
 	assert.Contains(t, one(endpoint{name: "e", err: errors.New("why")}), "wrong endpoint   e: does not answer: why")
 	refused := status.Error(codes.InvalidArgument, "authentication failed")
