@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"fmt"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -78,8 +79,23 @@ func (m *member) heard(planner *mvccpb.KeyValue) {
 		return
 	}
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.said = said
+	m.mu.Unlock()
+	for _, d := range said.Doubles {
+		if d.Lease == m.s.ID() {
+			m.doubled("it has given its place to a later one")
+		} else if d.By == m.s.ID() && time.Since(m.since) > 2*m.s.TTL() { // a dead one's key would be gone
+			m.doubled("it has taken the place of an earlier one, which still runs")
+		}
+	}
+}
+
+// doubled reports, once, that another worker that runs has the same ID.
+func (m *member) doubled(what string) {
+	if !m.double {
+		m.double = true
+		m.notify(Event{Kind: SameID, Shard: -1, Err: fmt.Errorf("another worker has the ID %q: %s", m.opts.ID, what)})
+	}
 }
 
 // ownKeys processes what a read at revision rev showed of the wish key and the member key. A key that

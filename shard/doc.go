@@ -35,7 +35,8 @@
 //     of each worker is within one of its share by weight, as far as workers can take them. No
 //     plan with such loads moves fewer shards. Shards that fail on several workers do not count.
 //  6. If a worker dies, its shards have no owner for the TTL, a second, and a moment. If it leaves in
-//     order, each of them waits for one handoff.
+//     order, each of them waits for one handoff. If it comes back with the same Options.ID before the
+//     TTL is over, it gets the same shards, and no other shard moves.
 //  7. Shards get owners even without a planner: workers count the queues once a TTL, and take what has
 //     had no owner for that long.
 //  8. A shard whose work fails, or that a worker may not take, goes to another worker. While a shard

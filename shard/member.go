@@ -57,6 +57,8 @@ type member struct {
 	missed         shards.Set // shards whose watch began after a write by others; their queues are read again
 	planning       bool
 	stopPlanning   context.CancelFunc
+	since          time.Time
+	double         bool        // it has reported that another worker has its ID
 	term           *term       // under way; guarded by runner.mu
 	said           shards.Said // what the planner said in the last count; guarded by runner.mu
 }
@@ -181,7 +183,7 @@ func (r *runner) conflict(resp *pb.TxnResponse) error {
 // begin starts the watches and the planner's campaign of the member.
 func (m *member) begin() {
 	now := time.Now()
-	m.w.TTL = m.s.TTL()
+	m.w.TTL, m.since = m.s.TTL(), now
 	m.w.Joined(now)
 	m.countAt = now.Add(backoff.Spread(m.s.TTL()))
 	m.notify(Event{Kind: Joined, Shard: -1})

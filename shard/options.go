@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/keys"
@@ -24,6 +25,13 @@ type Options struct {
 	// Value is shown by Observe with each of this worker's shards. It may be an address, for example.
 	// It is at most 1 KiB.
 	Value []byte
+	// ID, unless empty, names this worker's place: a pod of a stateful set, a machine, a slot. It is at
+	// most 256 bytes. A worker that dies and comes back with the same ID within the TTL takes back its
+	// shards, and no other shard moves. One that has died repeatedly, each time within four minutes,
+	// gets nothing for a TTL, and longer each time, up to 5 min; and a shard with which three such
+	// workers in a row have died rests. If two workers that run have one ID, the earlier gives all its
+	// shards to the later.
+	ID string
 	// Prepare, unless nil, is called before this worker queues for a shard, while the old owner still
 	// works on it. It can load the shard's state ahead of time. Its ctx ends when the shard is no
 	// longer wanted. If it returns an error, the shard goes to another worker, as after a work that
@@ -53,6 +61,10 @@ func (o Options) check() error {
 		return fmt.Errorf("Options.Weight is %d, want at most %d", o.Weight, shards.MaxWeight)
 	case len(o.Value) > shards.MaxValue:
 		return fmt.Errorf("Options.Value has %d bytes, want at most %d", len(o.Value), shards.MaxValue)
+	case len(o.ID) > shards.MaxID:
+		return fmt.Errorf("Options.ID has %d bytes, want at most %d", len(o.ID), shards.MaxID)
+	case !utf8.ValidString(o.ID):
+		return fmt.Errorf("Options.ID is %q, want UTF-8", o.ID)
 	case o.Overrun < 0:
 		return fmt.Errorf("Options.Overrun is %v, want 0 or more", o.Overrun)
 	case o.Moves < 0:
@@ -78,12 +90,13 @@ const (
 	Lost                     // the shard was held, and has been lost
 	Failed                   // work returned unasked, Prepare failed, or the shard could not be queued for; it is not taken for a while
 	Retrying                 // a session could not be made, or has ended; Run tries again
+	SameID                   // two workers that run have this worker's Options.ID; the later one has the place
 )
 
 // String returns the kind's name in lower case.
 func (k Kind) String() string {
 	if name, ok := map[Kind]string{Joined: "joined", Acquired: "acquired", Moving: "moving", Released: "released",
-		Lost: "lost", Failed: "failed", Retrying: "retrying"}[k]; ok {
+		Lost: "lost", Failed: "failed", Retrying: "retrying", SameID: "same id"}[k]; ok {
 		return name
 	}
 	return fmt.Sprintf("kind %d", int(k))
@@ -92,7 +105,7 @@ func (k Kind) String() string {
 // An Event is one change that Run reports.
 type Event struct {
 	Kind  Kind
-	Shard int           // -1 for Joined and Retrying
+	Shard int           // -1 for Joined, Retrying and SameID
 	Token fencing.Token // of the hold; 0 if there is none
 	// Err depends on Kind. For Lost, it is the error of Held.Err. For Failed, it is what work or
 	// Prepare returned, which is nil if work returned nil, or why the shard could not be queued for.

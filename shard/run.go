@@ -49,7 +49,7 @@ func Run(ctx context.Context, c *pawl.Client, name string, n int, opts Options, 
 	if weight == 0 {
 		weight = 1
 	}
-	r.w = shards.NewWorker(n, shards.Member{Weight: weight, Value: bytes.Clone(opts.Value)}, opts.Session.WithDefaults().TTL, settle, opts.Moves)
+	r.w = shards.NewWorker(n, shards.Member{Weight: weight, Value: bytes.Clone(opts.Value), ID: opts.ID}, opts.Session.WithDefaults().TTL, settle, opts.Moves)
 	r.values = context.WithoutCancel(ctx)
 	r.rejoin = backoff.Backoff{First: minPause, Most: maxPause}
 	return failed("run", name, ctx, r.run(ctx))

@@ -15,7 +15,7 @@ import (
 // minutes are how long most tests look at a fleet, once it has settled.
 var minutes = time.Duration(lane.Of(20, 60)) * time.Minute
 
-// SH9: a worker on which all shards fail gets one at a time, to find out whether it is well again.
+// A worker on which all shards fail gets one at a time, to find out whether it is well again.
 //
 // rule: SH9
 func TestAWorkerOnWhichAllShardsFailInterruptsFewOthers(t *testing.T) {
@@ -48,7 +48,7 @@ func TestAWorkerOnWhichAllShardsFailInterruptsFewOthers(t *testing.T) {
 	}
 }
 
-// SH10: for a shard that fails wherever it is, no other moves, and the fleet tries it about once a
+// For a shard that fails wherever it is, no other moves, and the fleet tries it about once a
 // minute.
 //
 // rule: SH10
@@ -98,7 +98,7 @@ func seq(n int) (all []int) {
 	return all
 }
 
-// SH9: if most workers are sick, none is treated as such.
+// If most workers are sick, none is treated as such.
 //
 // rule: SH9
 func TestAnOutageOfWhatAllNeedExcludesNobody(t *testing.T) {
@@ -123,7 +123,7 @@ func TestAnOutageOfWhatAllNeedExcludesNobody(t *testing.T) {
 	})
 }
 
-// SH10: the next planner knows what rests, and lets it rest.
+// The next planner knows what rests, and lets it rest.
 //
 // rule: SH10
 func TestANewPlannerKnowsWhatRests(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 const (
 	MaxWeight = 10_000
 	MaxValue  = 1024
+	MaxID     = 256
 )
 
 // KeysPerLease is how many shards have their keys on one lease at most (docs/decisions/many-keys.md).
@@ -19,6 +20,7 @@ const KeysPerLease = 500
 type Member struct {
 	Weight  int    // its share relative to the others'; negative if it gets none; never 0
 	Value   []byte // the caller's
+	ID      string // the worker's place, which the next worker with this ID takes over; "" if it has none
 	Leaving bool   // it gives up what it holds as soon as another worker waits for it
 	Drained bool   // the same, because an operator wants it
 	Health  Health // whether it can work at all, as far as it knows
@@ -44,6 +46,7 @@ const (
 type form struct {
 	Weight  int    `json:"weight"`
 	Value   []byte `json:"value,omitempty"`
+	ID      string `json:"id,omitempty"`
 	Leaving bool   `json:"leaving,omitempty"`
 	Drained bool   `json:"drained,omitempty"`
 	Health  Health `json:"sick,omitempty"`
@@ -57,7 +60,7 @@ type form struct {
 // Encode is the value of the member key.
 func (m Member) Encode() []byte {
 	f := form{
-		Weight: m.Weight, Value: m.Value, Leaving: m.Leaving, Drained: m.Drained, Health: m.Health,
+		Weight: m.Weight, Value: m.Value, ID: m.ID, Leaving: m.Leaving, Drained: m.Drained, Health: m.Health,
 		Cannot: m.Cannot.Encode(), Spared: m.Spared.Encode(), Coming: m.Coming.Encode(),
 	}
 	for _, lease := range m.Carriers {
@@ -84,8 +87,10 @@ func DecodeMember(n int, value []byte) (m Member, err error) {
 		return Member{}, fmt.Errorf("sick %d", f.Health)
 	case len(f.Value) > MaxValue:
 		return Member{}, fmt.Errorf("a value of %d bytes", len(f.Value))
+	case len(f.ID) > MaxID:
+		return Member{}, fmt.Errorf("an ID of %d bytes", len(f.ID))
 	}
-	m = Member{Weight: f.Weight, Value: f.Value, Leaving: f.Leaving, Drained: f.Drained, Health: f.Health}
+	m = Member{Weight: f.Weight, Value: f.Value, ID: f.ID, Leaving: f.Leaving, Drained: f.Drained, Health: f.Health}
 	if m.Cannot, err = Decode(n, f.Cannot); err != nil {
 		return Member{}, err
 	}

@@ -24,7 +24,7 @@ type Planner struct {
 	planned     int64         // the revision that the last plan was made of
 	lags        map[int64]lag // members that do not follow their wish
 	full        map[int64]time.Time
-	troubles    map[int]*trouble
+	memory
 }
 
 // lag is how long a member has not followed its wish.
@@ -44,7 +44,7 @@ const settles = 5
 func NewPlanner(v *View, name string, ttl, settle time.Duration, now time.Time) *Planner {
 	return &Planner{
 		View: v, Name: name, TTL: ttl, Settle: settle, Bound: settles * settle,
-		first: now, last: now, lags: map[int64]lag{}, full: map[int64]time.Time{}, troubles: map[int]*trouble{},
+		first: now, last: now, lags: map[int64]lag{}, full: map[int64]time.Time{}, memory: newMemory(),
 	}
 }
 
@@ -59,10 +59,13 @@ func (p *Planner) Changed(now time.Time) {
 // Apply processes an event, and returns whether it was a reason to plan.
 func (p *Planner) Apply(now time.Time, e Event) Reason {
 	k := p.View.keys.Parse(e.Key)
-	before := p.View.before(k.Lease)
+	before, first := p.View.before(k.Lease), p.View.first(k.Shard)
 	r := p.View.Apply(e)
-	if k.Kind == keys.ShardsMember {
-		p.memberChanged(now, k.Lease, before)
+	switch k.Kind {
+	case keys.ShardsMember:
+		p.memberChanged(now, k.Lease, before, e.Mod)
+	case keys.ShardsQueue:
+		p.queueChanged(now, k.Shard, first, e.Mod)
 	}
 	if r&WishChanged != 0 {
 		wish, pending := p.pending[k.Lease]
@@ -92,10 +95,8 @@ func (p *Planner) due() time.Time {
 // Wake is when to call Tick at the latest.
 func (p *Planner) Wake(now time.Time) time.Time {
 	wake := now.Add(p.TTL / 4)
-	for _, t := range p.troubles {
-		if t.rests && t.until.Before(wake) {
-			wake = t.until
-		}
+	if at := p.memory.wake(); !at.IsZero() && at.Before(wake) {
+		wake = at
 	}
 	if due := p.due(); !due.IsZero() && due.Before(wake) {
 		return due
@@ -118,7 +119,9 @@ func (p *Planner) Planned() int64 {
 // whether it planned, and how long the first change had waited for that.
 func (p *Planner) Tick(now time.Time) (planned bool, waited time.Duration) {
 	p.watchOver(now)
+	p.suspectAll(now)
 	p.endTroubles(now)
+	p.endPenalties(now)
 	if due := p.due(); due.IsZero() || now.Before(due) {
 		return false, 0
 	}
@@ -196,7 +199,7 @@ func (p *Planner) plan() {
 	p.pending = map[int64]Set{}
 	for m, lease := range leases {
 		state := p.View.Members[lease]
-		if state.active() && state.WishMod != 0 && !state.Wish.Equal(wishes[m]) {
+		if (state.active() || state.By != 0) && state.WishMod != 0 && !state.Wish.Equal(wishes[m]) {
 			p.pending[lease] = wishes[m]
 		}
 	}
@@ -207,7 +210,7 @@ func (p *Planner) plan() {
 func (p *Planner) owners(index map[int64]int, rest Set) []int {
 	owners := slices.Repeat([]int{Nobody}, p.View.N)
 	for i := range owners {
-		if lease := p.View.Owner(i); lease != 0 {
+		if lease := p.View.Owner(i); lease != 0 && (!rest.Has(i) || p.View.In(i, lease)) {
 			owners[i] = index[lease]
 		}
 	}

@@ -1,7 +1,6 @@
 package shards
 
 import (
-	"slices"
 	"time"
 )
 
@@ -12,7 +11,7 @@ const (
 )
 
 // A trouble is what a planner remembers of a shard that has failed, for failedFor after its last
-// failure.
+// failure, or diedFor after a worker died with it.
 type trouble struct {
 	on    map[int64]bool // the members on which it failed; false if a member was sick
 	last  time.Time      // the last failure
@@ -20,12 +19,22 @@ type trouble struct {
 	rests bool
 	rest  time.Duration // how long the last rest is
 	until time.Time     // when it ends
+
+	deaths    int           // how many workers in a row died soon after they had got it
+	deathRest time.Duration // how long the last rest for that is
 }
 
 // memberChanged learns from the change of a member, which was old before, what has failed on it.
-func (p *Planner) memberChanged(now time.Time, lease int64, old MemberState) {
+func (p *Planner) memberChanged(now time.Time, lease int64, old MemberState, rev int64) {
 	m := p.View.Members[lease]
-	if m == nil || !m.There || !old.There { // what a member that comes cannot take did not fail now
+	switch there := m != nil && m.There; {
+	case there && !old.There:
+		p.came(now, lease, m)
+		return // what it cannot take did not fail now
+	case !there && old.There:
+		p.went(now, lease, old, rev)
+		fallthrough
+	case !there:
 		return
 	}
 	if m.Health != Well && old.Health == Well {
@@ -68,6 +77,9 @@ func (p *Planner) failed(now time.Time, i int, lease int64, sick bool) {
 // not the member that is sick.
 func (p *Planner) health(lease int64) Health {
 	is := p.View.Members[lease].Health
+	if _, held := p.penalties[lease]; held {
+		return Sick
+	}
 	if is == Well {
 		return Well
 	}
@@ -89,7 +101,7 @@ func (p *Planner) health(lease int64) Health {
 func (p *Planner) endTroubles(now time.Time) {
 	for i, t := range p.troubles {
 		switch {
-		case now.Sub(t.last) >= failedFor:
+		case t.deaths == 0 && now.Sub(t.last) >= failedFor, now.Sub(t.last) >= diedFor, p.survived(now, i, t):
 			delete(p.troubles, i)
 			if t.light {
 				p.Changed(now)
@@ -113,40 +125,3 @@ func (p *Planner) poison() (light, rest Set) {
 	}
 	return light, rest
 }
-
-// coarse is the precision with which a planner says when rests end, so that many that end at about the
-// same time are one set.
-const coarse = 5 * time.Second
-
-// Said is what the planner's key has to say now. planned is what it said last.
-func (p *Planner) Said(planned int64) Said {
-	s := Said{Planned: max(planned, p.Planned())}
-	for i, t := range p.troubles {
-		if !t.light {
-			continue
-		}
-		until := t.until.Truncate(coarse)
-		if until.Before(t.until) {
-			until = until.Add(coarse)
-		}
-		at, found := slices.BinarySearchFunc(s.Poison, until, func(p Poison, until time.Time) int { return p.Until.Compare(until) })
-		if !found {
-			s.Poison = slices.Insert(s.Poison, at, Poison{Until: until})
-		}
-		s.Poison[at].Shards.Add(i)
-	}
-	return s
-}
-
-// Remember begins with what an earlier planner said. Its clock may differ.
-func (p *Planner) Remember(now time.Time, said Said) {
-	for _, s := range said.Poison {
-		left := min(max(s.Until.Sub(now), 0), maxRest)
-		for i := range s.Shards.All() {
-			p.troubles[i] = &trouble{on: map[int64]bool{}, last: now, light: true, rests: true, rest: max(left, minRest), until: now.Add(left)}
-		}
-	}
-}
-
-// Inherit takes over what an earlier Planner of the same term remembers.
-func (p *Planner) Inherit(from *Planner) { p.troubles = from.troubles }

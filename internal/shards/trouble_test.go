@@ -127,3 +127,58 @@ func TestWhatAPlannerSaysIsWhatTheNextOneRemembers(t *testing.T) {
 	assert.Equal(t, Said{}, DecodeSaid(12, []byte("?")))
 	assert.Equal(t, Said{Planned: 3}, DecodeSaid(12, []byte(`{"planned":3,"poison":[{"until":1,"shards":"PTk5"}]}`)), "no such shard")
 }
+
+// hold puts a key of a member in the queue of a shard.
+func (p *troubled) hold(i int, lease int64) string {
+	p.rev++
+	key := keys.QueueKey{Lease: lease, N: p.rev}.In(p.keys.Queue(i).Prefix)
+	p.Apply(p.now, Event{Key: key, Create: p.rev, Mod: p.rev})
+	return key
+}
+
+// die removes the keys of a member at one revision.
+func (p *troubled) die(lease int64, held ...string) {
+	p.rev++
+	for _, key := range append(held, p.keys.Wish(lease), p.keys.Member(12, lease)) {
+		p.Apply(p.now, Event{Key: key, Deleted: true, Mod: p.rev})
+	}
+}
+
+// rule: SH13
+func TestAShardThatAWorkerKeepsIsHarmless(t *testing.T) {
+	for _, keeps := range []bool{false, true} {
+		p := newTroubled(t, 1)
+		for lease := int64(11); lease < 14; lease++ {
+			p.member(lease, Member{Weight: 1, ID: "a"})
+			key := p.hold(3, lease)
+			p.pass(5 * time.Second)
+			p.die(lease, key)
+			p.pass(time.Second)
+			if keeps && lease == 12 {
+				p.hold(3, 1)
+				p.pass(2*p.TTL + time.Second)
+			}
+		}
+		assert.Equal(t, !keeps, p.Said(0).AllPoison().Has(3), "keeps %v", keeps)
+		p.pass(minDeathRest)
+		key := p.hold(3, 1)
+		p.pass(p.TTL)
+		assert.Equal(t, !keeps, p.Said(0).AllPoison().Has(3))
+		p.pass(2 * p.TTL)
+		assert.Empty(t, p.Said(0).Poison, "it runs")
+		assert.NotEmpty(t, key)
+	}
+}
+
+// rule: SH13
+func TestDeathsOfWorkersWithoutAnIDAreNotCounted(t *testing.T) {
+	p := newTroubled(t, 1)
+	for lease := int64(11); lease < 19; lease++ {
+		p.member(lease, Member{Weight: 1})
+		key := p.hold(3, lease)
+		p.pass(5 * time.Second)
+		p.die(lease, key)
+		p.pass(time.Second)
+	}
+	assert.Equal(t, Said{Planned: p.Planned()}, p.Said(0))
+}

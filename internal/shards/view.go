@@ -41,10 +41,14 @@ type MemberState struct {
 	Mod     int64 // of its member key; 0 if it has none
 	Wish    Set
 	WishMod int64 // 0 if it has no wish key
+	By      int64 // the lease of a later member with its ID, which has its place; 0 if there is none
 }
 
 // active reports whether a member may own shards.
-func (m *MemberState) active() bool { return m != nil && m.There && !m.Leaving && !m.Drained }
+func (m *MemberState) active() bool { return m.stays() && !m.Drained && m.By == 0 }
+
+// stays reports whether a member is there and does not leave.
+func (m *MemberState) stays() bool { return m != nil && m.There && !m.Leaving }
 
 // before is what is known of a lease before an event.
 func (v *View) before(lease int64) MemberState {
@@ -176,6 +180,9 @@ func (v *View) member(lease int64, e Event) (r Reason) {
 	if m.There && !was {
 		r |= MemberCame
 	}
+	for _, id := range []string{old.ID, m.ID} {
+		v.give(id)
+	}
 	if m.There != was || m.Leaving != old.Leaving || m.Drained != old.Drained || m.Weight != old.Weight || m.Health != old.Health {
 		r |= MembersChanged
 	}
@@ -208,6 +215,27 @@ func (v *View) MemberOf(lease int64) int64 {
 		return member
 	}
 	return lease
+}
+
+// give gives the place that has an ID to the latest of its members that does not leave.
+func (v *View) give(id string) {
+	if id == "" {
+		return
+	}
+	latest := int64(0)
+	for lease, m := range v.Members {
+		if l := v.Members[latest]; m.ID == id && m.stays() && (l == nil || cmp.Or(cmp.Compare(l.Create, m.Create), cmp.Compare(latest, lease)) < 0) {
+			latest = lease
+		}
+	}
+	for lease, m := range v.Members {
+		if m.ID == id {
+			m.By = 0
+			if m.stays() && lease != latest {
+				m.By = latest
+			}
+		}
+	}
 }
 
 func (v *View) wish(lease int64, e Event) Reason {
@@ -256,14 +284,26 @@ func (v *View) Odd(all []Event) map[string]int64 {
 func (m Member) Takes() bool { return m.Weight > 0 && !m.Leaving && !m.Drained }
 
 // Owner is the member that owns shard i as far as its queue shows it to a planner. It is the last in the
-// queue that is a member's and not leaving, or 0 if there is none.
+// queue that is a member's and not leaving, or the one that has its place, or 0 if there is none.
 func (v *View) Owner(i int) int64 {
 	for _, e := range slices.Backward(v.Queues[i]) {
-		if member := v.MemberOf(e.Lease); v.Members[member].active() {
+		member := v.MemberOf(e.Lease)
+		if m := v.Members[member]; m != nil && m.By != 0 {
+			member = m.By
+		}
+		if v.Members[member].active() {
 			return member
 		}
 	}
 	return 0
+}
+
+// first is the member whose key is the first in the queue of shard i, as MemberOf says, or 0.
+func (v *View) first(i int) int64 {
+	if i >= v.N || len(v.Queues[i]) == 0 {
+		return 0
+	}
+	return v.MemberOf(v.Queues[i][0].Lease)
 }
 
 // In reports whether a member has a key in the queue of shard i.

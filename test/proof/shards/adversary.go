@@ -31,7 +31,7 @@ func (s *Sim) adverse(most int) {
 	switch s.IntN(13) {
 	case 0, 1:
 		if len(living) < most {
-			s.Join([]int{1, 1, 1, 2, 3, -1}[s.IntN(6)])
+			s.JoinAs([]string{"", "a", "b", "c"}[s.IntN(4)], []int{1, 1, 1, 2, 3, -1}[s.IntN(6)])
 		}
 	case 2:
 		w.Kill()

@@ -106,13 +106,16 @@ func (p *planner) seen(e shards.Event) shards.Event {
 	switch k := p.s.keys.Parse(e.Key); {
 	case r.ForgetWishes && k.Kind == keys.ShardsWish:
 		e.Value = p.own[k.Lease].Encode()
-	case (r.AllWell || r.NoPoison) && k.Kind == keys.ShardsMember && !e.Deleted:
+	case (r.AllWell || r.NoPoison || r.NoPlaces) && k.Kind == keys.ShardsMember && !e.Deleted:
 		m, err := shards.DecodeMember(p.s.N, e.Value)
 		if err != nil {
 			panic(err)
 		}
 		if r.AllWell {
 			m.Health = shards.Well
+		}
+		if r.NoPlaces {
+			m.ID = ""
 		}
 		if r.NoPoison {
 			m.Spared = m.Cannot

@@ -181,6 +181,21 @@ var rules = []struct {
 		s.Run(10 * time.Minute)
 		return s.moved(0, 40)
 	}},
+	{"a worker that comes back gets its place", Rules{NoPlaces: true}, func(r Rules) *Sim {
+		s := New(Config{Seed: 1, N: 12, Lag: 50 * time.Millisecond, Rules: r})
+		s.quiet = true
+		for i := range 3 {
+			s.JoinAs(string(rune('a'+i)), 1)
+		}
+		s.Run(10 * time.Minute)
+		clear(s.moves)
+		_, w := s.planning()
+		w.end()
+		s.after(ttl, func() { s.remove(w.own()...) })
+		s.after(time.Second, func() { s.JoinAs(w.Self.ID, 1) })
+		s.Quiet(time.Minute)
+		return s.moved(0, 4) // those of one worker, to the one that came back
+	}},
 	{"no other shard moves for one that fails wherever it is", Rules{NoPoison: true}, func(r Rules) *Sim {
 		s := settled(r, 12, 3)
 		for _, w := range s.living() {

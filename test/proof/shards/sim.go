@@ -41,6 +41,7 @@ type Rules struct {
 	NoGrowth     bool // what has no owner is taken only up to the worker's share
 	MembersOnly  bool // a plan is made only when the members change
 	AllWell      bool // no worker counts as sick
+	NoPlaces     bool // a worker that comes back is one like any other
 	NoPoison     bool // no shard counts as one that fails wherever it is
 	AnnounceLate bool // a key is put on a carrier that the member key does not name yet
 	KeepCarriers bool // the end of a member's session leaves its carriers

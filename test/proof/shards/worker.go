@@ -2,6 +2,7 @@ package shards
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/keys"
@@ -42,10 +43,13 @@ type worker struct {
 	Away   time.Duration        // how much longer it is without a session after it was cut off
 }
 
-// Join begins a worker.
-func (s *Sim) Join(weight int) *worker {
+// Join begins a worker without an ID.
+func (s *Sim) Join(weight int) *worker { return s.JoinAs("", weight) }
+
+// JoinAs begins a worker.
+func (s *Sim) JoinAs(id string, weight int) *worker {
 	w := &worker{s: s, alive: true, attempts: map[int]*attempt{}, holds: map[int]*attempt{}, running: map[int]bool{}}
-	w.Worker = shards.NewWorker(s.N, shards.Member{Weight: weight}, ttl, settle, s.Moves)
+	w.Worker = shards.NewWorker(s.N, shards.Member{Weight: weight, ID: id}, ttl, settle, s.Moves)
 	w.Shuffle = s.Shuffle
 	if s.Rules.NoGrowth {
 		w.Growth = 0
@@ -72,7 +76,17 @@ func (s *Sim) Join(weight int) *worker {
 }
 
 // eligible reports whether it ought to have a share.
-func (w *worker) eligible() bool { return w.alive && !w.left && !w.deaf && w.lease != 0 }
+func (w *worker) eligible() bool {
+	return w.alive && !w.left && !w.deaf && w.lease != 0 && !w.gaveWay()
+}
+
+// gaveWay reports whether a later worker with the same ID has its place.
+func (w *worker) gaveWay() bool {
+	created := func(w *worker) int64 { return w.s.store[w.s.keys.Member(w.s.N, w.lease)].create }
+	return w.Self.ID != "" && slices.ContainsFunc(w.s.workers, func(other *worker) bool {
+		return other != w && other.alive && !other.left && other.Self.ID == w.Self.ID && created(other) > created(w)
+	})
+}
 
 // join makes a session, a member key, a wish key, and a candidate.
 func (w *worker) join() {
