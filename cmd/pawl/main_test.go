@@ -28,7 +28,7 @@ import (
 // TestMain makes this test binary the pawl that scripts and tests run, by
 // that name.
 func TestMain(m *testing.M) {
-	if !strings.Contains("pawl pager worker", filepath.Base(os.Args[0])) && signal.Ignored(os.Interrupt) {
+	if !strings.Contains("pawl pager worker catcher", filepath.Base(os.Args[0])) && signal.Ignored(os.Interrupt) {
 		// As in the background of a script. What this process catches, those that
 		// it starts begin with as usual.
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt, unix.SIGQUIT)
@@ -38,8 +38,9 @@ func TestMain(m *testing.M) {
 			ui.CloseWithin = lane.Hang // so that a stream that is broken off was never ended, and the machine is not just slow
 			os.Exit(cli.Run(patient(newRoot()), os.Args[1:]))
 		},
-		"pager":  testPager,
-		"worker": testWorker,
+		"pager":   testPager,
+		"worker":  testWorker,
+		"catcher": testCatcher,
 	})
 }
 

@@ -20,6 +20,7 @@ pawl waits for its turn, releases the lock when backup.sh ends, however it ends,
 exits with its code. Put this line into the crontab of all machines, and one of them
 runs the job for each hour:
 
+  ETCDCTL_ENDPOINTS=etcd-1:2379,etcd-2:2379,etcd-3:2379
   0 * * * *  pawl lock --once now/1h hourly -- ./report.sh
 
 If only one run at a time is wanted, skip a run while another goes on, and treat that as
@@ -86,14 +87,14 @@ and a condition:
 
 If no row was changed, the write came too late: stop. If readers share the lock, the
 storage keeps two numbers, and PAWL_MODE says which of them a token is for.
-docs/how-to/fencing.md shows this for databases, HTTP, object stores, files and etcd
-itself.
+https://github.com/pawl-locks/pawl shows this for databases, HTTP, object stores, files
+and etcd itself, in docs/how-to/fencing.md.
 
 The token is the revision at which the holder's key was put in etcd. Revisions only
 increase, and the holder's is the lowest in the queue. So the next holder's is higher,
 also after pawl break, a crash, or an expired lease. The exception is a cluster
-that was restored from a backup without care: docs/how-to/operations.md says how to do
-it.`,
+that was restored from a backup without care: docs/how-to/operations.md, there too, says
+how to do it.`,
 		},
 		{
 			Use:   "exit-codes",

@@ -3,6 +3,7 @@ package hold
 import (
 	"cmp"
 	"errors"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -62,7 +63,7 @@ a minute ahead of this machine's clock, pawl runs nothing and exits with 125: pa
 
 With --on-wanted USR1 the COMMAND gets that signal, once, when somebody else waits for
 the lock; with --shared, when somebody waits for it alone. It may go on, or save its
-work and end.
+work and end. It gets the signal only once it handles it (Linux).
 
 COMMAND has pawl's stdin, stdout, stderr and terminal. TERM, INT, HUP, QUIT, USR1, USR2
 and WINCH are forwarded to it. A job that Ctrl-Z stops keeps its lock. The environment
@@ -119,7 +120,11 @@ it leaves in the background continue without the lock.
 func (o *lockOptions) names(cmd *cobra.Command, args []string) error {
 	n := len(cli.BeforeDash(cmd, args))
 	if n > 1 && n == len(args) && cmd.ArgsLenAtDash() < 0 && o.pid == 0 {
-		return cli.Usage("%s: %q is one too many after NAME; a command goes after --, and several names want one, or --pid", cmd.CommandPath(), args[1])
+		words := make([]string, n-1)
+		for i, word := range args[1:] {
+			words[i] = cli.ShellWord(word)
+		}
+		return cli.Usage("%s: %q is one too many after NAME; a command goes after --: %[1]s %[3]s -- %[4]s", cmd.CommandPath(), args[1], cli.ShellWord(args[0]), strings.Join(words, " "))
 	}
 	return cli.Words(max(1, n), "NAME")(cmd, args)
 }

@@ -17,7 +17,7 @@ type Command struct {
 	Env   []string
 	Grace time.Duration // from TERM to KILL
 	Link  *Link
-	Cue   <-chan struct{} // once it is closed, the command is sent Sign; may be nil
+	Cue   <-chan struct{} // once it is closed, the command is sent Sign, as soon as it catches that; may be nil
 	Sign  syscall.Signal
 	Heard func(Signal) // called with each signal that arrives meanwhile; may be nil
 	Warn  func(string) // called with warnings for the user; may be nil

@@ -31,9 +31,11 @@
 //
 // # What it does not guarantee
 //
-// The guardian cannot know whether the command was sent a signal too. A signal that is sent to the
-// job's group by its number, or to all processes of a service, reaches the command directly and once
-// more. From the terminal it comes once.
+// The guardian cannot know whether another process sent a signal to the command too. One that is sent
+// to the job's group by its number, or to all processes of a service, reaches the command directly and
+// once more. From the terminal, which the kernel names as the sender, it comes once. Where that is not
+// known (sender_other.go), INT, QUIT and WINCH count as the terminal's while the job is in the
+// foreground.
 //
 // A command that exits by itself may leave processes behind, which run on without the lock.
 //

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"slices"
 	"syscall"
@@ -33,14 +34,15 @@ var errNotExtended = errors.New("the pawl process that held the lock did not ext
 
 // guardian is the process that the user started.
 type guardian struct {
-	holder int             // its process
-	conn   syscall.RawConn // does not block
-	page   *page
-	run    int64 // the page's run for which watch was made
-	watch  *watchman
-	reaper bool // what the holder started becomes a child of this process when the holder dies
-	ended  bool
-	status unix.WaitStatus // how the holder ended
+	holder  int             // its process
+	conn    syscall.RawConn // does not block
+	page    *page
+	run     int64 // the page's run for which watch was made
+	watch   *watchman
+	senders senders
+	reaper  bool // what the holder started becomes a child of this process when the holder dies
+	ended   bool
+	status  unix.WaitStatus // how the holder ended
 }
 
 // Guard starts this program again, with the same arguments, as the holder. It returns when the
@@ -63,6 +65,7 @@ func Guard() (End, error) {
 	g.begin(0)
 	signals, children := make(chan os.Signal, 16), make(chan os.Signal, 1)
 	notify(signals, append([]os.Signal{unix.SIGCONT}, forwarded...)...)
+	g.senders.record()
 	signal.Notify(children, unix.SIGCHLD)
 	drop(unix.SIGPIPE)
 	g.reaper = adoptOrphans()
@@ -79,7 +82,7 @@ func Guard() (End, error) {
 // start starts the holder, in a separate process group. It inherits conn and page under their
 // numbers here, so that they do not use the numbers of the command's descriptors.
 func (g *guardian) start(conn, page int) error {
-	self, err := os.Executable()
+	self, err := thisProgram()
 	if err != nil {
 		return err
 	}
@@ -98,6 +101,19 @@ func (g *guardian) start(conn, page int) error {
 	}
 	g.holder = proc.Pid
 	return proc.Release()
+}
+
+// thisProgram is the file of this program. Where /proc is not mounted, as in a chroot, only its first
+// argument names it.
+func thisProgram() (string, error) {
+	self, err := os.Executable()
+	if err == nil {
+		return self, nil
+	}
+	if self, lerr := exec.LookPath(os.Args[0]); lerr == nil {
+		return self, nil
+	}
+	return "", err
 }
 
 // questions returns a channel that receives a value for each question whether the job is stopped.
@@ -147,15 +163,17 @@ func (g *guardian) begin(run int64) {
 	g.run, g.watch = run, &watchman{h: g, grace: grace, reserve: reserve, notice: reserve}
 }
 
-// forward sends a signal to the holder. If the job is in the foreground of its terminal, the
-// terminal has sent its signals to the command too.
+// forward sends a signal to the holder, as often as it came. What the terminal sent, the command
+// received too.
 func (g *guardian) forward(sig os.Signal) {
 	number := sig.(syscall.Signal)
-	message := byte(number)
-	if typed[number] && inForeground() {
-		message |= fromTerminal
+	alone, job := g.senders.of(number)
+	for range job {
+		g.send(byte(number) | fromTerminal)
 	}
-	g.send(message)
+	for range alone {
+		g.send(byte(number))
+	}
 }
 
 // send sends a message without waiting. If the holder is stopped and reads none, it misses those

@@ -20,8 +20,9 @@ type job struct {
 	status   unix.WaitStatus // how it ended
 	stopped  unix.Signal     // what stopped the command; 0 if it runs
 	alone    bool            // without a shell, nobody could ever have continued it
-	ahead    bool            // the guardian had stopped, and the command had not, when wakeOrphan looked last
-	warned   bool            // about processes that cannot be ended
+	wanted   wanted
+	ahead    bool // the guardian had stopped, and the command had not, when wakeOrphan looked last
+	warned   bool // about processes that cannot be ended
 }
 
 // newJob is a job whose command is about to be started.
@@ -54,12 +55,11 @@ func (j *job) run(h Holding) (unix.WaitStatus, error) {
 			done = nil
 		case <-cue:
 			cue = nil
-			if !j.ended { // its children may not know the signal, and would die of it
-				_ = unix.Kill(j.pid, j.Sign)
-			}
+			j.wanted.begin()
 		case <-timer.C:
 			j.wakeOrphan()
 		}
+		j.sendSign()
 		timer.Reset(j.watch.check(j))
 		j.Link.page.extend(h.Deadline())
 	}

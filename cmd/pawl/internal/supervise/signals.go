@@ -17,9 +17,6 @@ var forwarded = []os.Signal{
 	unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH,
 }
 
-// typed are those that a terminal sends to the whole job.
-var typed = map[syscall.Signal]bool{unix.SIGINT: true, unix.SIGQUIT: true, unix.SIGWINCH: true}
-
 // A Signal is one that this process received, or its guardian.
 type Signal struct {
 	Number syscall.Signal

@@ -82,3 +82,15 @@ func parseStat(pid int, stat []byte) (relative, bool) {
 	p.dead, p.stopped = state == 'Z' || state == 'X', state == 'T' || state == 't'
 	return p, true
 }
+
+// catches reports whether a process has a handler for sig, as far as the system shows it.
+func catches(pid int, sig unix.Signal) bool {
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return true
+	}
+	_, after, _ := bytes.Cut(status, []byte("\nSigCgt:"))
+	mask, _, _ := bytes.Cut(after, []byte("\n"))
+	caught, err := strconv.ParseUint(string(bytes.TrimSpace(mask)), 16, 64)
+	return err != nil || caught&(1<<(sig-1)) != 0
+}
