@@ -281,7 +281,7 @@ func TestTheDoctorSaysWhoMayConnectToADaemon(t *testing.T) {
 func TestBadArgumentsForADaemonAreNamed(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		"--daemon=":                                    `--daemon "": want the path`,
+		"--daemon=":                                    `--daemon is given, and empty`,
 		"--daemon 127.0.0.1:8377":                      `--daemon "127.0.0.1:8377": want the path of pawld's socket`,
 		"--daemon https://a:1":                         `--daemon "https://a:1": want`,
 		"--daemon http://a:1":                          `--daemon "http://a:1": want`,
