@@ -94,7 +94,7 @@ func TestTheUnitsAreSystemdsAndFitPawld(t *testing.T) {
 	o, err := parse([]string{}, io.Discard)
 	require.NoError(t, err)
 	assert.Equal(t, o.socket, socket.one(t, "Socket", "ListenStream"), "clients look there")
-	assert.Greater(t, time.Duration(seconds)*time.Second, stopWait(o.maxTTL), "a stop may take that long")
+	assert.Greater(t, time.Duration(seconds)*time.Second, stopWait(o.maxTTL)+o.stopGrace, "a stop may take that long")
 	assert.Equal(t, "0660", socket.one(t, "Socket", "SocketMode"))
 	assert.Equal(t, service.one(t, "Service", "Group"), socket.one(t, "Socket", "SocketGroup"))
 
@@ -201,7 +201,7 @@ func TestTheSidecarIsAPodThatFitsPawld(t *testing.T) {
 	o, err := parse(sidecar.Args, io.Discard)
 	require.NoError(t, err)
 	grace := time.Duration(*pod.Spec.TerminationGracePeriodSeconds) * time.Second
-	assert.Greater(t, grace, stopWait(o.maxTTL), "a stop may take that long")
+	assert.Greater(t, grace, stopWait(o.maxTTL)+o.stopGrace, "a stop may take that long")
 	_, port, err := net.SplitHostPort(o.health)
 	require.NoError(t, err)
 	for path, p := range map[string]*probe{"/livez": sidecar.LivenessProbe, "/livez ": sidecar.StartupProbe, "/readyz": sidecar.ReadinessProbe} {

@@ -42,6 +42,22 @@ func (d *daemon) shut(hurry context.Context) {
 	servers.Wait()
 }
 
+// awaitReleases continues to serve while clients hold locks, for --stop-grace. Clients that are stopped by the same
+// signal, as all containers of a pod are, release theirs meanwhile. Otherwise nobody could until a successor serves.
+func (d *daemon) awaitReleases(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, d.stopGrace)
+	defer cancel()
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for d.service.Counts().Held > 0 {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // spaceWait is how long end continues to serve while etcd is out of space, which is as long as a
 // successor would continue to try.
 func spaceWait(maxTTL time.Duration) time.Duration { return 2 * maxTTL }
@@ -106,6 +122,7 @@ func (d *daemon) end(sig os.Signal, signals <-chan os.Signal) error {
 // stop is end, with detach if a successor is to take over, until hurry ends.
 func (d *daemon) stop(detach bool, hurry context.Context) error {
 	if detach {
+		d.awaitReleases(hurry)
 		d.awaitSpace(hurry)
 		d.service.AwaitBeliefs(hurry)
 		d.service.AwaitRenewals(hurry)

@@ -31,6 +31,7 @@ type options struct {
 	stateDir, policy      string
 	discardState          bool
 	maxTTL, lockDelay     time.Duration
+	stopGrace             time.Duration
 	tokenFloor            int64
 	sessions, locks       int
 	connections, calls    int
@@ -77,6 +78,7 @@ func parse(args []string, help io.Writer) (options, error) {
 	fs.StringVar(&o.policy, "policy", "", "file with the names that each identity may use; without it all on the Unix socket, none on --listen")
 	fs.DurationVar(&o.maxTTL, "max-ttl", 15*time.Second, "the longest TTL of a client's session; pawld's own at etcd is twice that")
 	fs.DurationVar(&o.lockDelay, "lock-delay", 0, "how long nobody else gets a lock that pawld takes from a client, or loses; 0 means none")
+	fs.DurationVar(&o.stopGrace, "stop-grace", 0, "how long SIGTERM and SIGHUP go on serving with --state-dir while clients hold locks, for clients that are stopped at the same time; 0 means not")
 	fs.Int64Var(&o.tokenFloor, "token-floor", 0, "acquire nothing with a token at or below this: after a restored backup, the highest that the storage has seen")
 	fs.IntVar(&o.sessions, "max-sessions", 1000, "largest number of sessions")
 	fs.IntVar(&o.locks, "max-locks", 10000, "largest number of locks and waiters")
@@ -222,6 +224,10 @@ func (o options) check() error {
 		return fmt.Errorf("--max-ttl is %v, want %v to %v", o.maxTTL, minTTL, mostMaxTTL)
 	case o.session().Check() != nil:
 		return fmt.Errorf("--lock-delay is %v: %w", o.lockDelay, o.session().Check())
+	case o.stopGrace < 0:
+		return fmt.Errorf("--stop-grace is %v, want 0 or more", o.stopGrace)
+	case o.stopGrace > 0 && o.stateDir == "":
+		return errors.New("--stop-grace is for --state-dir: without it, SIGTERM releases what is held once no client relies on it")
 	case o.syncEvery < 0:
 		return fmt.Errorf("--sync-every is %v, want 0 or more", o.syncEvery)
 	case o.tokenFloor < 0:

@@ -67,6 +67,9 @@ func serve(ctx context.Context, o options, stderr io.Writer, signals <-chan os.S
 	if err != nil {
 		return err
 	}
+	for i := range all {
+		all[i].Listener = &accepting{Listener: all[i].Listener, log: d.log}
+	}
 	limited(all, d.connections, d.refused)
 	d.all = all
 	var early os.Signal
@@ -176,7 +179,7 @@ func (d *daemon) serveHealth() error {
 	}
 	limit := peer.NewLimit("connections", healthConnections)
 	at := l.Addr()
-	l = limit.ListenNewest(l, func(err error) { d.refused(at, err) })
+	l = limit.ListenNewest(&accepting{Listener: l, log: d.log}, func(err error) { d.refused(at, err) })
 	d.all = append(d.all, listener{Listener: l, limit: limit})
 	server := &http.Server{
 		Handler: handlers.WithVersion(d.healthHandler()), MaxHeaderBytes: 16 << 10,

@@ -14,8 +14,10 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -191,14 +193,17 @@ func OfCertificate(cert *x509.Certificate, now time.Time) (string, error) {
 	return "cn:" + cert.Subject.CommonName, nil
 }
 
-// ReadToken reads a token file, which nobody else may read.
+// ReadToken reads a token file, which nobody may read but its owner, or, if it is root's, a group of this
+// process. Such are the files of a Secret that Kubernetes mounts with fsGroup, whatever its mode says.
 func ReadToken(path string) (hash [sha256.Size]byte, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return hash, fmt.Errorf("token file: %w", err)
 	}
-	if info.Mode().Perm()&0o077 != 0 {
-		return hash, fmt.Errorf("token file %s can be read by others (mode %v): make it 0600", path, info.Mode().Perm())
+	of, _ := info.Sys().(*syscall.Stat_t)
+	groups, _ := os.Getgroups() // without them the file is refused
+	if !private(info.Mode(), of, append(groups, os.Getegid())) {
+		return hash, fmt.Errorf("token file %s can be read by others (mode %v): make it 0600, or root's, with a group of pawld's and 0640", path, info.Mode().Perm())
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -209,6 +214,14 @@ func ReadToken(path string) (hash [sha256.Size]byte, err error) {
 		return hash, fmt.Errorf("token file %s has a token of %d bytes, want 16 or more", path, len(token))
 	}
 	return HashOf(token), nil
+}
+
+// private reports whether a file with that mode and owner is for a process with these groups.
+func private(mode os.FileMode, of *syscall.Stat_t, groups []int) bool {
+	if mode.Perm()&0o077 == 0 {
+		return true
+	}
+	return mode.Perm()&0o037 == 0 && of != nil && of.Uid == 0 && slices.Contains(groups, int(of.Gid))
 }
 
 // HashOf is the hash of a token, which a Listener keeps.

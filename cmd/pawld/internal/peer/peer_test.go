@@ -4,6 +4,8 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"net/url"
+	"os"
+	"syscall"
 	"testing"
 	"time"
 
@@ -57,4 +59,22 @@ func TestIdentitiesOfCertificates(t *testing.T) {
 			assert.Equal(t, c.want, got)
 		})
 	}
+}
+
+func TestATokenFileIsForItsOwnerOrRootsForAGroupOfThisProcess(t *testing.T) {
+	for _, c := range []struct {
+		mode     os.FileMode
+		uid, gid uint32
+		want     bool
+	}{
+		{0o600, 7, 1, true}, {0o400, 0, 1, true}, {0o400, 7, 1, true},
+		{0o440, 0, 1000, true}, {0o640, 0, 1000, true}, {0o640, 0, 2000, true}, // as of a Secret with fsGroup
+		{0o440, 0, 1, false}, {0o640, 0, 1, false}, // another group
+		{0o440, 7, 1000, false}, {0o640, 1000, 1000, false}, // not root's
+		{0o660, 0, 1000, false}, {0o450, 0, 1000, false}, // more than to read
+		{0o444, 0, 1000, false}, {0o644, 0, 1000, false}, {0o601, 7, 1, false}, {0o641, 0, 1000, false}, // everybody
+	} {
+		assert.Equal(t, c.want, private(c.mode, &syscall.Stat_t{Uid: c.uid, Gid: c.gid}, []int{1000, 2000}), "%v of %d:%d", c.mode, c.uid, c.gid)
+	}
+	assert.False(t, private(0o640, nil, []int{1000}))
 }
