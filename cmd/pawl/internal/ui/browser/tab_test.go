@@ -26,7 +26,8 @@ import (
 // A tab is a page in a browser that has seen nothing before.
 type tab struct {
 	*testing.T
-	ctx context.Context
+	ctx    context.Context
+	script string
 
 	mu    sync.Mutex
 	asked []string // what it requested
@@ -38,6 +39,7 @@ type look struct {
 	dark          bool
 	width, height int64
 	scale         float64
+	script        string // run before the page's own
 }
 
 // open opens an address. At the test's end it must have asked nobody but base for
@@ -52,12 +54,12 @@ func open(t *testing.T, base, path string, l look) *tab {
 func (b *tab) beside(base, path string) *tab {
 	b.Helper()
 	ctx, cancel := chromedp.NewContext(b.ctx)
-	return openIn(b.T, ctx, cancel, base, path, look{})
+	return openIn(b.T, ctx, cancel, base, path, look{script: b.script})
 }
 
 func openIn(t *testing.T, ctx context.Context, cancel func(), base, path string, l look) *tab {
 	t.Helper()
-	b := &tab{T: t, ctx: ctx}
+	b := &tab{T: t, ctx: ctx, script: l.script}
 	t.Cleanup(func() {
 		cancel()
 		b.mu.Lock()
@@ -80,7 +82,7 @@ func openIn(t *testing.T, ctx context.Context, cancel func(), base, path string,
 	opening, done := context.WithTimeout(ctx, lane.Hang)
 	defer done()
 	noting := func(ctx context.Context, t *chromedp.Target) (done chromedp.Void, err error) {
-		_, err = cdp.Call(ctx, t, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: notes})
+		_, err = cdp.Call(ctx, t, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: notes + l.script})
 		return done, err
 	}
 	require.NoError(t, chromedp.Do(opening, calls(network.Enable, network.EnableParams{}), calls(log.Enable, cdp.Empty{}), calls(runtime.Enable, cdp.Empty{}), calls(page.Enable, page.EnableParams{}), noting,

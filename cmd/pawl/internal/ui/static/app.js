@@ -13,6 +13,7 @@ import { clock, count, ends, span, visible, who } from "./text.js";
 
 const TICK = 500;
 const NEWS = 8_000;
+const AGAIN = 4_000; // after a request without an answer
 
 const model = new Model();
 const grid = new Grid($("grid"), $("rows"), $("axis"), model);
@@ -101,7 +102,8 @@ async function allow() {
   const { boot, breakable } = model.info;
   const may = breakable && (await mayBreak());
   if (boot !== model.info.boot) return;
-  model.may = may;
+  if (may === null) setTimeout(allow, AGAIN);
+  model.may = may === true;
   scope();
   refresh();
 }

@@ -1,5 +1,6 @@
 // All that is known of one queue: its holder, its queue, its history.
 
+import { ask } from "./ask.js";
 import { el, icon, set } from "./dom.js";
 import { besides, bound, clock, ends, mode, span, visible, who } from "./text.js";
 
@@ -42,7 +43,7 @@ export class Details {
     if (!id) return;
     if (this.model.queues.has(id) && !this.model.frozen) {
       try {
-        const answer = await fetch("api/leases?queue=" + encodeURIComponent(id));
+        const answer = await ask("api/leases?queue=" + encodeURIComponent(id));
         if (answer.ok && id === this.id) this.leases = (await answer.json()).leases;
       } catch {
         this.leases = {}; // nothing is known: the stream says why

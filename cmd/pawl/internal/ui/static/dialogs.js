@@ -1,5 +1,6 @@
 // The two dialogs: the list of keys, and the question before a break.
 
+import { ask } from "./ask.js";
 import { $, el } from "./dom.js";
 import { besides, span, visible, who } from "./text.js";
 
@@ -14,16 +15,20 @@ export function takeKey() {
   history.replaceState(null, "", location.pathname + location.search);
 }
 
-// mayBreak asks whether this tab has the key. One of an earlier pawl ui is forgotten.
+// BREAKING is how long an eviction may take, in ms: longer than the server tries.
+const BREAKING = 30_000;
+
+// mayBreak asks whether this tab has the key, and gives null if no answer comes. One of an earlier
+// pawl ui is forgotten.
 export async function mayBreak() {
   const key = sessionStorage.getItem(KEPT);
   if (key === null) return false;
   try {
-    const answer = await fetch("api/key", { headers: { "Pawl-Break": key } });
+    const answer = await ask("api/key", { headers: { "Pawl-Break": key } });
     if (answer.status === 403) sessionStorage.removeItem(KEPT);
     return answer.ok;
   } catch {
-    return false;
+    return null;
   }
 }
 
@@ -71,11 +76,11 @@ export class Breaking {
     const { id, token, name, who: whom } = this.pending;
     $("break-yes").disabled = true;
     try {
-      const answer = await fetch("api/break", {
+      const answer = await ask("api/break", {
         method: "POST",
         headers: { "Content-Type": "application/json", "Pawl-Break": sessionStorage.getItem(KEPT) },
         body: JSON.stringify({ queue: id, token }),
-      });
+      }, BREAKING);
       const said = await answer.json();
       if (!answer.ok) return this.wrong(said.error);
     } catch (e) {

@@ -1,5 +1,6 @@
 // Who works on the shards of each name: read again and again, and drawn where it is another.
 
+import { ask } from "./ask.js";
 import { el } from "./dom.js";
 import { count, visible } from "./text.js";
 
@@ -14,7 +15,7 @@ export class Shards {
   async start() {
     if (!this.model.frozen && !document.hidden) {
       try {
-        const answer = await fetch("api/shards");
+        const answer = await ask("api/shards");
         if (answer.ok) this.show(await answer.text());
       } catch {
         // what is shown stays: the stream says that it may be old

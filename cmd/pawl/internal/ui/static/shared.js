@@ -6,6 +6,7 @@
 // no locks, as at an address without TLS that is not loopback, each tab reads a stream
 // of its own, and lets it go while it is hidden.
 
+import { ask } from "./ask.js";
 import { SILENCE, Stream } from "./stream.js";
 
 const NAME = "pawl:" + location.pathname;
@@ -145,7 +146,7 @@ export class Shared {
     this.early = [];
     this.stale = true;
     try {
-      const answer = await fetch("api/state");
+      const answer = await ask("api/state");
       const s = await answer.json();
       this.take({ kind: "state", id: s.boot + "-" + s.number, data: s });
     } catch {
