@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/spf13/pflag"
 
+	"github.com/pawl-locks/pawl/internal/notify"
 	"github.com/pawl-locks/pawl/internal/version"
 )
 
@@ -41,6 +43,9 @@ func signalled() <-chan os.Signal {
 // run is main, with its environment as arguments.
 func run(args []string, stdout, stderr io.Writer, signals <-chan os.Signal) int {
 	o, err := parse(args, stdout)
+	written, log := logTo(stderr, o.verbose)
+	defer written.Close(notify.LogGrace)
+	stderr = written.Writer(stderr)
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
 		return 0
@@ -52,9 +57,21 @@ func run(args []string, stdout, stderr io.Writer, signals <-chan os.Signal) int 
 		fmt.Fprintln(stdout, "pawld version", version.String())
 		return 0
 	}
-	if err := serve(context.Background(), o, stderr, signals); err != nil {
+	if err := serve(context.Background(), o, log, signals); err != nil {
 		fmt.Fprintln(stderr, "pawld:", err)
 		return exitFailed
 	}
 	return 0
+}
+
+// logTo returns the daemon's log. Nobody waits for stderr, whose reader may stand still (rule T6).
+func logTo(stderr io.Writer, verbose bool) (*notify.Log, *slog.Logger) {
+	l := notify.NewLog(func(m notify.Missed) {
+		slog.New(slog.NewTextHandler(stderr, nil)).Log(context.Background(), m.Level, "log records were dropped", "count", m.Count)
+	})
+	level := slog.LevelInfo
+	if verbose {
+		level = slog.LevelDebug
+	}
+	return l, l.Logger(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}), level)
 }

@@ -137,7 +137,9 @@ func beginCmd(t *testing.T, cmd *exec.Cmd) *pawld {
 		return strings.HasPrefix(v, "ETCDCTL_ENDPOINTS=") || strings.HasPrefix(v, "PAWL_NAMESPACE=")
 	})
 	p.cmd.Env = slices.Concat(others, []string{"PAWLD_TEST_RUN=1"}, cmd.Env)
-	p.cmd.Stderr = p
+	if p.cmd.Stderr == nil {
+		p.cmd.Stderr = p
+	}
 	ownGroup(p.cmd)
 	require.NoError(t, p.cmd.Start())
 	go func() { // ends with the process

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -38,12 +37,8 @@ type daemon struct {
 }
 
 // serve runs until a signal comes, or something fails.
-func serve(ctx context.Context, o options, stderr io.Writer, signals <-chan os.Signal) (err error) {
-	level := slog.LevelInfo
-	if o.verbose {
-		level = slog.LevelDebug
-	}
-	d := &daemon{options: o, log: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})), failed: make(chan error, 8), serves: make(chan struct{})}
+func serve(ctx context.Context, o options, log *slog.Logger, signals <-chan os.Signal) (err error) {
+	d := &daemon{options: o, log: log, failed: make(chan error, 8), serves: make(chan struct{})}
 	rules, err := o.loadPolicy()
 	if err != nil {
 		return err

@@ -52,6 +52,9 @@ func ofOwn(t *testing.T) *space {
 
 // flags are those of a pawld in the space.
 func (s *space) flags() []string {
+	if s.namespace == "" {
+		return []string{"--endpoints", s.Addr()}
+	}
 	return []string{"--endpoints", s.Addr(), "--namespace", s.namespace}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -91,7 +92,7 @@ func TestASignalBeforeThereIsAClientEndsPawldInOrder(t *testing.T) {
 	require.NoError(t, err)
 	ctx, signal := context.WithCancel(t.Context())
 	signal()
-	require.NoError(t, serve(ctx, o, io.Discard, nil))
+	require.NoError(t, serve(ctx, o, slog.New(slog.DiscardHandler), nil))
 	got, err := os.ReadFile(file)
 	require.NoError(t, err)
 	assert.Equal(t, left, got)

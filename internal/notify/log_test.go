@@ -95,10 +95,10 @@ func TestARecordHasTheTimeOfItsCall(t *testing.T) {
 		var out strings.Builder
 		slow := make(chan struct{})
 		h := newWritten(func(string) { <-slow })
-		l := NewLog(fanOut{h, slog.NewTextHandler(&out, nil)}, nil)
-		l.Logger().Info("one")
+		l, log := LogOf(slog.New(fanOut{h, slog.NewTextHandler(&out, nil)}))
+		log.Info("one")
 		at := time.Now()
-		l.Logger().Info("two")
+		log.Info("two")
 		time.Sleep(time.Hour)
 		close(slow)
 		l.Close(time.Second)
@@ -243,8 +243,7 @@ func TestCloseWaitsForTheLogNoLongerThanItsGrace(t *testing.T) {
 
 func TestALogOfALogIsTheSame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := NewLog(newWritten(nothing), slog.LevelWarn)
-		first := l.Logger().With("a", 1)
+		first := NewLog(func(Missed) {}).Logger(newWritten(nothing), slog.LevelWarn).With("a", 1)
 		other, second := LogOf(first)
 		assert.Nil(t, other, "it belongs to somebody else")
 		other.Close(time.Hour)
@@ -259,4 +258,38 @@ func TestWithoutALoggerThereIsNoLog(t *testing.T) {
 	assert.Nil(t, l)
 	assert.False(t, log.Enabled(t.Context(), slog.LevelError))
 	l.Close(time.Hour)
+}
+
+// stuck is a writer that nobody reads.
+type stuck struct {
+	strings.Builder
+	release chan struct{}
+}
+
+func (s *stuck) Write(p []byte) (int, error) {
+	<-s.release
+	return s.Builder.Write(p)
+}
+
+// rule: T6
+func TestAWriterNeverWaitsForItsReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &stuck{release: make(chan struct{})}
+		l := NewLog(func(m Missed) { fmt.Fprintln(&s.Builder, m.Count, "lines are missing") })
+		out := l.Writer(s)
+		line := []byte("first\n")
+		n, err := out.Write(line)
+		assert.NoError(t, err)
+		assert.Equal(t, len(line), n)
+		copy(line, "LATER")
+		synctest.Wait()
+		assert.False(t, l.Flush(time.Second))
+		for range maxRecords + 3 {
+			fmt.Fprintln(out, "more")
+		}
+		close(s.release)
+		assert.True(t, l.Flush(time.Second))
+		assert.Equal(t, "first\n"+strings.Repeat("more\n", maxRecords)+"3 lines are missing\n", s.String())
+		l.Close(time.Second)
+	})
 }
