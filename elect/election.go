@@ -60,21 +60,22 @@ func (e *Election) Name() string {
 // the background. The value is copied; observers see it while the term lasts. A value that begins
 // as those of locks' keys do, such as with pawl: or {"pawl":"lock", is refused.
 func (e *Election) Campaign(ctx context.Context, value []byte) (*Term, error) {
-	return e.campaign(ctx, "campaign", value, false)
+	return e.campaign(ctx, "campaign", value, false, nil)
 }
 
 // TryCampaign is Campaign without waiting: if another leads or is a candidate, it fails with
 // ErrBusy at once and writes nothing under the name.
 func (e *Election) TryCampaign(ctx context.Context, value []byte) (*Term, error) {
-	return e.campaign(ctx, "try to campaign", value, true)
+	return e.campaign(ctx, "try to campaign", value, true, nil)
 }
 
-func (e *Election) campaign(ctx context.Context, op string, value []byte, try bool) (*Term, error) {
+// campaign calls enqueued, unless nil, once it waits.
+func (e *Election) campaign(ctx context.Context, op string, value []byte, try bool, enqueued func()) (*Term, error) {
 	err := checkValue(value)
 	if err == nil {
 		var t *Term
 		if t, err = e.with(ctx, func(s *session.Session, q queue.Queue) (*queue.Acquisition, error) {
-			return queue.Acquire(ctx, s, queue.Request{Value: bytes.Clone(value), Try: try, Owner: e.owner(s)}, q)
+			return queue.Acquire(ctx, s, queue.Request{Value: bytes.Clone(value), Try: try, Owner: e.owner(s), Enqueued: enqueued}, q)
 		}); err == nil {
 			return t, nil
 		}

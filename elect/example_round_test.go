@@ -122,9 +122,9 @@ func ExampleRunOptions_eligible() {
 	checks := 0
 	options := elect.RunOptions{
 		MinBackoff: time.Millisecond,
-		Eligible: func(context.Context) bool { // before each campaign
+		Eligible: func(context.Context) bool { // before each campaign, while it waits, and before lead
 			checks++
-			return checks == 3 // up to date at last
+			return checks >= 3 // up to date at last
 		},
 	}
 	err := elect.Run(context.Background(), s.client(), "reports", options, func(context.Context, *elect.Term) error {
@@ -133,7 +133,7 @@ func ExampleRunOptions_eligible() {
 	})
 	fmt.Println(err)
 	// Output:
-	// leading, after 3 checks
+	// leading, after 4 checks
 	// <nil>
 }
 

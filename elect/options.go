@@ -22,8 +22,11 @@ type RunOptions struct {
 	// term is up to MinBackoff, and the wait after each failed campaign up to twice as long as the
 	// last one, at most MaxBackoff. Half of each wait is random. 0 means 500 ms and 30 s.
 	MinBackoff, MaxBackoff time.Duration
-	// Eligible is called before each campaign, in Run's goroutine. While it returns false, it is
-	// called again after up to MinBackoff. nil means always eligible. Its ctx is Run's.
+	// Eligible is called in Run's goroutine: before each campaign, about once a second while Run waits
+	// to be elected, and once more between the election and lead. When it returns false, Run leaves the
+	// queue, or resigns the term before lead is called, so that another candidate leads, and calls it
+	// again after up to MinBackoff. While lead runs it is not called. nil means always eligible. Its ctx
+	// is Run's. Run waits for it, so it has to return soon.
 	Eligible func(ctx context.Context) bool
 	// Overrun is how long lead may run after its context's end before the Term is marked lost,
 	// with ErrOverrun as the cause, and renewing stops; 0 means one TTL, as granted.

@@ -13,6 +13,7 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/failing"
 	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/txn"
@@ -34,7 +35,8 @@ import (
 // still waits for lead.
 //
 // Run retries a failure of sessions or campaigns for ever, each after a jittered wait, and reports
-// it to Notify. If the cluster did not serve, its return ends the wait within about a second. Run
+// it to Notify. The client's logger gets a warning when a failure begins and one when it ends, and if it
+// has not ended, the text of Run's error contains it. If the cluster did not serve, its return ends the wait within about a second. Run
 // returns the error instead when it matches pawl.ErrClusterChanged or pawl.ErrTokenFloor, when the
 // client is closed (lease.ErrClosed), and when an argument is invalid, such as a Value that is
 // larger than the cluster accepts. With StopInJeopardy, lead's context also ends before a loss is
@@ -52,7 +54,7 @@ func Run(ctx context.Context, c *pawl.Client, name string, opts RunOptions, lead
 		case o.done:
 			return o.result
 		case ctx.Err() != nil:
-			return failed("run", name, ctx, context.Cause(ctx))
+			return failed("run", name, ctx, r.failures.With(context.Cause(ctx)))
 		case r.fatal(o.err) != nil:
 			return failed("run", name, ctx, r.fatal(o.err))
 		case o.led:
@@ -60,6 +62,7 @@ func Run(ctx context.Context, c *pawl.Client, name string, opts RunOptions, lead
 			r.answered = false
 			r.backoff.Sleep(ctx)
 		case o.err != nil:
+			r.failed(o.err)
 			r.notify(Event{Kind: Retrying, Term: r.term, Token: r.token, Err: o.err})
 			r.pause(ctx, o.err)
 		default: // Eligible returned false
@@ -79,6 +82,9 @@ type runner struct {
 	backoff backoff.Backoff
 
 	answered bool // the last pause ended because the cluster answered, and it had answered throughout
+
+	failures *failing.Report
+	denied   bool // the last try was not permitted
 }
 
 func (r *runner) check(ctx context.Context) error {
@@ -88,8 +94,42 @@ func (r *runner) check(ctx context.Context) error {
 	if err := r.opts.check(); err != nil {
 		return err
 	}
-	_, err := newReader(ctx, r.client, r.name, Options{EtcdLayout: r.opts.EtcdLayout})
+	read, err := r.reader(ctx)
+	if err == nil {
+		r.failures = failing.New(read.host.Cluster.Logger(), "election", "name", r.name)
+	}
 	return err
+}
+
+func (r *runner) reader(ctx context.Context) (*reader, error) {
+	return newReader(ctx, r.client, r.name, Options{EtcdLayout: r.opts.EtcdLayout})
+}
+
+// failed reports to the log that a session or a campaign failed.
+func (r *runner) failed(err error) {
+	kind := "cluster"
+	if r.denied = cluster.IsPermissionDenied(err); r.denied {
+		kind = "permission"
+	}
+	r.failures.Failed(kind, err)
+}
+
+// works reports to the log that a campaign has succeeded, or waits.
+func (r *runner) works() {
+	r.denied = false
+	r.failures.Works()
+}
+
+// permitted asks, after a try that was not permitted, whether another one would be.
+func (r *runner) permitted(ctx context.Context) error {
+	if !r.denied {
+		return nil
+	}
+	read, err := r.reader(ctx)
+	if err != nil {
+		return err
+	}
+	return session.Permitted(ctx, read.host, read.queue.Prefix)
 }
 
 // fatal returns why Run ends after err, or nil if it continues.
@@ -137,7 +177,7 @@ func (r *runner) pause(ctx context.Context, err error) {
 
 // serves reports whether the cluster answers a linearizable read; a refusal is an answer too.
 func (r *runner) serves(ctx context.Context) bool {
-	q, err := newReader(ctx, r.client, r.name, Options{EtcdLayout: r.opts.EtcdLayout})
+	q, err := r.reader(ctx)
 	if err != nil {
 		return false
 	}
@@ -165,15 +205,19 @@ func (r *runner) round(ctx context.Context) (o outcome) {
 	if r.opts.Eligible != nil && !r.opts.Eligible(ctx) || ctx.Err() != nil {
 		return outcome{}
 	}
+	if err := r.permitted(ctx); err != nil {
+		return outcome{err: err}
+	}
 	session, err := r.client.NewSession(ctx, r.opts.Session)
 	if err != nil {
 		return outcome{err: err}
 	}
-	defer r.leave(ctx, session) // also if lead panics
-	t, err := New(session, r.name, Options{EtcdLayout: r.opts.EtcdLayout}).Campaign(ctx, r.opts.Value)
-	if err != nil {
+	defer r.leave(ctx, session) // also if lead or Eligible panics
+	t, err := r.campaign(ctx, New(session, r.name, Options{EtcdLayout: r.opts.EtcdLayout}))
+	if t == nil {
 		return outcome{err: err}
 	}
+	r.works()
 	return r.reign(ctx, inside.SessionOf(session), t)
 }
 

@@ -389,15 +389,15 @@ func TestAnOverwrittenKeyStaysWhileLeadRunsAndThenGoes(t *testing.T) {
 	})
 }
 
-func TestEligibleIsCalledBeforeEachCampaign(t *testing.T) {
+func TestEligibleIsCalledBeforeEachCampaignAndBeforeLead(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		asked, terms := 0, 0
 		o := quick(nil)
-		o.Eligible = func(context.Context) bool { asked++; return asked%3 == 0 }
+		o.Eligible = func(context.Context) bool { asked++; return asked%4 == 3 || asked%4 == 0 }
 		before := w.Counts()
 		err := elect.Run(w.ctx, w.client(), "e", o, func(ctx context.Context, tm *elect.Term) error {
 			terms++
-			assert.Equal(t, 3*terms, asked)
+			assert.Equal(t, 4*terms, asked)
 			if terms == 3 {
 				return nil
 			}

@@ -30,6 +30,9 @@ type Request struct {
 	// It stands in for all work that defers the revocation of the session's lease.
 	Work *session.Deferral
 
+	// Enqueued, unless nil, is called once the key is known to be in the queue, before the wait.
+	Enqueued func()
+
 	Owner []byte // the value of the owner key, which is put together with the key; nil means no owner key
 }
 

@@ -34,6 +34,9 @@ func (a *Acquisition) enter(ctx context.Context, r Request) error {
 		}
 		if outcome == state.Applied {
 			a.notifyEnqueued()
+			if r.Enqueued != nil {
+				r.Enqueued()
+			}
 			a.checkLayouts()
 			return aboveFloor(a.Token(), a.s.Host().Floor)
 		}
