@@ -210,6 +210,7 @@ func (c *carrier) acquire(ctx context.Context, i int, ifFree bool) {
 			case err == nil || ctx.Err() != nil || c.s.Err() != nil || errors.Is(err, lock.ErrBusy) || errors.Is(err, lock.ErrKeyDeleted):
 				m.refused(i, nil)
 			default:
+				m.queueFailures.Failed(failureOf(err), err)
 				m.refused(i, err)
 				m.heedFatal(err)
 			}

@@ -101,6 +101,7 @@ func (c *carrier) acquired(i int, a *queue.Acquisition, works *session.Deferral)
 	m.endTry(i)
 	h := &hold{m: m, c: c, shard: i, a: a, h: newHeld(a, c.session, i), works: works}
 	m.holds[i] = h
+	m.queueFailures.Works()
 	m.w.Acquired(time.Now(), i)
 	m.notify(Event{Kind: Acquired, Shard: i, Token: h.h.Token()})
 	m.source.Now(m.values, observe.ShardHeld{Shard: h.which()})

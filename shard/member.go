@@ -82,15 +82,23 @@ func (r *runner) join(now time.Time) {
 	}
 	ctx, cancel := context.WithCancel(r.values)
 	r.joining = cancel
-	first := r.w.Member(now).Encode()
+	first, denied := r.w.Member(now).Encode(), r.denied
 	r.job(func() func() {
-		m, err := r.enter(ctx, first)
+		m, err := r.enter(ctx, first, denied)
 		return func() {
 			r.joining = nil
 			cancel()
 			r.joined(m, err)
 		}
 	})
+}
+
+// failureOf names a failure to join, or to queue for a shard, in the log.
+func failureOf(err error) string {
+	if cluster.IsPermissionDenied(err) {
+		return "permission"
+	}
+	return "cluster"
 }
 
 // joined begins a membership.
@@ -102,6 +110,8 @@ func (r *runner) joined(m *member, err error) {
 		m.carriers[0].done()
 	case err == nil:
 		r.rejoin.Reset()
+		r.denied = false
+		r.failures.Works()
 		r.m = m
 		m.begin()
 	case r.leaving:
@@ -109,13 +119,23 @@ func (r *runner) joined(m *member, err error) {
 		r.fail(r.fatal(err))
 	default:
 		r.joinAt = time.Now().Add(r.rejoin.Next())
+		r.denied = cluster.IsPermissionDenied(err)
+		r.failures.Failed(failureOf(err), err)
 		r.notify(Event{Kind: Retrying, Shard: -1, Err: err})
 	}
 }
 
 // enter makes a session, and puts the member key and the wish key on it, if no member was started with
 // another number of shards (rule SH2).
-func (r *runner) enter(ctx context.Context, value []byte) (m *member, err error) {
+//
+// If the last try was denied, it first asks whether this one would be, so that no try for which the
+// permission is missing grants a lease.
+func (r *runner) enter(ctx context.Context, value []byte, denied bool) (m *member, err error) {
+	if denied {
+		if err := session.Permitted(ctx, r.host, r.keys.Prefix); err != nil {
+			return nil, err
+		}
+	}
 	session, err := r.client.NewSession(ctx, r.opts.Session)
 	if err != nil {
 		return nil, err

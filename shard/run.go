@@ -10,6 +10,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/backoff"
+	"github.com/pawl-locks/pawl/internal/failing"
 	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/notify"
@@ -36,7 +37,9 @@ const settle = time.Second
 // shard, or no other worker is left, and for the TTL and a second at most. Run returns ctx's cause when
 // all works have returned. It waits for a work that ignores its context.
 //
-// Run replaces a session that is lost, as often as necessary. If work of a lost shard still runs, it
+// Run replaces a session that is lost, as often as necessary. The client's logger gets a warning when a
+// failure to join, or to queue for shards, begins, and one when it ends. If it has not ended, the text of
+// Run's error contains it. If work of a lost shard still runs, it
 // keeps that shard, and no other, from being taken again. Run returns an error instead when it matches
 // ErrCount, pawl.ErrClusterChanged or pawl.ErrTokenFloor, when the client is closed (lease.ErrClosed),
 // and when an argument is invalid.
@@ -52,7 +55,7 @@ func Run(ctx context.Context, c *pawl.Client, name string, n int, opts Options, 
 	r.w = shards.NewWorker(n, shards.Member{Weight: weight, Value: bytes.Clone(opts.Value), ID: opts.ID}, opts.Session.WithDefaults().TTL, settle, opts.Moves)
 	r.values = context.WithoutCancel(ctx)
 	r.rejoin = backoff.Backoff{First: minPause, Most: maxPause}
-	return failed("run", name, ctx, r.run(ctx))
+	return failed("run", name, ctx, r.failures.With(r.queueFailures.With(r.run(ctx))))
 }
 
 // The bounds of the pause before another session is made.
@@ -82,6 +85,10 @@ type runner struct {
 	works   int                        // works that run
 	jobs    int                        // goroutines that will still post
 
+	denied        bool            // the last try to join was not permitted
+	failures      *failing.Report // to join
+	queueFailures *failing.Report // to queue for shards
+
 	source  *notify.Source
 	leaving bool
 	result  error // why Run ends; nil if because of ctx
@@ -108,6 +115,8 @@ func (r *runner) check(ctx context.Context) (err error) {
 		return err
 	}
 	r.source = r.host.Cluster.Notifier().NewSource()
+	log := r.host.Cluster.Logger()
+	r.failures, r.queueFailures = failing.New(log, "shards: to join", "name", r.name), failing.New(log, "shards: to queue", "name", r.name)
 	r.keys, err = keys.NewShards(r.host.Namespace, r.name)
 	r.tries = map[int]context.CancelFunc{}
 	return err
