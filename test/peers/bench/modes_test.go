@@ -21,7 +21,7 @@ func TestAReaderBesideOthersIsCounted(t *testing.T) {
 	for kit, want := range map[string]counts{ours: {"Txn": 2}, theirs: {"DeleteRange": 1, "Range": 1, "Txn": 1}} {
 		want.reached(t, r.of("beside", kit, 5)[0], kit)
 	}
-	assert.Contains(t, r.page(), "## A reader among others")
+	assert.Contains(t, r.page()+r.data(), "## A reader among others")
 }
 
 // The CPU of pawld's process is counted for a lock through pawld, apart from the worker's.
@@ -35,7 +35,7 @@ func TestTheDaemonsShareIsItsOwn(t *testing.T) {
 		assert.Equal(t, through, f.DaemonCPU > 0, kit)
 	}
 	counts{"Txn": 2}.reached(t, r.of("served-1", served, 1)[0], served)
-	assert.Contains(t, r.page(), "## Through a service")
+	assert.Contains(t, r.page()+r.data(), "## Through a service")
 }
 
 // logged is a session whose locks record what happens to them.
