@@ -8,13 +8,13 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/pki"
+	"github.com/pawl-locks/pawl/internal/testkit/require"
 )
 
 // serveHandshakes serves only handshakes. It ends each connection afterwards, and the client connects

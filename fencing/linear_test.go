@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
+	"github.com/pawl-locks/pawl/internal/testkit/assert"
 )
 
 // A call is one admission.

@@ -4,7 +4,7 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
+	"github.com/pawl-locks/pawl/internal/testkit/assert"
 )
 
 func TestGuardsAreComparable(t *testing.T) {

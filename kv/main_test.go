@@ -6,8 +6,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/test/bufconn"
 
@@ -16,9 +14,11 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/leaks"
+	"github.com/pawl-locks/pawl/internal/testkit/require"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
 
 // newEtcd is a cluster in memory until the test's end.
 func newEtcd(t testing.TB, o etcdfake.Options, opts ...grpc.DialOption) *cluster.Cluster {

@@ -5,10 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/pawl-locks/pawl/internal/detached"
+	"github.com/pawl-locks/pawl/internal/testkit/assert"
+	"github.com/pawl-locks/pawl/internal/testkit/require"
 )
 
 // Rule T5: 3 s ≤ TTL ≤ 300 s. Others are refused with the bounds in the error.

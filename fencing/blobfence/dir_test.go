@@ -16,12 +16,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/pawl-locks/pawl/fencing/blobfence"
 	"github.com/pawl-locks/pawl/fencing/fencetest"
+	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/require"
 )
 
 func TestDirKeepsNoMoreThanItsObjects(t *testing.T) {

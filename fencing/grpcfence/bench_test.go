@@ -4,13 +4,13 @@ import (
 	"context"
 	"testing"
 
-	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/fencing/grpcfence"
 	"github.com/pawl-locks/pawl/internal/testkit/paired"
+	"github.com/pawl-locks/pawl/internal/testkit/require"
 )
 
 // The cost of the interceptors of both ends, without the call between them.

@@ -7,10 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/fencing/sqlfence"
+	"github.com/pawl-locks/pawl/internal/testkit/assert"
 )
 
 // untouched is a database that must not be asked for a connection.

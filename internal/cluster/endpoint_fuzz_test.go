@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/require"
+	"github.com/pawl-locks/pawl/internal/testkit/require"
 )
 
 // The address of an accepted endpoint parses as the same address, and no user or password appears in an

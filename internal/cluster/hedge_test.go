@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+	"github.com/pawl-locks/pawl/internal/testkit/assert"
+	"github.com/pawl-locks/pawl/internal/testkit/require"
 )
 
 // A hedged is a Hedge whose members, A, B and so on, answer as the test says.

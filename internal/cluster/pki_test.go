@@ -9,12 +9,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	tlscreds "google.golang.org/grpc/credentials"
 
+	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/pki"
+	"github.com/pawl-locks/pawl/internal/testkit/require"
 )
 
 // Hazard C2.

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
+	"github.com/pawl-locks/pawl/internal/testkit/assert"
 )
 
 func TestAFailureIsLoggedWhenItBeginsAndWhenItEnds(t *testing.T) {

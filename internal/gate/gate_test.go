@@ -5,7 +5,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/stretchr/testify/assert"
+	"github.com/pawl-locks/pawl/internal/testkit/assert"
 )
 
 func TestOnlyAsManyAreInsideAsThereIsRoomFor(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/stretchr/testify/assert"
+	"github.com/pawl-locks/pawl/internal/testkit/assert"
 )
 
 // crowd enters a Line in goroutines, and records who is inside.

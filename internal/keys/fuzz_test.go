@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
+	"github.com/pawl-locks/pawl/internal/testkit/require"
 )
 
 func FuzzQueuesOfTwoNames(f *testing.F) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
+	"github.com/pawl-locks/pawl/internal/testkit/assert"
 )
 
 var ann = Identity{Owner: `ann "x"`, Host: "h1", PID: 7, Since: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)}

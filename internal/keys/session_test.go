@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
+	"github.com/pawl-locks/pawl/internal/testkit/assert"
 )
 
 func TestASessionKeyNamesItsLease(t *testing.T) {

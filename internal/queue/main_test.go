@@ -9,24 +9,24 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/session"
+	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/inmemory"
+	"github.com/pawl-locks/pawl/internal/testkit/leaks"
+	"github.com/pawl-locks/pawl/internal/testkit/require"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/observe"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
 
 // fixture is a cluster, and clients of it, in a bubble.
 type fixture struct {
@@ -194,7 +194,7 @@ func (w *fixture) acquiring(ctx context.Context, s *session.Session, r Request) 
 func (w *fixture) waiting(s *session.Session) *acquireCall {
 	a := w.acquiring(w.Context(), s, Request{})
 	if isClosed(a.done) { // before that, the call writes what it returns
-		require.FailNow(w, "it does not wait", "%v %v", a.c, a.err)
+		require.Fail(w, "it does not wait", "%v %v", a.c, a.err)
 	}
 	return a
 }

@@ -8,20 +8,20 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 
 	"github.com/pawl-locks/pawl/internal/batch"
 	"github.com/pawl-locks/pawl/internal/cleanup"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/leaks"
 	"github.com/pawl-locks/pawl/internal/testkit/named"
+	"github.com/pawl-locks/pawl/internal/testkit/require"
 	"github.com/pawl-locks/pawl/internal/watcher"
 	"github.com/pawl-locks/pawl/lease"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
 
 // rig is an etcd in memory and what sessions on it need.
 type rig struct {

@@ -4,10 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/pawl-locks/pawl/internal/keys"
+	"github.com/pawl-locks/pawl/internal/testkit/assert"
+	"github.com/pawl-locks/pawl/internal/testkit/require"
 )
 
 // The answer to a write of an earlier plan comes after the last plan left the wish as it was before the

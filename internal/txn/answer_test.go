@@ -3,9 +3,10 @@ package txn
 import (
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/pawl-locks/pawl/internal/testkit/assert"
 )
 
 // read is the answer of an operation that read keys of these names.

@@ -3,10 +3,10 @@ package txn
 import (
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl/internal/etcdapi"
+	"github.com/pawl-locks/pawl/internal/testkit/assert"
 )
 
 // everything is a transaction of all that this package builds.

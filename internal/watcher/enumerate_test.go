@@ -8,13 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
+	"github.com/pawl-locks/pawl/internal/testkit/require"
 )
 
 // system is a table, its watches, and a deliberately simple server at the other end of a link, which

@@ -4,9 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-
 	"github.com/pawl-locks/pawl/internal/backoff"
+	"github.com/pawl-locks/pawl/internal/testkit/assert"
 )
 
 func TestWhatIsDueIsDueAtTheNanosecond(t *testing.T) {

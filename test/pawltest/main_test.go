@@ -3,7 +3,7 @@ package pawltest
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/pawl-locks/pawl/internal/testkit/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }

@@ -15,8 +15,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+	"github.com/pawl-locks/pawl/internal/testkit/assert"
+	"github.com/pawl-locks/pawl/internal/testkit/require"
 )
 
 const module = "github.com/pawl-locks/pawl"
@@ -59,11 +59,14 @@ var beside = map[string][]string{
 	"fencing/sqlfence":                      {"fencing", "fencing/internal/sqltable"},
 	"internal/cause":                        {"*"},
 	"internal/version":                      {},
+	"internal/testkit/assert":               {},
+	"internal/testkit/require":              {"internal/testkit/assert"},
+	"internal/testkit/leaks":                {},
 	"internal/testkit/bufdial":              {"internal/gate"},
 	"internal/testkit/etcdfake":             {"internal/etcdapi", "internal/testkit/etcdfake/..."},
 	"internal/testkit/etcdfake/etcd":        {"internal/etcdapi"},
 	"internal/testkit/etcdfake/wire":        {},
-	"internal/testkit/etcdfake/conformance": {"internal/etcdapi"},
+	"internal/testkit/etcdfake/conformance": {"internal/etcdapi", "internal/testkit/require"},
 	"internal/testkit/faultproxy":           {"internal/testkit/loopback"},
 	"internal/testkit/fleet":                {"fencing", "fencing/fencetest"},
 	"internal/testkit/inmemory":             {"*", "internal/testkit/etcdfake", "internal/testkit/named"},
@@ -93,7 +96,7 @@ var heavy = map[string][]string{
 	"go.etcd.io/etcd/server":    {"cmd/pawl/...", "cmd/pawl", "test/..."},
 	"github.com/jackc/pgx":      {"fencing/pgxfence", "test/..."},
 	"github.com/go-sql-driver":  {"test/..."},
-	"github.com/stretchr":       {"internal/testkit/etcdfake/conformance", "test/..."},
+	"github.com/stretchr":       {"test/..."},
 	"go.uber.org/goleak":        {"test/..."},
 }
 
@@ -242,29 +245,36 @@ func TestUsersGetEtcdsStubsAndGRPCAndNoMore(t *testing.T) {
 	}
 }
 
+// required are the modules that the root requires directly.
+var required = []string{
+	"go.etcd.io/etcd/api/v3", "google.golang.org/grpc", "google.golang.org/protobuf",
+	"google.golang.org/genproto/googleapis/rpc", "golang.org/x/sys",
+}
+
 // The root's requirements take part in the selection of its users' versions, so it requires only what
-// its users and its tests need. Tools, drivers and the libraries of commands belong in separate
+// its users need, and the lowest versions of it. What tests, tools and commands need belongs in separate
 // modules.
-func TestTheRootRequiresWhatItsUsersAndItsOwnTestsNeed(t *testing.T) {
+func TestTheRootRequiresTheLowestVersionsOfWhatItsUsersNeed(t *testing.T) {
 	var mod struct {
-		Require []struct {
-			Path     string
-			Indirect bool
+		Go, Toolchain string
+		Require       []struct {
+			Path, Version string
+			Indirect      bool
 		}
 	}
 	out, err := exec.CommandContext(t.Context(), "go", "mod", "edit", "-json").Output()
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(out, &mod))
 	var direct []string
+	version := make(map[string]string)
 	for _, r := range mod.Require {
-		if !r.Indirect {
+		if version[r.Path] = r.Version; !r.Indirect {
 			direct = append(direct, r.Path)
 		}
 	}
-	assert.ElementsMatch(t, []string{
-		"go.etcd.io/etcd/api/v3", "google.golang.org/grpc", "google.golang.org/protobuf",
-		"google.golang.org/genproto/googleapis/rpc", "golang.org/x/sys",
-		// for tests
-		"github.com/stretchr/testify", "github.com/google/go-cmp", "go.uber.org/goleak",
-	}, direct)
+	assert.ElementsMatch(t, required, direct)
+	assert.Equal(t, "1.25.0", mod.Go)
+	assert.Empty(t, mod.Toolchain)
+	assert.Equal(t, "v3.5.28", version["go.etcd.io/etcd/api/v3"])
+	assert.Equal(t, "v1.79.3", version["google.golang.org/grpc"], "what that version of etcd's module asks for")
 }

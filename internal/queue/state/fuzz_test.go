@@ -5,9 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/pawl-locks/pawl/internal/keys"
+	"github.com/pawl-locks/pawl/internal/testkit/require"
 )
 
 // script reads events from bytes; the same bytes are the same events.

@@ -5,10 +5,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
+
+	"github.com/pawl-locks/pawl/internal/testkit/assert"
+	"github.com/pawl-locks/pawl/internal/testkit/require"
 )
 
 func TestRestoreTakesTheRevisionBack(t *testing.T) {

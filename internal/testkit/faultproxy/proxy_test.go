@@ -8,14 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
-
+	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/leaks"
+	"github.com/pawl-locks/pawl/internal/testkit/require"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
 
 // echo serves connections that say everything back, and end when their client does.
 func echo(t testing.TB) string {
@@ -149,7 +148,9 @@ func TestHoldingOneWayLetsTheOtherThrough(t *testing.T) {
 	c := dial(t, p)
 	p.HoldAnswers()
 	assert.Error(t, say(t, c, "a", wait))
-	require.Eventually(t, func() bool { return heard.Load() == 1 }, lane.Hang, time.Millisecond)
+	for end := time.Now().Add(lane.Hang); heard.Load() != 1; time.Sleep(time.Millisecond) {
+		require.True(t, time.Now().Before(end), "not heard")
+	}
 	p.HoldRequests()
 	p.down.hold(false)
 	assert.NoError(t, hear(t, c, "a", lane.Hang), "it was answered before requests were held")

@@ -3,7 +3,7 @@ package lane
 import (
 	"testing"
 
-	"github.com/stretchr/testify/assert"
+	"github.com/pawl-locks/pawl/internal/testkit/assert"
 )
 
 func TestTheProofIsWholeAndTheEverydayLanesAreNot(t *testing.T) {

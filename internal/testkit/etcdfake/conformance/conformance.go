@@ -9,16 +9,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/pawl-locks/pawl/internal/etcdapi"
+	"github.com/pawl-locks/pawl/internal/testkit/require"
 )
 
 // script is one conversation with a server. The server's answers must not depend on which server it
@@ -76,11 +74,26 @@ func Compare(t *testing.T, one, other Dial) {
 			t.Parallel()
 			first, second := converse(t, s, one), converse(t, s, other)
 			require.NotEmpty(t, first)
-			if d := cmp.Diff(first, second, protocmp.Transform()); d != "" {
-				t.Errorf("one (-) and the other (+) differ:\n%s", d)
+			for i := range max(len(first), len(second)) {
+				one, other := text(first, i), text(second, i)
+				if one != other {
+					t.Errorf("answer %d differs:\n- %s\n+ %s", i, one, other)
+				}
 			}
 		})
 	}
+}
+
+// text returns what an answer says.
+func text(answers []answer, i int) string {
+	if i >= len(answers) {
+		return "none"
+	}
+	a := answers[i]
+	if a.Message == nil {
+		return a.To + ": " + a.Error
+	}
+	return a.To + ": " + a.Message.String()
 }
 
 // converse runs a script in a bubble and returns the answers.
