@@ -23,7 +23,7 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/peer"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/policy"
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/state"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/statefile"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
@@ -33,7 +33,7 @@ import (
 type restarted struct {
 	t     *testing.T
 	fake  *etcdfake.Cluster
-	dir   *state.Dir
+	dir   *statefile.Dir
 	rules *policy.Policy
 	d     *daemon               // the last one
 	l     atomic.Pointer[pipes] // of the last one, closed once it does not serve any more
@@ -43,7 +43,7 @@ func newRestarted(t *testing.T) *restarted {
 	r := &restarted{t: t, fake: etcdfake.New(etcdfake.Options{Members: 3}), rules: policyOf(t, "token:local n")}
 	t.Cleanup(r.fake.Close)
 	var err error
-	r.dir, err = state.Open(t.TempDir())
+	r.dir, err = statefile.Open(t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = r.dir.Close() })
 	return r

@@ -17,14 +17,14 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/peer"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/policy"
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/state"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/statefile"
 )
 
 // A daemon is the running daemon's parts.
 type daemon struct {
 	options
 	log     *slog.Logger
-	dir     *state.Dir // nil without a state directory
+	dir     *statefile.Dir // nil without a state directory
 	client  *pawl.Client
 	service *locks.Service
 	api     *handlers.Server
@@ -44,7 +44,7 @@ func serve(ctx context.Context, o options, log *slog.Logger, signals <-chan os.S
 		return err
 	}
 	if o.stateDir != "" {
-		if d.dir, err = state.Open(o.stateDir); err != nil {
+		if d.dir, err = statefile.Open(o.stateDir); err != nil {
 			return fmt.Errorf("--state-dir: %w", err)
 		}
 		defer d.dir.Close()

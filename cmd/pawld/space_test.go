@@ -15,7 +15,7 @@ import (
 	etcdpb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/state"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/statefile"
 )
 
 // noSpace raises the alarm, until disarm is called.
@@ -69,7 +69,7 @@ func TestPawldServesOnWhileEtcdIsOutOfSpace(t *testing.T) {
 // stateIn is what the directory, which no process has, leaves to the next one.
 func stateIn(t *testing.T, dir string) locks.Saved {
 	t.Helper()
-	d, err := state.Open(dir)
+	d, err := statefile.Open(dir)
 	require.NoError(t, err)
 	defer d.Close()
 	left, ok, err := d.Read()

@@ -12,7 +12,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/policy"
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/state"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/statefile"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/tlsfiles"
@@ -105,7 +105,7 @@ func (d *daemon) connect(ctx context.Context, rules *policy.Policy) (err error) 
 func (d *daemon) left() (left locks.Saved, ok bool, err error) {
 	left, ok, err = d.dir.Read()
 	switch {
-	case !errors.Is(err, state.ErrUnusable):
+	case !errors.Is(err, statefile.ErrUnusable):
 		return left, ok, err
 	case !d.discardState:
 		return left, false, fmt.Errorf("%w. Start the pawld that wrote it, or mend the file; with --discard-state pawld removes it, its clients lose their locks, and nobody gets these for as long as the predecessor's session at etcd lasts: twice its --max-ttl", err)

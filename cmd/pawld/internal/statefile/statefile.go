@@ -1,6 +1,6 @@
-// Package state keeps in a directory what one pawld leaves to the next. The file contains the
+// Package statefile keeps in a directory what one pawld leaves to the next. The file contains the
 // secrets of clients' sessions, so nobody else may read it. One pawld at a time has the directory.
-package state
+package statefile
 
 import (
 	"encoding/json"
