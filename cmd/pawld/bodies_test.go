@@ -21,7 +21,7 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/peer"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/policy"
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/registry"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
 
@@ -60,7 +60,7 @@ func servedTo(t *testing.T, rules *policy.Policy, calls int, maxTTL time.Duratio
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	log := slog.New(slog.DiscardHandler)
-	service := locks.New(client, locks.Config{Logger: log, Table: table.Config{DefaultTTL: minTTL, MinTTL: minTTL, MaxTTL: maxTTL, Sessions: 200, Locks: 200, Keep: time.Second}})
+	service := locks.New(client, locks.Config{Logger: log, Registry: registry.Config{DefaultTTL: minTTL, MinTTL: minTTL, MaxTTL: maxTTL, Sessions: 200, Locks: 200, Keep: time.Second}})
 	t.Cleanup(func() { _ = service.Close(t.Context()) })
 	limit = peer.NewLimit("calls under way", calls)
 	api := &handlers.Server{Locks: service, Client: client, Policy: rules, Logger: log, Calls: limit, Upkeep: upkeepOf(rules)}

@@ -23,8 +23,8 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/peer"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/policy"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/registry"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/statefile"
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
@@ -53,7 +53,7 @@ func (r *restarted) start() {
 	log := slog.New(slog.DiscardHandler)
 	client, err := pawl.Dial(r.t.Context(), pawl.Config{Endpoints: r.fake.Endpoints(), DialOptions: []grpc.DialOption{r.fake.DialOption()}, Lazy: true})
 	require.NoError(r.t, err)
-	service := locks.New(client, locks.Config{Logger: log, Table: table.Config{DefaultTTL: minTTL, MinTTL: minTTL, MaxTTL: longest, Sessions: 10, Locks: 10, Keep: time.Minute}})
+	service := locks.New(client, locks.Config{Logger: log, Registry: registry.Config{DefaultTTL: minTTL, MinTTL: minTTL, MaxTTL: longest, Sessions: 10, Locks: 10, Keep: time.Minute}})
 	r.d = &daemon{options: options{maxTTL: longest}, log: log, dir: r.dir, client: client, service: service}
 	if left, ok, err := r.dir.Read(); ok {
 		require.NoError(r.t, err)

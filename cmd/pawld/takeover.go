@@ -12,8 +12,8 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/policy"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/registry"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/statefile"
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/tlsfiles"
 	"github.com/pawl-locks/pawl/observe"
@@ -65,7 +65,7 @@ func (d *daemon) connect(ctx context.Context, rules *policy.Policy) (err error) 
 	host, _ := os.Hostname()
 	d.service = locks.New(d.client, locks.Config{
 		Owner: fmt.Sprintf("pawld %s:%d", host, os.Getpid()), Etcd: strings.Join(d.endpoints, ", "), Logger: d.log, LockDelay: d.lockDelay,
-		Table: table.Config{
+		Registry: registry.Config{
 			DefaultTTL: min(10*time.Second, d.maxTTL), MinTTL: minTTL, MaxTTL: d.maxTTL,
 			Sessions: d.sessions, SessionsOf: rules.Sessions, Locks: d.locks, Keep: time.Minute,
 		},

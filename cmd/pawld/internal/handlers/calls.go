@@ -8,7 +8,7 @@ import (
 
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/peer"
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/registry"
 	pb "github.com/pawl-locks/pawl/cmd/pawld/pawlv1"
 	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/internal/clock"
@@ -62,7 +62,7 @@ func (c *calls) Acquire(ctx context.Context, r *connect.Request[pb.AcquireReques
 	switch {
 	case a.Busy:
 		answer.State, answer.Holder = pb.State_BUSY, c.holder(ctx, want)
-	case a.State == table.Waiting:
+	case a.State == registry.Waiting:
 		answer.State, answer.Position = pb.State_WAITING, int32(max(a.Position, 0))
 	default:
 		answer.Lock = listed(a.Lock)
@@ -240,7 +240,7 @@ func millis(ms int32) time.Duration { return time.Duration(ms) * time.Millisecon
 
 func listed(l locks.Lock) *pb.Lock {
 	out := &pb.Lock{RequestId: l.Ref.Request, State: pb.State_LOST, Names: l.Names, Token: l.Token, Keys: l.Keys}
-	if l.State == table.Held {
+	if l.State == registry.Held {
 		out.State, out.ValidForMs, out.Slot = pb.State_HELD, l.Valid.Milliseconds(), int32(l.Slot)
 		out.Wanted = l.Wanted
 		return out

@@ -28,7 +28,7 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/peer"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/policy"
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/registry"
 	"github.com/pawl-locks/pawl/internal/inspect"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
@@ -47,7 +47,7 @@ func serveLocks(t testing.TB, fake *etcdfake.Cluster, rules *policy.Policy, call
 	client, err := pawl.Dial(context.Background(), pawl.Config{Endpoints: fake.Endpoints(), DialOptions: []grpc.DialOption{fake.DialOption()}})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
-	service = locks.New(client, locks.Config{Logger: slog.New(slog.DiscardHandler), Owner: "pawld", Table: table.Config{
+	service = locks.New(client, locks.Config{Logger: slog.New(slog.DiscardHandler), Owner: "pawld", Registry: registry.Config{
 		DefaultTTL: 3 * time.Second, MinTTL: 3 * time.Second, MaxTTL: 3 * time.Second, Sessions: 100, Locks: 100, Keep: time.Second,
 	}})
 	t.Cleanup(service.Drain)

@@ -1,5 +1,5 @@
 // Package handlers serves the API of pawld over HTTP. It identifies the caller, checks what the
-// caller may do and whether the request is valid, and answers. Package table decides what happens
+// caller may do and whether the request is valid, and answers. Package registry decides what happens
 // to locks.
 package handlers
 
@@ -29,7 +29,7 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/peer"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/policy"
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/registry"
 	"github.com/pawl-locks/pawl/cmd/pawld/pawlv1/pawlv1connect"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
@@ -252,7 +252,7 @@ func refusal(err error) error {
 		return nil
 	}
 	code := connect.CodeUnavailable
-	var e *table.Error
+	var e *registry.Error
 	switch {
 	case errors.As(err, new(*connect.Error)): // the policy's
 		return err
@@ -268,13 +268,13 @@ func refusal(err error) error {
 	return connect.NewError(code, err)
 }
 
-var codes = map[table.Code]connect.Code{
-	table.Invalid: connect.CodeInvalidArgument,
-	table.Denied:  connect.CodePermissionDenied,
-	table.Unknown: connect.CodeNotFound,
-	table.Ended:   connect.CodeInvalidArgument,
-	table.Full:    connect.CodeResourceExhausted,
-	table.Again:   connect.CodeUnavailable,
+var codes = map[registry.Code]connect.Code{
+	registry.Invalid: connect.CodeInvalidArgument,
+	registry.Denied:  connect.CodePermissionDenied,
+	registry.Unknown: connect.CodeNotFound,
+	registry.Ended:   connect.CodeInvalidArgument,
+	registry.Full:    connect.CodeResourceExhausted,
+	registry.Again:   connect.CodeUnavailable,
 }
 
 // health is gRPC's health service. It reports whether a lock can be acquired.

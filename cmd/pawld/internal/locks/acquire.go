@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/registry"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/inside"
@@ -28,7 +28,7 @@ type Request struct {
 
 // A Lock is a lock in an answer.
 type Lock struct {
-	table.Listed
+	registry.Listed
 	Names []string
 	Token int64
 	Keys  []string
@@ -51,7 +51,7 @@ const first = time.Second
 // Acquire finds the lock or position of a request, or makes a position, and waits a while. most
 // bounds the locks and positions of this identity.
 func (s *Service) Acquire(ctx context.Context, r Request, id string, ttl time.Duration, w Want, most int) (Answer, error) {
-	ref := table.Ref{Session: r.Session, Request: id}
+	ref := registry.Ref{Session: r.Session, Request: id}
 	params := w.params()
 	s.mu.Lock()
 	defer s.unlock()
@@ -59,13 +59,13 @@ func (s *Service) Acquire(ctx context.Context, r Request, id string, ttl time.Du
 		return Answer{}, err
 	}
 	now := clock.Now()
-	if err := s.table.Open(r.Session, r.Identity, ttl, r.Arrival, now); err != nil {
+	if err := s.registry.Open(r.Session, r.Identity, ttl, r.Arrival, now); err != nil {
 		return Answer{}, err
 	}
 	if err := s.bind(r); err != nil {
 		return Answer{}, err
 	}
-	fresh, err := s.table.Acquire(ref, params, most, r.Arrival, now)
+	fresh, err := s.registry.Acquire(ref, params, most, r.Arrival, now)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -77,11 +77,11 @@ func (s *Service) Acquire(ctx context.Context, r Request, id string, ttl time.Du
 		go s.wait(ctx, ref, s.parts[ref]) // returns when the row or life ends
 	}
 	p := s.parts[ref]
-	parkable := mostParked(s.table.TTL(r.Session), w.MaxHold)
+	parkable := mostParked(s.registry.TTL(r.Session), w.MaxHold)
 	park := newParking(ctx, r, parkable)
 	for {
 		now := clock.Now()
-		l, known := s.table.One(ref, r.Arrival, now)
+		l, known := s.registry.One(ref, r.Arrival, now)
 		switch {
 		case !known && p != nil && p.refused:
 			if isBusy(p.err) {
@@ -90,9 +90,9 @@ func (s *Service) Acquire(ctx context.Context, r Request, id string, ttl time.Du
 			return Answer{}, p.err
 		case !known:
 			return Answer{}, fmt.Errorf("%w: the request was forgotten, send it again", ErrUnavailable)
-		case l.State != table.Waiting:
+		case l.State != registry.Waiting:
 			if ctx.Err() == nil { // otherwise nobody hears it
-				s.table.Answered(r.Arrival, l)
+				s.registry.Answered(r.Arrival, l)
 			}
 			return Answer{Lock: s.lock(l), Position: -1}, nil
 		}
@@ -118,7 +118,7 @@ func (s *Service) Acquire(ctx context.Context, r Request, id string, ttl time.Du
 // if the lock were acquired at the end of that time. That belief is five sixths of the TTL, or of the
 // time parked and max hold together. If max hold is so short that this would be no time at all, the risk is the client's.
 func mostParked(ttl, maxHold time.Duration) time.Duration {
-	most := table.Belief(ttl) / 2
+	most := registry.Belief(ttl) / 2
 	if maxHold > 0 {
 		most = min(most, max(maxHold*5/7, leastPark/4))
 	}
@@ -126,14 +126,14 @@ func mostParked(ttl, maxHold time.Duration) time.Duration {
 }
 
 // waiting is the answer of a call that is no longer parked.
-func (s *Service) waiting(ref table.Ref, p *part) (Answer, error) {
+func (s *Service) waiting(ref registry.Ref, p *part) (Answer, error) {
 	switch {
 	case p != nil && p.err != nil:
 		return Answer{}, fmt.Errorf("%w: %w", s.unanswered(), p.err)
 	case p != nil && !p.queued:
 		return Answer{}, s.silent()
 	}
-	a := Answer{Lock: Lock{Listed: table.Listed{Ref: ref, State: table.Waiting}}, Position: -1}
+	a := Answer{Lock: Lock{Listed: registry.Listed{Ref: ref, State: registry.Waiting}}, Position: -1}
 	if p != nil {
 		a.Position = p.ahead
 	}
@@ -167,14 +167,14 @@ func (s *Service) Silent(ctx context.Context, err error) error {
 }
 
 // lock is l with its names, and what the engine knows about it. s.mu is held.
-func (s *Service) lock(l table.Listed) Lock {
+func (s *Service) lock(l registry.Listed) Lock {
 	out := s.nameless(l)
 	out.Names = namesOf(l.Text)
 	return out
 }
 
 // nameless is lock without the names.
-func (s *Service) nameless(l table.Listed) Lock {
+func (s *Service) nameless(l registry.Listed) Lock {
 	out := Lock{Listed: l}
 	if p := s.parts[l.Ref]; p != nil && p.held != nil {
 		out.Token, out.Keys, out.Slot = int64(p.held.Token()), p.held.keys, p.held.slot

@@ -1,7 +1,7 @@
 package locks
 
 import (
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/registry"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/session"
 )
@@ -23,7 +23,7 @@ type binding struct {
 // promised to it would end with the process that the session is bound to. s.mu is held.
 func (s *Service) bound(r Request) error {
 	if b := s.bindings[r.Session]; b != nil && b.pid != r.PID {
-		return &table.Error{Code: table.Denied, Text: "session is bound to another process"}
+		return &registry.Error{Code: registry.Denied, Text: "session is bound to another process"}
 	}
 	return nil
 }
@@ -47,8 +47,8 @@ func (s *Service) bind(r Request) error {
 		return err
 	}
 	b := &binding{pid: r.PID, Process: p}
-	if len(s.table.Requests(r.Session)) > 0 {
-		b.from = clock.Now().Add(s.table.TTL(r.Session))
+	if len(s.registry.Requests(r.Session)) > 0 {
+		b.from = clock.Now().Add(s.registry.TTL(r.Session))
 	}
 	s.bindings[r.Session] = b
 	s.wake(r.Session) // what another process waits for is refused
@@ -63,7 +63,7 @@ func (s *Service) bind(r Request) error {
 		s.mu.Lock()
 		if s.bindings[r.Session] == b {
 			delete(s.bindings, r.Session)
-			s.table.Exited(r.Session, clock.Now())
+			s.registry.Exited(r.Session, clock.Now())
 		}
 		s.unlock()
 	}()

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/registry"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/lock"
 )
@@ -52,7 +52,7 @@ func TestABoundSessionIsGivenUpWhenItsProcessExits(t *testing.T) {
 			p := newProcess()
 			a, err := d.Acquire(w.Context(), p.of(d.request("a", time.Second), 7), "name", 0, exclusive("name"), 10)
 			require.NoError(w, err)
-			require.Equal(w, table.Held, a.State)
+			require.Equal(w, registry.Held, a.State)
 			other := w.daemon().client
 			time.Sleep(time.Second)
 			begin := time.Now()
@@ -178,7 +178,7 @@ func TestWhatWaitsWhileAnotherProcessBindsIsPromisedNothing(t *testing.T) {
 				d := w.daemon()
 				d.hold("b", "1", "taken")
 				d.hold("a", "1", "name")
-				require.Equal(w, table.Held, d.acquire("a", "term", time.Second, Want{Names: []string{"term"}, Modes: []Mode{Election}}).State)
+				require.Equal(w, registry.Held, d.acquire("a", "term", time.Second, Want{Names: []string{"term"}, Modes: []Mode{Election}}).State)
 				lift := func() {}
 				if c.slow != nil {
 					lift = c.slow(w)

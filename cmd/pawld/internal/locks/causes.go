@@ -4,7 +4,7 @@ import (
 	"errors"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/registry"
 	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/lease"
@@ -38,9 +38,9 @@ var causes = []struct {
 	why Why
 	err error
 }{
-	{"NOT_HELD", table.ErrNotHeld},
-	{"MAX_HOLD", table.ErrMaxHold},
-	{"EXPIRED", table.ErrExpired},
+	{"NOT_HELD", registry.ErrNotHeld},
+	{"MAX_HOLD", registry.ErrMaxHold},
+	{"EXPIRED", registry.ErrExpired},
 	{"KEY_DELETED", lock.ErrKeyDeleted},
 	{"KEY_OVERWRITTEN", lock.ErrKeyOverwritten},
 	{"CLUSTER_CHANGED", pawl.ErrClusterChanged},

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/registry"
 	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/lock"
@@ -34,18 +34,18 @@ func (s *Service) Proclaim(ctx context.Context, r Request, id string, value []by
 // withHeld calls do with what is held, if allowed returns nil for it, and returns the lock as it is
 // afterwards. An unknown lock is not held. allowed is called with s.mu held.
 func (s *Service) withHeld(r Request, id string, allowed func(p *part) error, do func(h *held) error) (Lock, error) {
-	ref := table.Ref{Session: r.Session, Request: id}
-	notHeld := Lock{Listed: table.Listed{Ref: ref, State: table.Lost, Why: table.ErrNotHeld}}
+	ref := registry.Ref{Session: r.Session, Request: id}
+	notHeld := Lock{Listed: registry.Listed{Ref: ref, State: registry.Lost, Why: registry.ErrNotHeld}}
 	s.mu.Lock()
 	defer s.unlock()
 	if err := s.refused(r); err != nil {
 		return notHeld, err
 	}
-	if err := s.table.Touch(r.Session, r.Identity, r.Arrival, clock.Now()); err != nil {
+	if err := s.registry.Touch(r.Session, r.Identity, r.Arrival, clock.Now()); err != nil {
 		return notHeld, unknownIsNone(err)
 	}
-	l, known := s.table.One(ref, r.Arrival, clock.Now())
-	if p := s.parts[ref]; known && l.State == table.Held && p != nil {
+	l, known := s.registry.One(ref, r.Arrival, clock.Now())
+	if p := s.parts[ref]; known && l.State == registry.Held && p != nil {
 		if err := allowed(p); err != nil {
 			return Lock{}, err
 		}
@@ -60,14 +60,14 @@ func (s *Service) withHeld(r Request, id string, allowed func(p *part) error, do
 		case s.parts[ref] != p: // released meanwhile, and the row may be another acquisition's
 			return notHeld, nil
 		case lost:
-			s.table.Lose(ref, err, clock.Now())
+			s.registry.Lose(ref, err, clock.Now())
 		case err != nil && p.held.Err() == nil:
 			return Lock{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
-		l, known = s.table.One(ref, r.Arrival, clock.Now())
+		l, known = s.registry.One(ref, r.Arrival, clock.Now())
 	}
 	switch {
-	case !known || l.State == table.Waiting || l.State == table.Left || l.State == table.Released || l.State == table.Releasing:
+	case !known || l.State == registry.Waiting || l.State == registry.Left || l.State == registry.Released || l.State == registry.Releasing:
 		return notHeld, nil
 	}
 	return s.lock(l), nil

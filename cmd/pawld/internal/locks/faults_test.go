@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/registry"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/lock"
@@ -42,12 +42,12 @@ func TestAClientWhoseReleaseComesFirstHasItsOwnTTL(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		d := w.daemon()
 		for _, session := range []string{"a", "b"} {
-			assert.ErrorIs(w, d.release(session, "before").Why, table.ErrNotHeld)
+			assert.ErrorIs(w, d.release(session, "before").Why, registry.ErrNotHeld)
 		}
 		held := func(d *daemon, session, id string) {
 			a, err := d.Acquire(w.Context(), d.request(session, time.Second), id, 3*time.Second, exclusive(id), 5000)
 			require.NoError(w, err)
-			assert.Equal(w, table.Held, a.State)
+			assert.Equal(w, registry.Held, a.State)
 			assert.Equal(w, 2500*time.Millisecond, a.Valid)
 		}
 		held(d, "a", "1")
@@ -73,23 +73,23 @@ func TestARequestThatIsUsedAgainIsAnotherAcquisition(t *testing.T) {
 		d.hold("a", "1", "name")
 		d.keep("a")
 		d.acquire("b", "1", 0, exclusive("name"))
-		ref := table.Ref{Session: "b", Request: "1"}
+		ref := registry.Ref{Session: "b", Request: "1"}
 		d.mu.Lock()
 		earlier := d.parts[ref]
 		d.mu.Unlock()
 		d.release("b", "1")
 		_, err := d.Renew(w.Context(), d.request("b", 0), []string{"1"})
 		require.NoError(w, err)
-		require.Equal(w, table.Waiting, d.acquire("b", "1", 0, exclusive("name")).State)
+		require.Equal(w, registry.Waiting, d.acquire("b", "1", 0, exclusive("name")).State)
 
 		h, err := exclusive("late").acquire(w.Context(), d.Service)
 		require.NoError(w, err)
 		assert.False(w, d.won(ref, earlier, h))
 		assert.True(w, d.failed(ref, earlier, fmt.Errorf("an earlier acquisition's")))
-		assert.Equal(w, table.Waiting, d.acquire("b", "1", 0, exclusive("name")).State)
+		assert.Equal(w, registry.Waiting, d.acquire("b", "1", 0, exclusive("name")).State)
 		d.release("a", "1")
 		a := d.acquire("b", "1", time.Second, exclusive("name"))
-		assert.Equal(w, table.Held, a.State)
+		assert.Equal(w, registry.Held, a.State)
 		assert.NotZero(w, a.Token)
 		assert.True(w, d.release("b", "1").Released)
 		synctest.Wait()
@@ -109,8 +109,8 @@ func TestARequestThatIsUsedAgainIsAnotherAcquisition(t *testing.T) {
 		_, err = d.Renew(w.Context(), d.request("c", 0), []string{"1"})
 		require.NoError(w, err)
 		d.hold("c", "1", "other")
-		assert.Equal(w, table.Lost, (<-confirmed).State)
-		assert.Equal(w, table.Held, d.one("c").State, "what a Confirm of the earlier one finds is not the later one's")
+		assert.Equal(w, registry.Lost, (<-confirmed).State)
+		assert.Equal(w, registry.Held, d.one("c").State, "what a Confirm of the earlier one finds is not the later one's")
 	})
 }
 
@@ -137,7 +137,7 @@ func TestABrokenConnectionMeansNothing(t *testing.T) {
 		}
 		assert.Equal(w, keys, w.f.Keys("name/"))
 		again := d.one("a")
-		assert.Equal(w, table.Held, again.State)
+		assert.Equal(w, registry.Held, again.State)
 		assert.Equal(w, l.Token, again.Token)
 
 		lost := w.f.Inject(etcdfake.Rule{Method: "Txn", Match: about("name"), Hang: true})
@@ -146,7 +146,7 @@ func TestABrokenConnectionMeansNothing(t *testing.T) {
 		time.Sleep(time.Second)
 		assert.True(w, d.release("a", "1").Released, "it was carried out, and a repeat finds how it ended")
 		b := d.acquire("b", "1", time.Second, exclusive("name"))
-		assert.Equal(w, table.Held, b.State)
+		assert.Equal(w, registry.Held, b.State)
 		assert.Contains(w, keys, b.Keys[0], "its position was kept")
 	})
 }
@@ -181,7 +181,7 @@ func TestAReleaseThatIsNotDecidedKeepsNoOtherLockFromBeingRenewed(t *testing.T) 
 		require.NoError(w, err)
 		require.Len(w, all, 1)
 		assert.Equal(w, "2", all[0].Ref.Request)
-		assert.Equal(w, table.Held, all[0].State)
+		assert.Equal(w, registry.Held, all[0].State)
 		lost.Lift()
 		for begin := time.Now(); ; {
 			results, err := d.Release(w.Context(), d.request("a", 0), []string{"1"})
@@ -287,7 +287,7 @@ func TestAKeyThatWasOverwrittenDuringARestartIsLostAndItsNameIsFree(t *testing.T
 			inBubble(t, func(w *fixture) {
 				d := w.daemon()
 				l := d.acquire("a", "1", time.Second, c.want).Lock
-				require.Equal(w, table.Held, l.State)
+				require.Equal(w, registry.Held, l.State)
 				begin := time.Now()
 				belief := d.one("a").Valid
 				lease := int64(0)
@@ -301,7 +301,7 @@ func TestAKeyThatWasOverwrittenDuringARestartIsLostAndItsNameIsFree(t *testing.T
 				require.NoError(w, err)
 				assert.Zero(w, taken)
 				lost := next.one("a")
-				assert.Equal(w, table.Lost, lost.State)
+				assert.Equal(w, registry.Lost, lost.State)
 				assert.Equal(w, Why("KEY_OVERWRITTEN"), WhyOf(lost.Why))
 				time.Sleep(belief - 1 - time.Since(begin))
 				synctest.Wait()
@@ -310,7 +310,7 @@ func TestAKeyThatWasOverwrittenDuringARestartIsLostAndItsNameIsFree(t *testing.T
 				}
 				next.keep("b")
 				for _, name := range c.want.Names {
-					for next.acquire("b", name, 4*time.Second, exclusive(name)).State != table.Held {
+					for next.acquire("b", name, 4*time.Second, exclusive(name)).State != registry.Held {
 						require.Less(w, time.Since(begin), 35*time.Second, "what is left of a set stays for a TTL of pawld's own")
 					}
 				}
@@ -330,7 +330,7 @@ func TestARequestIsTheSameAfterARestartWhoeverSavedIt(t *testing.T) {
 		next := w.daemon()
 		_, err := next.Resume(w.Context(), saved)
 		require.NoError(w, err)
-		assert.Equal(w, table.Held, next.acquire("a", "1", 0, exclusive("name")).State)
+		assert.Equal(w, registry.Held, next.acquire("a", "1", 0, exclusive("name")).State)
 		_, err = next.Acquire(w.Context(), next.request("a", 0), "1", 0, exclusive("other"), 10)
 		assert.ErrorContains(w, err, "with other parameters")
 	})
@@ -343,17 +343,17 @@ func TestALongerTTLOfThePredecessorsIsPromised(t *testing.T) {
 		d := w.daemon()
 		a, err := d.Acquire(w.Context(), d.request("a", time.Second), "1", 15*time.Second, exclusive("name"), 10)
 		require.NoError(w, err)
-		require.Equal(w, table.Held, a.State)
+		require.Equal(w, registry.Held, a.State)
 		begin := time.Now()
 		belief := d.one("a").Valid
 		saved := d.left()
 		next := w.daemon()
-		next.cfg.Table.MaxTTL = 3 * time.Second
+		next.cfg.Registry.MaxTTL = 3 * time.Second
 		taken, err := next.Resume(w.Context(), saved)
 		require.NoError(w, err)
 		assert.Equal(w, 1, taken)
 		clock.SetWallJump(time.Hour)
-		assert.Equal(w, table.Lost, next.one("a").State)
+		assert.Equal(w, registry.Lost, next.one("a").State)
 		clock.SetWallJump(0)
 		time.Sleep(belief - 1 - time.Since(begin))
 		synctest.Wait()
@@ -378,14 +378,14 @@ func TestPawldIsReadyOnlyWhileEtcdTakesWrites(t *testing.T) {
 		assert.ErrorContains(w, ready(), "NOSPACE")
 		for range 10 {
 			time.Sleep(5 * time.Second)
-			assert.Equal(w, table.Held, d.one("a").State)
+			assert.Equal(w, registry.Held, d.one("a").State)
 			assert.ErrorContains(w, ready(), "NOSPACE")
 		}
 		w.f.SetNoSpace(false)
 		require.NoError(w, ready())
 
 		w.f.Inject(etcdfake.Rule{Lose: true})
-		require.Equal(w, table.Held, d.one("a").State, "D has not passed")
+		require.Equal(w, registry.Held, d.one("a").State, "D has not passed")
 		assert.ErrorContains(w, ready(), "does not answer")
 		w.f.LiftAll()
 		require.NoError(w, ready())
@@ -457,7 +457,7 @@ func TestAReleaseThatIsUndecidedWhenPawldHandsOverIsCompletedByTheSuccessor(t *t
 				inBubble(t, func(w *fixture) {
 					d := w.daemon()
 					a := d.acquire("a", "1", time.Second, want)
-					require.Equal(w, table.Held, a.State)
+					require.Equal(w, registry.Held, a.State)
 					fault := w.f.Inject(c.rule)
 					answered := make(chan error, 1)
 					go func() {
@@ -473,7 +473,7 @@ func TestAReleaseThatIsUndecidedWhenPawldHandsOverIsCompletedByTheSuccessor(t *t
 					_, err := next.Resume(w.Context(), saved)
 					require.NoError(w, err)
 					for _, l := range next.renew("a", 0) {
-						assert.NotEqual(w, table.Held, l.State, "nothing is promised")
+						assert.NotEqual(w, registry.Held, l.State, "nothing is promised")
 					}
 					got := next.release("a", "1")
 					assert.Equal(w, c.why == "", got.Released)
@@ -564,7 +564,7 @@ func TestAWaiterWhoseKeyWentWithItsLeaseIsEnqueuedAgain(t *testing.T) {
 				first, d := w.daemon(), w.daemon()
 				first.hold("x", "1", "name")
 				first.keep("x")
-				require.Equal(w, table.Waiting, d.acquire("a", "1", 0, exclusive("name")).State)
+				require.Equal(w, registry.Waiting, d.acquire("a", "1", 0, exclusive("name")).State)
 				d.keep("a")
 				time.Sleep(2 * time.Second)
 				own := w.f.Keys("name/")
@@ -576,9 +576,9 @@ func TestAWaiterWhoseKeyWentWithItsLeaseIsEnqueuedAgain(t *testing.T) {
 					assert.Equal(w, Why("KEY_DELETED"), WhyOf(d.one("a").Why))
 					return
 				}
-				require.Equal(w, table.Waiting, d.acquire("a", "1", 0, exclusive("name")).State)
+				require.Equal(w, registry.Waiting, d.acquire("a", "1", 0, exclusive("name")).State)
 				first.release("x", "1")
-				assert.Equal(w, table.Held, d.acquire("a", "1", time.Second, exclusive("name")).State)
+				assert.Equal(w, registry.Held, d.acquire("a", "1", time.Second, exclusive("name")).State)
 			})
 		})
 	}

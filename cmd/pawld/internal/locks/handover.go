@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/registry"
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/clock"
@@ -37,8 +37,8 @@ type SavedSession struct {
 // A SavedRow is a lock, or a remembered one that has ended.
 type SavedRow struct {
 	Request   string
-	Params    table.Params
-	State     table.State
+	Params    registry.Params
+	State     registry.State
 	Why       Why           `json:",omitempty"` // if it has ended; if it was lost while pawld handed over, State is still Held
 	Left      time.Duration `json:",omitempty"` // of Params.MaxHold
 	Keys      []string      `json:",omitempty"`
@@ -72,7 +72,7 @@ func (s *Service) believed() clock.Instant {
 // until the present beliefs have ended. It is called before Drain, so that clients are served
 // meanwhile.
 func (s *Service) AwaitBeliefs(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, max(s.cfg.Table.MaxTTL, s.believed().Sub(clock.Now())))
+	ctx, cancel := context.WithTimeout(ctx, max(s.cfg.Registry.MaxTTL, s.believed().Sub(clock.Now())))
 	defer cancel()
 	for until := s.believed(); clock.Now().Before(until) && ctx.Err() == nil; until = s.believed() {
 		session.AwaitInstant(ctx, until)
@@ -90,7 +90,7 @@ func (s *Service) AwaitRenewals(ctx context.Context) {
 	defer cancel()
 	s.mu.Lock()
 	s.leaving, s.awaited = clock.Now(), make(map[string]bool)
-	for _, session := range s.table.Parking() {
+	for _, session := range s.registry.Parking() {
 		s.awaited[session] = true
 		s.wake(session)
 	}
@@ -217,18 +217,18 @@ func (s *Service) stop() {
 	s.work.Wait()
 }
 
-// save is what the table saves, for the successor. s.mu is held.
+// save is what the registry saves, for the successor. s.mu is held.
 func (s *Service) save(now clock.Instant) (out []SavedSession) {
-	for _, from := range s.table.Save(now) {
+	for _, from := range s.registry.Save(now) {
 		to := SavedSession{ID: from.ID, Identity: from.Identity, TTL: from.TTL, Provisional: from.Provisional, Ended: from.Ended}
 		for _, r := range from.Rows {
 			row := SavedRow{Request: r.Request, Params: r.Params, State: r.State, Why: WhyOf(r.Why), Left: r.Left}
-			p := s.parts[table.Ref{Session: from.ID, Request: r.Request}]
-			if row.Releasing = r.State == table.Releasing; row.Releasing && p == nil {
+			p := s.parts[registry.Ref{Session: from.ID, Request: r.Request}]
+			if row.Releasing = r.State == registry.Releasing; row.Releasing && p == nil {
 				continue // there is no key any more
 			}
 			if row.Releasing || p.isHeld() { // even if an answer has found its loss before watch did
-				row.State, row.Why, row.Keys, row.Token = table.Held, "", p.held.keys, p.held.Token()
+				row.State, row.Why, row.Keys, row.Token = registry.Held, "", p.held.keys, p.held.Token()
 			}
 			to.Rows = append(to.Rows, row)
 		}
@@ -246,13 +246,13 @@ func (s *Service) keptFor(saved []SavedSession) map[string]bool {
 	for _, from := range saved {
 		for i := range from.Rows {
 			r := &from.Rows[i]
-			if r.State != table.Held {
+			if r.State != registry.Held {
 				continue
 			}
 			for _, key := range r.Keys {
 				kept[key] = true
 			}
-			if p := s.parts[table.Ref{Session: from.ID, Request: r.Request}]; p.isHeld() && errors.Is(p.held.Err(), lock.ErrKeyOverwritten) {
+			if p := s.parts[registry.Ref{Session: from.ID, Request: r.Request}]; p.isHeld() && errors.Is(p.held.Err(), lock.ErrKeyOverwritten) {
 				r.Why = WhyOf(lock.ErrKeyOverwritten)
 			}
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/registry"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/lock"
@@ -41,7 +41,7 @@ func TestWhatIsLostWhilePawldHandsOverStaysForAsLongAsItsClientBelieves(t *testi
 					d := w.daemon()
 					got, err := d.Acquire(w.Context(), d.request("a", time.Second), "1", 15*time.Second, c.want, 10)
 					require.NoError(w, err)
-					require.Equal(w, table.Held, got.State)
+					require.Equal(w, registry.Held, got.State)
 					earlier, err := d.Acquire(w.Context(), d.request("b", time.Second), "1", 5*time.Second, setOf(nil, "c", "d"), 10)
 					require.NoError(w, err)
 					time.Sleep(time.Second) // the watches are armed
@@ -71,14 +71,14 @@ func TestWhatIsLostWhilePawldHandsOverStaysForAsLongAsItsClientBelieves(t *testi
 					_, err = next.Resume(w.Context(), saved)
 					require.NoError(w, err)
 					lost := next.one("a")
-					assert.Equal(w, table.Lost, lost.State)
+					assert.Equal(w, registry.Lost, lost.State)
 					assert.Equal(w, c.why, WhyOf(lost.Why))
 					require.Less(w, time.Since(begin), belief-time.Second)
 					time.Sleep(belief - 1 - time.Since(begin))
 					synctest.Wait()
 					assert.NotNil(w, w.f.Get(got.Keys[len(got.Keys)-1]), "its client believes until now")
 					next.keep("c")
-					for next.acquire("c", "1", 4*time.Second, c.want).State != table.Held {
+					for next.acquire("c", "1", 4*time.Second, c.want).State != registry.Held {
 						require.Less(w, time.Since(begin), 45*time.Second)
 					}
 				})
@@ -95,7 +95,7 @@ func TestALossThatAnAnswerFindsFirstIsLeftToTheSuccessor(t *testing.T) {
 		l := d.hold("a", "1", "name")
 		d.Drain()
 		d.mu.Lock()
-		d.table.Lose(l.Ref, lock.ErrKeyOverwritten, clock.Now())
+		d.registry.Lose(l.Ref, lock.ErrKeyOverwritten, clock.Now())
 		d.mu.Unlock()
 		w.f.Put(l.Keys[0], "x", w.f.Get(l.Keys[0]).Lease)
 		synctest.Wait()
@@ -125,7 +125,7 @@ func TestALossThatAConfirmFindsWhilePawldStopsIsLeftToTheSuccessor(t *testing.T)
 		var saved Saved
 		require.NoError(w, d.Detach(func(s Saved) error { saved = s; return nil }))
 		row := saved.Sessions[0].Rows[0]
-		assert.Equal(w, table.Held, row.State)
+		assert.Equal(w, registry.Held, row.State)
 		assert.Equal(w, l.Keys, row.Keys)
 	})
 }
@@ -143,7 +143,7 @@ func TestALongerTTLThanTheLongestIsWaitedForBeforeARestart(t *testing.T) {
 				require.NoError(w, err)
 				saved := first.left()
 				d := w.daemon()
-				d.cfg.Table.MaxTTL = 3 * time.Second
+				d.cfg.Registry.MaxTTL = 3 * time.Second
 				taken, err := d.Resume(w.Context(), saved)
 				require.NoError(w, err)
 				require.Equal(w, 2, taken)
@@ -187,7 +187,7 @@ func (b *believer) heard(sent time.Time, l Lock) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case l.State != table.Held:
+	case l.State != registry.Held:
 		b.belief = time.Time{}
 	case b.belief.Before(sent.Add(l.Valid)):
 		b.belief = sent.Add(l.Valid)
@@ -257,7 +257,7 @@ func TestNoKeyGoesWhileItsClientBelievesAtRandom(t *testing.T) {
 				sent := time.Now()
 				a, err := d.Acquire(w.Context(), d.request(b.session, time.Second), b.id, b.ttl, b.want, 100)
 				require.NoError(w, err)
-				require.Equal(w, table.Held, a.State)
+				require.Equal(w, registry.Held, a.State)
 				b.keys = a.Keys
 				b.heard(sent, a.Lock)
 				all = append(all, b)

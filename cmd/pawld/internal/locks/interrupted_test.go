@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/registry"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
@@ -26,7 +26,7 @@ func TestAnInterruptedTakeoverLeavesEverythingToTheNextOne(t *testing.T) {
 			"permit": {Names: []string{"permit"}, Modes: []Mode{Semaphore}, Limit: 2},
 		} {
 			a := d.acquire("a", id, time.Second, want)
-			require.Equal(w, table.Held, a.State)
+			require.Equal(w, registry.Held, a.State)
 			held[id] = a.Lock
 		}
 		return d.left().Claimed(), held
@@ -40,7 +40,7 @@ func TestAnInterruptedTakeoverLeavesEverythingToTheNextOne(t *testing.T) {
 		time.Sleep(20 * time.Second) // what a takeover leaves to be removed is
 		stop()
 		for _, l := range next.renew("a", 0) {
-			assert.Equal(w, table.Held, l.State, "%v", l.Why)
+			assert.Equal(w, registry.Held, l.State, "%v", l.Why)
 			assert.Equal(w, held[l.Ref.Request].Token, l.Token)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/registry"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
@@ -51,7 +51,7 @@ func (w *fixture) daemonWith(lockDelay time.Duration) *daemon {
 	d.client = w.Dial(pawl.Config{Lazy: true, Observer: observe.Func(func(ctx context.Context, ev observe.Event) { d.Observe(ctx, ev) })})
 	d.Service = New(d.client, Config{
 		Owner: "pawld", Logger: slog.New(slog.DiscardHandler), LockDelay: lockDelay,
-		Table: table.Config{DefaultTTL: h, MinTTL: 3 * time.Second, MaxTTL: 15 * time.Second, Sessions: 2000, Locks: 5000, Keep: time.Minute},
+		Registry: registry.Config{DefaultTTL: h, MinTTL: 3 * time.Second, MaxTTL: 15 * time.Second, Sessions: 2000, Locks: 5000, Keep: time.Minute},
 	})
 	w.Cleanup(func() { d.Drain(); d.stop() })
 	return d
@@ -80,7 +80,7 @@ func (d *daemon) acquire(session, id string, wait time.Duration, w Want) Answer 
 func (d *daemon) hold(session, id, name string) Lock {
 	d.w.Helper()
 	a := d.acquire(session, id, time.Second, exclusive(name))
-	require.Equal(d.w, table.Held, a.State)
+	require.Equal(d.w, registry.Held, a.State)
 	return a.Lock
 }
 
@@ -133,7 +133,7 @@ func TestALockIsHeldInTheFirstAnswerAndPassedOn(t *testing.T) {
 		assert.Equal(w, `uid:1 "me"`, keys.ParseIdentity(key.Value).Owner)
 
 		b := d.acquire("b", "1", time.Second, exclusive("name"))
-		assert.Equal(w, table.Waiting, b.State)
+		assert.Equal(w, registry.Waiting, b.State)
 		assert.Equal(w, 1, b.Position)
 		assert.True(w, d.acquire("c", "1", time.Second, Want{Names: []string{"name"}, Modes: []Mode{Exclusive}, Try: true}).Busy)
 		assert.Empty(w, d.renew("c", 0), "nothing is left of a try")
@@ -144,11 +144,11 @@ func TestALockIsHeldInTheFirstAnswerAndPassedOn(t *testing.T) {
 			assert.True(w, d.release("a", "1").Released)
 		}()
 		b = d.acquire("b", "1", 4*time.Second, exclusive("name"))
-		assert.Equal(w, table.Held, b.State)
+		assert.Equal(w, registry.Held, b.State)
 		assert.Less(w, time.Since(begin), 1100*time.Millisecond, "the parked answer comes at once")
 		assert.Greater(w, b.Token, a.Token)
 		assert.True(w, d.release("a", "1").Released, "a repeat says the same")
-		assert.ErrorIs(w, d.release("a", "2").Why, table.ErrNotHeld)
+		assert.ErrorIs(w, d.release("a", "2").Why, registry.ErrNotHeld)
 		assert.True(w, d.release("b", "1").Released)
 		synctest.Wait()
 		assert.Empty(w, w.f.Keys("name/"))
@@ -167,7 +167,7 @@ func TestASilentClientIsFollowedAfterItsTTL(t *testing.T) {
 		d.keep("b")
 		for {
 			b := d.acquire("b", "1", 4*time.Second, exclusive("name"))
-			if b.State == table.Held {
+			if b.State == registry.Held {
 				break
 			}
 			require.Less(w, time.Since(last), h+time.Second)
@@ -175,7 +175,7 @@ func TestASilentClientIsFollowedAfterItsTTL(t *testing.T) {
 		assert.GreaterOrEqual(w, time.Since(last), h)
 		assert.Less(w, time.Since(last), h+100*time.Millisecond)
 		l := d.one("a")
-		assert.Equal(w, table.Lost, l.State)
+		assert.Equal(w, registry.Lost, l.State)
 		assert.Equal(w, Why("EXPIRED"), WhyOf(l.Why))
 		assert.Equal(w, []string{"name"}, l.Names)
 		assert.Equal(w, 1, d.Counts().Expired)
@@ -249,7 +249,7 @@ func TestAParkedRenewAnswersAtOnceWhenALockIsLost(t *testing.T) {
 				all := d.renew("a", 4*time.Second)
 				assert.Less(w, time.Since(begin), 700*time.Millisecond)
 				require.Len(w, all, 1)
-				assert.Equal(w, table.Lost, all[0].State)
+				assert.Equal(w, registry.Lost, all[0].State)
 				assert.Equal(w, c.why, WhyOf(all[0].Why))
 				assert.Equal(w, c.why, WhyOf(d.release("a", "1").Why))
 				assert.Len(w, d.renew("a", 0), 1)
@@ -291,13 +291,13 @@ func TestAWallClockThatStepsTakesNoKeyBeforeItsPromise(t *testing.T) {
 		begin := time.Now()
 		d.renew("a", 0)
 		clock.SetWallJump(time.Hour)
-		assert.Equal(w, table.Lost, d.one("a").State)
+		assert.Equal(w, registry.Lost, d.one("a").State)
 		clock.SetWallJump(0)
 		time.Sleep(h - 1 - time.Since(begin))
 		synctest.Wait()
 		assert.NotNil(w, w.f.Get(l.Keys[0]))
 		next := d.acquire("b", "1", time.Second, exclusive("name"))
-		assert.Equal(w, table.Held, next.State, "on pawld's next session")
+		assert.Equal(w, registry.Held, next.State, "on pawld's next session")
 		assert.Nil(w, w.f.Get(l.Keys[0]))
 		assert.Equal(w, 1, d.Counts().Lost)
 	})
@@ -314,7 +314,7 @@ func TestASilentEtcdEndsEveryBeliefBeforeTheLease(t *testing.T) {
 		for {
 			sent := time.Now()
 			l := d.one("a")
-			if l.State == table.Lost {
+			if l.State == registry.Lost {
 				assert.Equal(w, Why("EXPIRED"), WhyOf(l.Why))
 				break
 			}
@@ -368,10 +368,10 @@ func TestMaxHoldEndsWhatItsClientKeepsAlive(t *testing.T) {
 		want.MaxHold = 5 * time.Second
 		begin := time.Now()
 		a := d.acquire("a", "1", 0, want)
-		require.Equal(w, table.Held, a.State)
+		require.Equal(w, registry.Held, a.State)
 		for {
 			all := d.renew("a", time.Second)
-			if all[0].State == table.Lost {
+			if all[0].State == registry.Lost {
 				assert.Equal(w, Why("MAX_HOLD"), WhyOf(all[0].Why))
 				break
 			}
@@ -391,14 +391,14 @@ func TestNoRenewIsAnsweredWithABeliefThatHasExpired(t *testing.T) {
 			d := w.daemon()
 			want := exclusive("name")
 			want.MaxHold = hold
-			require.Equal(w, table.Held, d.acquire("a", "1", 0, want).State)
+			require.Equal(w, registry.Held, d.acquire("a", "1", 0, want).State)
 			for end := time.Now().Add(hold - left); time.Now().Before(end); {
 				d.renew("a", min(time.Until(end), time.Second))
 			}
 			for {
 				sent := time.Now()
 				l := d.renew("a", time.Second)[0]
-				if l.State == table.Lost {
+				if l.State == registry.Lost {
 					assert.Equal(w, Why("MAX_HOLD"), WhyOf(l.Why))
 					return
 				}
@@ -427,11 +427,11 @@ func TestNoAcquireIsAnsweredWithABeliefThatIsOver(t *testing.T) {
 					b, err := d.Acquire(w.Context(), d.request("b", ttl/2), "1", ttl, want, 5000)
 					require.NoError(w, err)
 					parked := time.Since(sent)
-					if b.State == table.Waiting {
+					if b.State == registry.Waiting {
 						require.NotZero(w, parked)
 						continue
 					}
-					require.Equal(w, table.Held, b.State)
+					require.Equal(w, registry.Held, b.State)
 					assert.Greater(w, b.Valid, parked, "max hold %v, released after %v", hold, after)
 					if hold == 0 || hold >= 100*time.Millisecond {
 						assert.LessOrEqual(w, 2*parked, b.Valid+2*time.Millisecond, "max hold %v, released after %v", hold, after)
@@ -456,8 +456,8 @@ func TestAShortMaxHoldOnASlowEtcdIsWonNevertheless(t *testing.T) {
 		for range 5 {
 			b, err := d.Acquire(w.Context(), d.request("b", time.Second), "1", 0, want, 5000)
 			require.NoError(w, err)
-			if b.State != table.Waiting {
-				assert.Equal(w, table.Held, b.State)
+			if b.State != registry.Waiting {
+				assert.Equal(w, registry.Held, b.State)
 				return
 			}
 		}
@@ -477,8 +477,8 @@ func TestAnExpiredLockIsNoReleasedOne(t *testing.T) {
 		_, err := d.Release(w.Context(), d.request("a", 0), []string{"2"})
 		require.NoError(w, err)
 		d.keep("b")
-		require.Equal(w, table.Held, d.acquire("b", "2", time.Second, exclusive("other")).State)
-		for d.acquire("b", "1", 4*time.Second, exclusive("name")).State != table.Held {
+		require.Equal(w, registry.Held, d.acquire("b", "2", time.Second, exclusive("other")).State)
+		for d.acquire("b", "1", 4*time.Second, exclusive("name")).State != registry.Held {
 			require.Less(w, time.Since(begin), h+9*time.Second)
 		}
 		assert.GreaterOrEqual(w, time.Since(begin), h+7*time.Second)
@@ -495,7 +495,7 @@ func TestAnUnreachableEtcdIsSaidAndThePlaceIsKept(t *testing.T) {
 		refused := 0
 		for {
 			a, err := d.Acquire(w.Context(), d.request("a", time.Second), "1", 0, exclusive("name"), 10)
-			if err == nil && a.State == table.Held {
+			if err == nil && a.State == registry.Held {
 				break
 			}
 			require.ErrorIs(w, err, ErrUnavailable)
@@ -535,20 +535,20 @@ func TestConfirmAndProclaimAskEtcd(t *testing.T) {
 		l := d.hold("a", "1", "name")
 		got, err := d.Confirm(w.Context(), d.request("a", 0), "1")
 		require.NoError(w, err)
-		assert.Equal(w, table.Held, got.State)
+		assert.Equal(w, registry.Held, got.State)
 		_, err = d.Proclaim(w.Context(), d.request("a", 0), "1", []byte("v"), anyName)
 		assert.ErrorIs(w, err, ErrNoTerm)
 		w.f.Delete(l.Keys[0])
 		got, err = d.Confirm(w.Context(), d.request("a", 0), "1")
 		require.NoError(w, err)
-		assert.Equal(w, table.Lost, got.State)
+		assert.Equal(w, registry.Lost, got.State)
 		for _, ref := range []string{"2", "1"} {
 			got, err = d.Confirm(w.Context(), d.request("other", 0), ref)
 			require.NoError(w, err)
 			assert.Equal(w, Why("NOT_HELD"), WhyOf(got.Why))
 		}
 		a := d.acquire("a", "e", 0, Want{Names: []string{"e"}, Modes: []Mode{Election}, Value: []byte("v1")})
-		require.Equal(w, table.Held, a.State)
+		require.Equal(w, registry.Held, a.State)
 		_, err = d.Proclaim(w.Context(), d.request("a", 0), "e", []byte("v2"), anyName)
 		require.NoError(w, err)
 		assert.Equal(w, "v2", string(w.f.Get(a.Keys[0]).Value))
@@ -597,7 +597,7 @@ func TestARestartLosesNoLock(t *testing.T) {
 		}
 		for i, b := range before {
 			a := after[fmt.Sprint(i)]
-			assert.Equal(w, table.Held, a.State)
+			assert.Equal(w, registry.Held, a.State)
 			assert.Equal(w, b.Token, a.Token)
 			assert.Equal(w, b.Keys, a.Keys)
 		}
@@ -607,9 +607,9 @@ func TestARestartLosesNoLock(t *testing.T) {
 		for i := range 5 {
 			next.keep(fmt.Sprint("s", i))
 		}
-		assert.Equal(w, table.Waiting, next.acquire("w", "1", time.Second, exclusive("name0")).State)
+		assert.Equal(w, registry.Waiting, next.acquire("w", "1", time.Second, exclusive("name0")).State)
 		assert.True(w, next.release("s0", "0").Released)
-		assert.Equal(w, table.Held, next.acquire("w", "1", time.Second, exclusive("name0")).State)
+		assert.Equal(w, registry.Held, next.acquire("w", "1", time.Second, exclusive("name0")).State)
 		time.Sleep(time.Minute)
 		assert.Equal(w, 40-1, next.Counts().Held)
 	})
@@ -667,12 +667,12 @@ func TestAPawldWithoutAHandleHoldsNothing(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		next := w.daemon()
 		taken, err := next.Resume(w.Context(), Saved{Sessions: []SavedSession{{ID: "a", Identity: "uid:1", TTL: h, Rows: []SavedRow{{
-			Request: "1", Params: exclusive("name").params(), State: table.Held, Keys: []string{"name/1-1"}, Token: 5,
+			Request: "1", Params: exclusive("name").params(), State: registry.Held, Keys: []string{"name/1-1"}, Token: 5,
 		}}}}})
 		assert.ErrorContains(w, err, "left no session")
 		assert.Zero(w, taken)
 		l := next.one("a")
-		assert.Equal(w, table.Lost, l.State)
+		assert.Equal(w, registry.Lost, l.State)
 		assert.Equal(w, Why("EXPIRED"), WhyOf(l.Why))
 		next.hold("a", "2", "name")
 	})
@@ -683,9 +683,9 @@ func TestSharedLocksAreHeldTogetherAndOutliveARestart(t *testing.T) {
 		d := w.daemon()
 		shared := Want{Names: []string{"name"}, Modes: []Mode{Shared}}
 		for _, s := range []string{"a", "b"} {
-			require.Equal(w, table.Held, d.acquire(s, "1", time.Second, shared).State)
+			require.Equal(w, registry.Held, d.acquire(s, "1", time.Second, shared).State)
 		}
-		assert.Equal(w, table.Waiting, d.acquire("c", "1", 0, exclusive("name")).State)
+		assert.Equal(w, registry.Waiting, d.acquire("c", "1", 0, exclusive("name")).State)
 		shared.Try = true
 		assert.True(w, d.acquire("e", "1", time.Second, shared).Busy)
 		var saved Saved
@@ -696,9 +696,9 @@ func TestSharedLocksAreHeldTogetherAndOutliveARestart(t *testing.T) {
 		require.NoError(w, err)
 		assert.Equal(w, 2, taken)
 		assert.True(w, next.release("a", "1").Released)
-		assert.Equal(w, table.Waiting, next.acquire("c", "1", 0, exclusive("name")).State)
+		assert.Equal(w, registry.Waiting, next.acquire("c", "1", 0, exclusive("name")).State)
 		assert.True(w, next.release("b", "1").Released)
-		assert.Equal(w, table.Held, next.acquire("c", "1", time.Second, exclusive("name")).State)
+		assert.Equal(w, registry.Held, next.acquire("c", "1", time.Second, exclusive("name")).State)
 	})
 }
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/registry"
 	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/inside"
@@ -14,9 +14,9 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// A part is the engine's side of one row of the table.
+// A part is the engine's side of one row of the registry.
 type part struct {
-	ref    table.Ref
+	ref    registry.Ref
 	want   Want
 	cancel context.CancelFunc // cancels the wait
 
@@ -34,7 +34,7 @@ type part struct {
 	again    bool          // the predecessor began its release, so a key that is gone was released
 }
 
-// isHeld reports whether it is held for its client, or was lost without the table knowing. s.mu is
+// isHeld reports whether it is held for its client, or was lost without the registry knowing. s.mu is
 // held.
 func (p *part) isHeld() bool { return p != nil && p.held != nil && p.released == nil }
 
@@ -64,7 +64,7 @@ func (s *Service) Observe(ctx context.Context, ev observe.Event) {
 
 // wait acquires for a row until the lock is held, refused or no longer wanted, and, once it is
 // held, waits for its end.
-func (s *Service) wait(ctx context.Context, ref table.Ref, p *part) {
+func (s *Service) wait(ctx context.Context, ref registry.Ref, p *part) {
 	defer s.work.Done()
 	defer p.cancel()
 	if s.wins(ctx, ref, p) {
@@ -72,7 +72,7 @@ func (s *Service) wait(ctx context.Context, ref table.Ref, p *part) {
 	}
 }
 
-func (s *Service) wins(ctx context.Context, ref table.Ref, p *part) bool {
+func (s *Service) wins(ctx context.Context, ref registry.Ref, p *part) bool {
 	defer s.waits.Done()
 	h := s.queue(ctx, ref, p)
 	return h != nil && s.won(ref, p, h)
@@ -80,7 +80,7 @@ func (s *Service) wins(ctx context.Context, ref table.Ref, p *part) bool {
 
 // queue acquires until the lock is held. It returns nil if the lock was refused, or is no longer
 // wanted.
-func (s *Service) queue(ctx context.Context, ref table.Ref, p *part) *held {
+func (s *Service) queue(ctx context.Context, ref registry.Ref, p *part) *held {
 	for pause := backoff.Quick(); ; {
 		own, err := s.Session(ctx)
 		if err == nil {
@@ -110,7 +110,7 @@ func deletedAlone(ctx context.Context, own *pawl.Session, err error) error {
 }
 
 // failed records why an acquisition failed. It returns true if it is not tried again.
-func (s *Service) failed(ref table.Ref, p *part, err error) bool {
+func (s *Service) failed(ref registry.Ref, p *part, err error) bool {
 	s.mu.Lock()
 	defer s.unlock()
 	if s.parts[ref] != p { // nobody wants it any more, and the row may be another acquisition's
@@ -121,9 +121,9 @@ func (s *Service) failed(ref table.Ref, p *part, err error) bool {
 	switch final(err) {
 	case refusal:
 		p.refused = true
-		s.table.Forget(ref)
+		s.registry.Forget(ref)
 	case loss:
-		s.table.Lose(ref, err, clock.Now())
+		s.registry.Lose(ref, err, clock.Now())
 	default:
 		return false
 	}
@@ -131,12 +131,12 @@ func (s *Service) failed(ref table.Ref, p *part, err error) bool {
 	return true
 }
 
-// won gives the table a lock that is held. It returns false if no client wants the lock any more.
-func (s *Service) won(ref table.Ref, p *part, h *held) bool {
+// won gives the registry a lock that is held. It returns false if no client wants the lock any more.
+func (s *Service) won(ref registry.Ref, p *part, h *held) bool {
 	s.mu.Lock()
 	// A client that settles what it released may use the request again, and the row is then not
 	// p's.
-	ok := !s.stopping() && s.parts[ref] == p && s.table.Won(ref, h, clock.Now())
+	ok := !s.stopping() && s.parts[ref] == p && s.registry.Won(ref, h, clock.Now())
 	if ok {
 		p.held = h
 		s.wake(ref.Session)
@@ -154,7 +154,7 @@ func (s *Service) won(ref table.Ref, p *part, h *held) bool {
 // asks makes the service note for a session's locks whether somebody waits behind them, once its
 // client asks for it. It reports whether somebody waits and no answer has said so yet.
 // s.mu is held.
-func (s *Service) asks(all []table.Listed) (news bool) {
+func (s *Service) asks(all []registry.Listed) (news bool) {
 	for _, l := range all {
 		p := s.parts[l.Ref]
 		if !p.isHeld() || p.held.ask == nil {
@@ -170,7 +170,7 @@ func (s *Service) asks(all []table.Listed) (news bool) {
 }
 
 // watch waits for the end of a held lock, and until then for somebody who waits behind it.
-func (s *Service) watch(ref table.Ref, p *part) {
+func (s *Service) watch(ref registry.Ref, p *part) {
 	ask, wanted := p.held.ask, (<-chan struct{})(nil)
 	for ended := false; !ended; {
 		select {
@@ -196,13 +196,13 @@ func (s *Service) watch(ref table.Ref, p *part) {
 	s.mu.Lock()
 	if p.released == nil && !s.stopping() { // otherwise the release reports it, or the successor finds it
 		now := clock.Now()
-		if s.parts[ref] == p { // otherwise the table has ended it, and the row may be another acquisition's
-			s.table.Lose(ref, p.held.Err(), now)
+		if s.parts[ref] == p { // otherwise the registry has ended it, and the row may be another acquisition's
+			s.registry.Lose(ref, p.held.Err(), now)
 			delete(s.parts, ref)
 			s.wake(ref.Session)
 		}
 		if errors.Is(p.held.Err(), lock.ErrKeyOverwritten) { // a successor of this pawld deletes the key at once
-			s.keep(now.Add(max(s.cfg.Table.MaxTTL, s.table.TTL(ref.Session)))) // a restored session's TTL may be longer
+			s.keep(now.Add(max(s.cfg.Registry.MaxTTL, s.registry.TTL(ref.Session)))) // a restored session's TTL may be longer
 		}
 		if p.held.leavesRest() {
 			s.keepRest(ref, p.held)

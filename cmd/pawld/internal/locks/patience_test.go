@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/registry"
 )
 
 // V10: a Renew that comes late is answered while half of the client's belief is left, whatever its
@@ -37,7 +37,7 @@ func TestARenewIsNotParkedBeyondHalfOfTheBeliefThatItFoundLeft(t *testing.T) {
 				begin := time.Now()
 				all, err = d.Renew(w.Context(), d.request("a", h), nil)
 				require.NoError(w, err)
-				require.Equal(w, table.Held, all[0].State)
+				require.Equal(w, registry.Held, all[0].State)
 				assert.InDelta(w, c.answers, time.Since(begin), float64(time.Millisecond))
 			})
 		})
@@ -63,7 +63,7 @@ func TestTheFirstRenewAfterARestartIsAnsweredAtOnce(t *testing.T) {
 			all, err := next.Renew(w.Context(), next.request("a", 2500*time.Millisecond), nil)
 			require.NoError(w, err)
 			require.Len(w, all, 1)
-			require.Equal(w, table.Held, all[0].State)
+			require.Equal(w, registry.Held, all[0].State)
 			assert.Equal(w, wait, time.Since(begin))
 		}
 	})
@@ -95,7 +95,7 @@ func TestABeliefThatNoAnswerRenewsDoesNotHurryARenew(t *testing.T) {
 		d := w.daemon()
 		want := exclusive("n")
 		want.MaxHold = 9 * time.Second
-		require.Equal(w, table.Held, d.acquire("a", "1", time.Second, want).State)
+		require.Equal(w, registry.Held, d.acquire("a", "1", time.Second, want).State)
 		calls := 0
 		for begin := time.Now(); time.Since(begin) < 9*time.Second; calls++ {
 			_, err := d.Renew(w.Context(), d.request("a", h), nil)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/registry"
 	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/clock"
@@ -31,18 +31,18 @@ func (s *Service) Release(ctx context.Context, r Request, ids []string) ([]Resul
 		return nil, err
 	}
 	now := clock.Now()
-	if err := s.table.OpenForRelease(r.Session, r.Identity, r.Arrival, now); err != nil {
+	if err := s.registry.OpenForRelease(r.Session, r.Identity, r.Arrival, now); err != nil {
 		return nil, unknownIsNone(err) // a session that has ended has nothing left
 	}
-	refs := s.table.Requests(r.Session)
+	refs := s.registry.Requests(r.Session)
 	if len(ids) > 0 {
 		refs = refs[:0]
 		for _, id := range ids {
-			refs = append(refs, table.Ref{Session: r.Session, Request: id})
+			refs = append(refs, registry.Ref{Session: r.Session, Request: id})
 		}
 	}
 	for _, ref := range refs { // begin all releases before waiting for any
-		if st, _ := s.table.Release(ref, now); st == table.Releasing {
+		if st, _ := s.registry.Release(ref, now); st == registry.Releasing {
 			s.release(ref)
 		}
 		s.freeRest(ref)
@@ -60,7 +60,7 @@ func (s *Service) Release(ctx context.Context, r Request, ids []string) ([]Resul
 		return nil, err // what the session has now belongs to that process
 	}
 	if len(ids) == 0 {
-		s.table.Ended(r.Session)
+		s.registry.Ended(r.Session)
 		s.wake(r.Session)
 		s.unbind(func(session string) bool { return session == r.Session })
 	}
@@ -68,7 +68,7 @@ func (s *Service) Release(ctx context.Context, r Request, ids []string) ([]Resul
 }
 
 // release begins the release of a row in state Releasing, once. s.mu is held.
-func (s *Service) release(ref table.Ref) {
+func (s *Service) release(ref registry.Ref) {
 	p := s.parts[ref]
 	if p.released != nil {
 		return
@@ -90,7 +90,7 @@ func (s *Service) release(ref table.Ref) {
 			cancel()
 			if err == nil || errors.Is(err, lock.ErrLost) || errors.Is(err, elect.ErrLost) {
 				s.mu.Lock()
-				s.table.Released(ref, err)
+				s.registry.Released(ref, err)
 				delete(s.parts, ref)
 				p.lost = err
 				if err != nil {
@@ -106,7 +106,7 @@ func (s *Service) release(ref table.Ref) {
 }
 
 // outcome waits for the result of a row's release. s.mu is held.
-func (s *Service) outcome(ctx context.Context, ref table.Ref) (Result, error) {
+func (s *Service) outcome(ctx context.Context, ref registry.Ref) (Result, error) {
 	if p := s.parts[ref]; p != nil && p.released != nil {
 		s.unlock()
 		late := time.NewTimer(5 * time.Second)
@@ -121,9 +121,9 @@ func (s *Service) outcome(ctx context.Context, ref table.Ref) (Result, error) {
 		}
 		s.mu.Lock()
 	}
-	st, why := s.table.Release(ref, clock.Now())
-	if st == table.Releasing {
+	st, why := s.registry.Release(ref, clock.Now())
+	if st == registry.Releasing {
 		return Result{}, fmt.Errorf("%w: the release of %s is not confirmed yet, and goes on: call again", ErrUnavailable, ref.Request)
 	}
-	return Result{ref.Request, st == table.Released, why}, nil
+	return Result{ref.Request, st == registry.Released, why}, nil
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/registry"
 	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/lock"
@@ -35,38 +35,38 @@ func (s *Service) renew(ctx context.Context, r Request, settled []string) ([]Loc
 	if err := s.refused(r); err != nil {
 		return nil, err
 	}
-	if err := s.table.Touch(r.Session, r.Identity, r.Arrival, clock.Now()); err != nil {
+	if err := s.registry.Touch(r.Session, r.Identity, r.Arrival, clock.Now()); err != nil {
 		return nil, unknownIsNone(err)
 	}
 	for _, id := range settled {
-		if err := s.table.Settle(table.Ref{Session: r.Session, Request: id}); err != nil {
+		if err := s.registry.Settle(registry.Ref{Session: r.Session, Request: id}); err != nil {
 			return nil, err
 		}
 	}
-	ttl := s.table.TTL(r.Session)
-	patience := s.table.Patience(r.Session, r.Arrival, ttl)
-	s.table.Parks(r.Session, r.Wait > 0)
+	ttl := s.registry.TTL(r.Session)
+	patience := s.registry.Patience(r.Session, r.Arrival, ttl)
+	s.registry.Parks(r.Session, r.Wait > 0)
 	if s.awaited[r.Session] {
 		patience = 0
 	}
-	all := s.table.All(r.Session, r.Arrival, clock.Now())
+	all := s.registry.All(r.Session, r.Arrival, clock.Now())
 	if r.Wanted && s.asks(all) {
 		patience = 0
 	}
-	shortest := table.Shortest(all, ttl)
+	shortest := registry.Shortest(all, ttl)
 	all, err := s.parked(ctx, r, min(max(shortest/2, leastPark), patience), all)
 	if err != nil {
 		return nil, err
 	}
 	// A belief that has expired when its answer arrives is of no use. The lock ends soon, so wait for
 	// that.
-	if shortest = table.Shortest(all, ttl); r.Arrival.Add(shortest).Before(clock.Now().Add(leastPark / 4)) {
+	if shortest = registry.Shortest(all, ttl); r.Arrival.Add(shortest).Before(clock.Now().Add(leastPark / 4)) {
 		if all, err = s.parked(ctx, r, endOf(shortest), all); err != nil {
 			return nil, err
 		}
 	}
 	if ctx.Err() == nil { // otherwise nobody hears it
-		s.table.Answered(r.Arrival, all...)
+		s.registry.Answered(r.Arrival, all...)
 		s.comes(r)
 	}
 	locks := make([]Lock, 0, len(all))
@@ -82,7 +82,7 @@ func (s *Service) renew(ctx context.Context, r Request, settled []string) ([]Loc
 
 // parked parks a Renew whose answer would be all, unless something is lost, until d after its
 // arrival at most, and then returns its answer. s.mu is held.
-func (s *Service) parked(ctx context.Context, r Request, d time.Duration, all []table.Listed) ([]table.Listed, error) {
+func (s *Service) parked(ctx context.Context, r Request, d time.Duration, all []registry.Listed) ([]registry.Listed, error) {
 	if anyLost(all) {
 		return all, nil
 	}
@@ -94,7 +94,7 @@ func (s *Service) parked(ctx context.Context, r Request, d time.Duration, all []
 	if !woken && ctx.Err() != nil {
 		return all, nil
 	}
-	return s.table.All(r.Session, r.Arrival, clock.Now()), nil
+	return s.registry.All(r.Session, r.Arrival, clock.Now()), nil
 }
 
 // endOf is how long what gave a client this belief lasts.
@@ -105,15 +105,15 @@ func endOf(belief time.Duration) time.Duration {
 // unknownIsNone turns the error of an unknown session into nil, for calls whose answer then has
 // no locks.
 func unknownIsNone(err error) error {
-	var e *table.Error
-	if errors.As(err, &e) && (e.Code == table.Unknown || e.Code == table.Ended) {
+	var e *registry.Error
+	if errors.As(err, &e) && (e.Code == registry.Unknown || e.Code == registry.Ended) {
 		return nil
 	}
 	return err
 }
 
-func anyLost(all []table.Listed) bool {
-	return slices.ContainsFunc(all, func(l table.Listed) bool { return l.State == table.Lost })
+func anyLost(all []registry.Listed) bool {
+	return slices.ContainsFunc(all, func(l registry.Listed) bool { return l.State == registry.Lost })
 }
 
 func isBusy(err error) bool { return errors.Is(err, lock.ErrBusy) || errors.Is(err, elect.ErrBusy) }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/registry"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/gate"
@@ -19,27 +19,27 @@ import (
 
 // Config configures a Service.
 type Config struct {
-	Table  table.Config
-	Owner  string // of pawld's session
-	Etcd   string // where etcd is, for errors
-	Logger *slog.Logger
+	Registry registry.Config
+	Owner    string // of pawld's session
+	Etcd     string // where etcd is, for errors
+	Logger   *slog.Logger
 
 	LockDelay time.Duration // of pawld's session
 }
 
 // TTL is the TTL of pawld's session. It is so long that a client's TTL decides.
-func (c Config) TTL() time.Duration { return 2 * c.Table.MaxTTL }
+func (c Config) TTL() time.Duration { return 2 * c.Registry.MaxTTL }
 
 // A Service holds locks for its clients. It is safe for concurrent use.
 type Service struct {
 	cfg    Config
 	client *pawl.Client
 
-	mu    sync.Mutex
-	table *table.Table
-	parts map[table.Ref]*part
-	rests map[table.Ref]rest // what is left of sets that lost a name, whose other names stay taken
-	news  map[string]*news   // by session: what its parked requests wait for
+	mu       sync.Mutex
+	registry *registry.Registry
+	parts    map[registry.Ref]*part
+	rests    map[registry.Ref]rest // what is left of sets that lost a name, whose other names stay taken
+	news     map[string]*news      // by session: what its parked requests wait for
 
 	bindings map[string]*binding // by session
 
@@ -78,8 +78,8 @@ type Service struct {
 // Observe.
 func New(client *pawl.Client, cfg Config) *Service {
 	s := &Service{
-		cfg: cfg, client: client, table: table.New(cfg.Table, clock.Now()),
-		parts: make(map[table.Ref]*part), rests: make(map[table.Ref]rest), news: make(map[string]*news),
+		cfg: cfg, client: client, registry: registry.New(cfg.Registry, clock.Now()),
+		parts: make(map[registry.Ref]*part), rests: make(map[registry.Ref]rest), news: make(map[string]*news),
 		bindings: make(map[string]*binding),
 		own:      gate.New(1), probing: gate.New(1), renewed: make(chan struct{}), rescheduled: make(chan struct{}, 1),
 	}
@@ -92,7 +92,7 @@ func New(client *pawl.Client, cfg Config) *Service {
 	return s
 }
 
-// run calls the table's Tick whenever something in it is due.
+// run calls the registry's Tick whenever something in it is due.
 func (s *Service) run() {
 	defer s.running.Done()
 	timer := time.NewTimer(0)
@@ -105,8 +105,8 @@ func (s *Service) run() {
 			return
 		}
 		s.mu.Lock()
-		next := s.table.Tick(clock.Now())
-		s.unbind(func(session string) bool { return s.table.TTL(session) == 0 }) // it is forgotten
+		next := s.registry.Tick(clock.Now())
+		s.unbind(func(session string) bool { return s.registry.TTL(session) == 0 }) // it is forgotten
 		s.unlock()
 		timer.Reset(next)
 	}
@@ -120,10 +120,10 @@ func (s *Service) reschedule() {
 	}
 }
 
-// unlock ends a change of the table. It unlocks s.mu and carries out the table's effects.
+// unlock ends a change of the registry. It unlocks s.mu and carries out the registry's effects.
 func (s *Service) unlock() {
 	var todo []func()
-	for _, fx := range s.table.Effects() {
+	for _, fx := range s.registry.Effects() {
 		p := s.parts[fx.Ref]
 		delete(s.parts, fx.Ref)
 		s.wake(fx.Ref.Session)
@@ -132,11 +132,11 @@ func (s *Service) unlock() {
 		}
 		p.cancel()
 		switch fx.Kind {
-		case table.Forfeit:
+		case registry.Forfeit:
 			todo = append(todo, func() { p.held.Forfeit(fx.Why) })
-		case table.Abandon:
+		case registry.Abandon:
 			todo = append(todo, func() { p.held.Retract(); p.held.Forfeit(fx.Why) })
-		case table.Return:
+		case registry.Return:
 			todo = append(todo, s.giveBack(p.held))
 		}
 	}
@@ -227,19 +227,19 @@ func (s *Service) stopping() bool {
 func (s *Service) Knows(identity string) bool {
 	s.mu.Lock()
 	defer s.unlock()
-	return s.table.Knows(identity)
+	return s.registry.Knows(identity)
 }
 
 // Counts are the numbers for metrics.
 type Counts struct {
-	table.Counts
+	registry.Counts
 	Lost int // sessions of pawld
 }
 
 // Counts returns the current numbers.
 func (s *Service) Counts() (c Counts) {
 	s.mu.Lock()
-	c.Counts = s.table.Counts()
+	c.Counts = s.registry.Counts()
 	s.unlock()
 	c.Lost = int(s.lost.Load())
 	return c

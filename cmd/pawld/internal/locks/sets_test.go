@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/registry"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
@@ -35,7 +35,7 @@ func TestASetIsHeldAllOrNone(t *testing.T) {
 		d := w.daemon()
 		d.keep("a")
 		a := d.acquire("a", "1", time.Second, setOf([]string{"c"}, "a", "b"))
-		require.Equal(w, table.Held, a.State)
+		require.Equal(w, registry.Held, a.State)
 		assert.Equal(w, []string{"a", "b", "c"}, a.Names)
 		require.Len(w, a.Keys, 3)
 		for _, key := range a.Keys {
@@ -47,13 +47,13 @@ func TestASetIsHeldAllOrNone(t *testing.T) {
 		try.Try = true
 		assert.True(w, d.acquire("b", "try", time.Second, try).Busy)
 		assert.Empty(w, w.f.Keys("x/"), "a try that finds one name taken takes none")
-		assert.Equal(w, table.Held, d.acquire("b", "2", time.Second, setOf([]string{"c"}, "x")).State, "both read c")
+		assert.Equal(w, registry.Held, d.acquire("b", "2", time.Second, setOf([]string{"c"}, "x")).State, "both read c")
 		d.keep("b")
-		assert.Equal(w, table.Waiting, d.acquire("b", "1", time.Second, setOf(nil, "b", "y")).State)
+		assert.Equal(w, registry.Waiting, d.acquire("b", "1", time.Second, setOf(nil, "b", "y")).State)
 		assert.Len(w, w.f.Keys("y/"), 1, "it stands in both queues")
 		assert.True(w, d.release("a", "1").Released)
 		next := d.acquire("b", "1", time.Second, setOf(nil, "b", "y"))
-		assert.Equal(w, table.Held, next.State)
+		assert.Equal(w, registry.Held, next.State)
 		assert.Greater(w, next.Token, a.Token)
 		synctest.Wait()
 		assert.Empty(w, w.f.Keys("a/"))
@@ -70,13 +70,13 @@ func TestWhatIsLeftOfALostSetStaysTakenForAWhile(t *testing.T) {
 				d := w.daemon()
 				d.keep("a")
 				a := d.acquire("a", "1", time.Second, setOf(nil, "a", "b"))
-				require.Equal(w, table.Held, a.State)
+				require.Equal(w, registry.Held, a.State)
 				time.Sleep(time.Second) // its watches are armed
 				w.f.Delete(a.Keys[0])
 				synctest.Wait()
 				begin := time.Now()
 				l := d.one("a")
-				assert.Equal(w, table.Lost, l.State)
+				assert.Equal(w, registry.Lost, l.State)
 				assert.Equal(w, Why("KEY_DELETED"), WhyOf(l.Why))
 				_, err := d.Renew(w.Context(), d.request("a", 0), []string{"1"}) // settled
 				require.NoError(w, err)
@@ -90,7 +90,7 @@ func TestWhatIsLeftOfALostSetStaysTakenForAWhile(t *testing.T) {
 					return
 				}
 				next := d.acquire("b", "1", time.Second, exclusive("b"))
-				assert.Equal(w, table.Held, next.State)
+				assert.Equal(w, registry.Held, next.State)
 				assert.Less(w, time.Since(begin), h+100*time.Millisecond)
 			})
 		})
@@ -101,7 +101,7 @@ func TestASetOfASilentClientIsForfeitedWhole(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		d := w.daemon()
 		a := d.acquire("a", "1", time.Second, setOf([]string{"b"}, "a"))
-		require.Equal(w, table.Held, a.State)
+		require.Equal(w, registry.Held, a.State)
 		time.Sleep(h - 1)
 		synctest.Wait()
 		for _, key := range a.Keys {
@@ -120,7 +120,7 @@ func TestASetOutlivesARestart(t *testing.T) {
 		d := w.daemon()
 		a := d.acquire("a", "1", time.Second, setOf([]string{"c"}, "a", "b"))
 		lost := d.acquire("a", "2", time.Second, setOf(nil, "d", "e"))
-		require.Equal(w, table.Held, lost.State)
+		require.Equal(w, registry.Held, lost.State)
 		var saved Saved
 		require.NoError(w, d.Detach(func(s Saved) error { saved = s; return nil }))
 		require.NoError(w, d.client.Close())
@@ -131,7 +131,7 @@ func TestASetOutlivesARestart(t *testing.T) {
 		assert.Equal(w, 1, taken)
 		all := next.renew("a", 0)
 		require.Len(w, all, 2)
-		assert.Equal(w, table.Held, all[0].State)
+		assert.Equal(w, registry.Held, all[0].State)
 		assert.Equal(w, a.Keys, all[0].Keys)
 		assert.Equal(w, a.Token, all[0].Token)
 		assert.Equal(w, Why("KEY_DELETED"), WhyOf(all[1].Why))
@@ -185,7 +185,7 @@ func TestWhatIsLeftOfALostSetIsWaitedForWhilePawldServes(t *testing.T) {
 		begin := time.Now()
 		d.AwaitBeliefs(w.Context())
 		assert.Equal(w, h, time.Since(begin))
-		assert.Equal(w, table.Held, d.one("b").State)
+		assert.Equal(w, registry.Held, d.one("b").State)
 		synctest.Wait()
 		assert.Nil(w, w.f.Get(a.Keys[1]))
 		begin = time.Now()
@@ -207,7 +207,7 @@ func TestWhatWasSavedAndIsNotWholeIsLost(t *testing.T) {
 		taken, err := next.Resume(w.Context(), saved)
 		require.ErrorContains(w, err, "of another form")
 		assert.Zero(w, taken)
-		assert.Equal(w, table.Lost, next.one("a").State)
+		assert.Equal(w, registry.Lost, next.one("a").State)
 		time.Sleep(time.Minute)
 		assert.Nil(w, w.f.Get(l.Keys[0]))
 	})
@@ -219,11 +219,11 @@ func TestASlotOutlivesARestart(t *testing.T) {
 		want := Want{Names: []string{"s"}, Modes: []Mode{Semaphore}, Limit: 2, Owner: "uid:1"}
 		for i, session := range []string{"a", "b"} {
 			a := d.acquire(session, "1", 2*time.Second, want)
-			require.Equal(w, table.Held, a.State)
+			require.Equal(w, registry.Held, a.State)
 			assert.Equal(w, i, a.Slot)
 		}
-		assert.Equal(w, table.Waiting, d.acquire("c", "1", 0, want).State)
-		assert.Equal(w, table.Held, d.acquire("c", "2", time.Second, exclusive("s")).State, "a lock of this name is another matter")
+		assert.Equal(w, registry.Waiting, d.acquire("c", "1", 0, want).State)
+		assert.Equal(w, registry.Held, d.acquire("c", "2", time.Second, exclusive("s")).State, "a lock of this name is another matter")
 		assert.True(w, d.release("c", "2").Released)
 		var saved Saved
 		require.NoError(w, d.Detach(func(s Saved) error { saved = s; return nil }))
@@ -235,7 +235,7 @@ func TestASlotOutlivesARestart(t *testing.T) {
 		assert.Equal(w, 1, next.one("b").Slot)
 		assert.True(w, next.release("b", "1").Released)
 		c := next.acquire("c", "1", 2*time.Second, want)
-		assert.Equal(w, table.Held, c.State)
+		assert.Equal(w, registry.Held, c.State)
 		assert.Equal(w, 1, c.Slot)
 	})
 }
@@ -257,7 +257,7 @@ func TestAKeyThatWasOverwrittenHoldsNoRestartUp(t *testing.T) {
 		assert.Less(w, time.Since(begin), time.Second)
 		assert.Equal(w, 1, taken)
 		lost := next.one("a")
-		assert.Equal(w, table.Lost, lost.State)
+		assert.Equal(w, registry.Lost, lost.State)
 		assert.Equal(w, Why("KEY_OVERWRITTEN"), WhyOf(lost.Why))
 	})
 }
@@ -298,7 +298,7 @@ func TestALockThatIsRefusedForGoodHoldsNoRestartUp(t *testing.T) {
 			inBubble(t, func(w *fixture) {
 				d := w.daemon()
 				l := d.acquire("a", "1", time.Second, c.want).Lock
-				require.Equal(w, table.Held, l.State)
+				require.Equal(w, registry.Held, l.State)
 				d.hold("b", "1", "served")
 				begin := time.Now()
 				belief := d.one("a").Valid
@@ -311,9 +311,9 @@ func TestALockThatIsRefusedForGoodHoldsNoRestartUp(t *testing.T) {
 				require.NoError(w, err)
 				assert.Less(w, time.Since(begin), 100*time.Millisecond)
 				assert.Equal(w, 1, taken)
-				assert.Equal(w, table.Held, next.one("b").State)
+				assert.Equal(w, registry.Held, next.one("b").State)
 				lost := next.one("a")
-				assert.Equal(w, table.Lost, lost.State)
+				assert.Equal(w, registry.Lost, lost.State)
 				assert.ErrorContains(w, lost.Why, c.text)
 				assert.Contains(w, said.String(), "a lock is lost")
 				assert.Contains(w, said.String(), lost.Names[0])
@@ -363,7 +363,7 @@ func TestALockThatCannotBeTakenOverHoldsARestartUpForABoundedTime(t *testing.T) 
 				assert.Equal(w, 1, taken)
 				assert.LessOrEqual(w, time.Since(begin), 16*time.Second)
 				lost := next.one("a")
-				assert.Equal(w, table.Lost, lost.State)
+				assert.Equal(w, registry.Lost, lost.State)
 				assert.Equal(w, Why("EXPIRED"), WhyOf(lost.Why))
 				assert.ErrorContains(w, lost.Why, "request timed out")
 			})

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/registry"
 	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/clock"
@@ -31,7 +31,7 @@ func (s *Service) Resume(ctx context.Context, saved Saved) (taken int, err error
 	if err != nil {
 		return 0, err
 	}
-	longest := s.cfg.Table.MaxTTL // no client believes in a lock for longer
+	longest := s.cfg.Registry.MaxTTL // no client believes in a lock for longer
 	for _, from := range saved.Sessions {
 		longest = max(longest, from.TTL) // the predecessor may have had another bound
 	}
@@ -53,12 +53,12 @@ func (s *Service) Resume(ctx context.Context, saved Saved) (taken int, err error
 	defer cancel()
 	var wg sync.WaitGroup
 	limit := make(chan struct{}, resumers)
-	restored := make([]table.Saved, len(saved.Sessions))
+	restored := make([]registry.Saved, len(saved.Sessions))
 	for i, from := range saved.Sessions {
-		to := table.Saved{ID: from.ID, Identity: from.Identity, TTL: from.TTL, Provisional: from.Provisional, Ended: from.Ended, Rows: make([]table.SavedRow, len(from.Rows))}
+		to := registry.Saved{ID: from.ID, Identity: from.Identity, TTL: from.TTL, Provisional: from.Provisional, Ended: from.Ended, Rows: make([]registry.SavedRow, len(from.Rows))}
 		for j, r := range from.Rows {
-			to.Rows[j] = table.SavedRow{Request: r.Request, Params: r.params(), State: r.State, Why: r.Why.cause(), Left: r.Left}
-			if r.State != table.Held {
+			to.Rows[j] = registry.SavedRow{Request: r.Request, Params: r.params(), State: r.State, Why: r.Why.cause(), Left: r.Left}
+			if r.State != registry.Held {
 				continue
 			}
 			wg.Add(1)
@@ -77,19 +77,19 @@ func (s *Service) Resume(ctx context.Context, saved Saved) (taken int, err error
 	}
 	s.mu.Lock()
 	defer s.unlock()
-	s.table.Restore(restored, clock.Now())
+	s.registry.Restore(restored, clock.Now())
 	whole = true
 	for i, from := range restored {
 		for j, r := range from.Rows {
 			was := saved.Sessions[i].Rows[j]
-			if was.State == table.Held && r.State == table.Lost {
+			if was.State == registry.Held && r.State == registry.Lost {
 				s.cfg.Logger.Warn("a lock is lost: it is not taken over", "name", namesOf(r.Params.Text), "cause", r.Why)
 			}
 			switch {
 			case r.Holding != nil:
 				taken++
-				s.watchTaken(table.Ref{Session: from.ID, Request: r.Request}, r)
-			case was.State == table.Held && r.State == table.Lost && (len(was.Keys) > 1 || !errors.Is(r.Why, lock.ErrKeyDeleted)):
+				s.watchTaken(registry.Ref{Session: from.ID, Request: r.Request}, r)
+			case was.State == registry.Held && r.State == registry.Lost && (len(was.Keys) > 1 || !errors.Is(r.Why, lock.ErrKeyDeleted)):
 				whole = false
 				s.keep(until)
 			}
@@ -118,7 +118,7 @@ func (s *Service) takeOver(ctx context.Context, saved Saved) (*pawl.Session, err
 	}
 	for _, from := range saved.Sessions {
 		for _, r := range from.Rows {
-			if _, whole := wantOf(r); r.State == table.Held && !whole {
+			if _, whole := wantOf(r); r.State == registry.Held && !whole {
 				return nil, errors.New("what the predecessor left is of another form")
 			}
 		}
@@ -148,7 +148,7 @@ func wantOf(r SavedRow) (w Want, whole bool) {
 
 // params are the row's parameters as this version encodes them, so that a repeat of the request
 // finds them equal. The version that saved them may have encoded them differently.
-func (r SavedRow) params() table.Params {
+func (r SavedRow) params() registry.Params {
 	var w Want
 	if json.Unmarshal([]byte(r.Params.Text), &w) != nil || len(w.Names) == 0 {
 		return r.Params // of a tombstone
@@ -161,8 +161,8 @@ func (r SavedRow) params() table.Params {
 // good. A key that cannot be taken over is removed after until, when nobody believes in it; otherwise
 // its name would be taken for as long as the session lasts. If ctx is canceled, the key is left to the
 // next process.
-func (s *Service) takeOne(ctx context.Context, own *pawl.Session, from SavedRow, to *table.SavedRow, ttl time.Duration, until clock.Instant) {
-	to.State, to.Why = table.Lost, table.ErrExpired
+func (s *Service) takeOne(ctx context.Context, own *pawl.Session, from SavedRow, to *registry.SavedRow, ttl time.Duration, until clock.Instant) {
+	to.State, to.Why = registry.Lost, registry.ErrExpired
 	if own == nil {
 		return
 	}
@@ -179,15 +179,15 @@ func (s *Service) takeOne(ctx context.Context, own *pawl.Session, from SavedRow,
 		cancel()
 		switch {
 		case err == nil && from.Releasing:
-			to.State, to.Why, to.Holding = table.Releasing, nil, h
+			to.State, to.Why, to.Holding = registry.Releasing, nil, h
 			return
 		case err == nil:
 			if to.Why = h.Promise(clock.Now().Add(ttl)); to.Why == nil {
-				to.State, to.Holding = table.Held, h
+				to.State, to.Holding = registry.Held, h
 			}
 			return
 		case from.Releasing && errors.Is(err, lock.ErrKeyDeleted): // as the predecessor wanted
-			to.State, to.Why = table.Released, nil
+			to.State, to.Why = registry.Released, nil
 			return
 		case errors.Is(err, lock.ErrLost), errors.Is(err, elect.ErrLost): // the engine removes what is left of it
 			to.Why = err
@@ -201,8 +201,8 @@ func (s *Service) takeOne(ctx context.Context, own *pawl.Session, from SavedRow,
 			discard()
 			return
 		}
-		if !errors.Is(err, context.DeadlineExceeded) || to.Why == table.ErrExpired { // the last try's deadline explains less
-			to.Why = fmt.Errorf("%w: it could not be taken over: %w", table.ErrExpired, err)
+		if !errors.Is(err, context.DeadlineExceeded) || to.Why == registry.ErrExpired { // the last try's deadline explains less
+			to.Why = fmt.Errorf("%w: it could not be taken over: %w", registry.ErrExpired, err)
 		}
 		if isForGood(err) {
 			break
@@ -228,8 +228,8 @@ func isForGood(err error) bool {
 
 // watchTaken waits for the end of a lock that was taken over, or continues to release it. s.mu is
 // held.
-func (s *Service) watchTaken(ref table.Ref, r table.SavedRow) {
-	p := &part{ref: ref, cancel: func() {}, held: r.Holding.(*held), ahead: -1, again: r.State == table.Releasing}
+func (s *Service) watchTaken(ref registry.Ref, r registry.SavedRow) {
+	p := &part{ref: ref, cancel: func() {}, held: r.Holding.(*held), ahead: -1, again: r.State == registry.Releasing}
 	_ = json.Unmarshal([]byte(r.Params.Text), &p.want)
 	s.parts[ref] = p
 	if p.again {

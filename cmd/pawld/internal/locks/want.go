@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/registry"
 	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/inside"
@@ -33,16 +33,16 @@ type Want struct {
 	Value   []byte        `json:",omitempty"`
 	Try     bool          `json:",omitempty"`
 	Owner   string        // written into the key
-	MaxHold time.Duration // enforced by the table; the engine does not know it
+	MaxHold time.Duration // enforced by the registry; the engine does not know it
 }
 
 // params are the parameters that a repeat must have in common with the request.
-func (w Want) params() table.Params {
+func (w Want) params() registry.Params {
 	text, err := json.Marshal(w)
 	if err != nil {
 		panic(err) // cannot happen: strings and numbers
 	}
-	return table.Params{Text: string(text), More: len(w.Names) - 1, MaxHold: w.MaxHold}
+	return registry.Params{Text: string(text), More: len(w.Names) - 1, MaxHold: w.MaxHold}
 }
 
 // namesOf are the names in the text of params.
@@ -52,7 +52,7 @@ func namesOf(text string) []string {
 	return w.Names
 }
 
-// A held is what was acquired, in one form for locks and terms. It implements table.Holding.
+// A held is what was acquired, in one form for locks and terms. It implements registry.Holding.
 type held struct {
 	inside.Keeper
 	handle

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/registry"
 )
 
 // left is one of everything that a file could hold when its version was new.
@@ -20,12 +20,12 @@ func left(t *testing.T) (s locks.Saved) {
 	s.Sessions = []locks.SavedSession{{
 		ID: "0123456789abcdef0123456789abcdef", Identity: "uid:1000", TTL: 10 * time.Second, Rows: []locks.SavedRow{
 			{
-				Request: "00000000000000000000000000000001", State: table.Held, Left: 5 * time.Second, Keys: []string{"n/1-1"}, Token: 7,
-				Params: table.Params{Text: `{"Names":["n"],"Modes":["exclusive"],"Owner":"uid:1000","Delay":0,"MaxHold":60000000000}`, MaxHold: time.Minute},
+				Request: "00000000000000000000000000000001", State: registry.Held, Left: 5 * time.Second, Keys: []string{"n/1-1"}, Token: 7,
+				Params: registry.Params{Text: `{"Names":["n"],"Modes":["exclusive"],"Owner":"uid:1000","Delay":0,"MaxHold":60000000000}`, MaxHold: time.Minute},
 			},
-			{Request: "00000000000000000000000000000002", State: table.Released},
-			{Request: "00000000000000000000000000000003", State: table.Lost, Why: "KEY_DELETED", Params: table.Params{Text: "{}", More: 1}},
-			{Request: "00000000000000000000000000000004", State: table.Left, Why: "NOT_HELD"},
+			{Request: "00000000000000000000000000000002", State: registry.Released},
+			{Request: "00000000000000000000000000000003", State: registry.Lost, Why: "KEY_DELETED", Params: registry.Params{Text: "{}", More: 1}},
+			{Request: "00000000000000000000000000000004", State: registry.Left, Why: "NOT_HELD"},
 		},
 	}, {ID: "fedcba9876543210fedcba9876543210", Identity: "cn:worker", TTL: 3 * time.Second, Ended: true}}
 	return s
@@ -84,7 +84,7 @@ func TestTheFileSaysWhichReleasesAreUndecided(t *testing.T) {
 	got, _, err := d.Read()
 	require.NoError(t, err)
 	assert.Equal(t, want, got)
-	assert.Equal(t, table.Held, got.Sessions[0].Rows[0].State)
+	assert.Equal(t, registry.Held, got.Sessions[0].Rows[0].State)
 }
 
 // What another version has left stays for a pawld that knows it.

@@ -1,4 +1,4 @@
-package table
+package registry
 
 import (
 	"errors"
@@ -12,10 +12,10 @@ import (
 	"github.com/pawl-locks/pawl/internal/clock"
 )
 
-// rig is a table whose time the test sets, and counts from its beginning.
+// rig is a registry whose time the test sets, and counts from its beginning.
 type rig struct {
 	*testing.T
-	*Table
+	*Registry
 	begin clock.Instant
 	end   clock.Instant // of the engine's session: D
 	lost  error         // of the engine
@@ -34,7 +34,7 @@ var cfg = Config{DefaultTTL: h, MinTTL: 3 * time.Second, MaxTTL: 15 * time.Secon
 
 func newRig(t *testing.T) *rig {
 	r := &rig{T: t, begin: clock.Now()}
-	r.Table, r.end = New(cfg, r.begin), r.at(time.Hour)
+	r.Registry, r.end = New(cfg, r.begin), r.at(time.Hour)
 	return r
 }
 
@@ -505,7 +505,7 @@ func TestTheEndOfManyLocksIsToldOfEach(t *testing.T) {
 	}
 	begin := func(t *testing.T) *rig {
 		r := newRig(t)
-		r.Table = New(full, r.begin)
+		r.Registry = New(full, r.begin)
 		require.NoError(t, r.Open(id, who, 0, r.at(0), r.at(0)))
 		for _, ref := range refs {
 			_, err := r.Acquire(ref, Params{}, many, r.at(0), r.at(0))
@@ -544,7 +544,7 @@ func TestTheEndOfManyLocksIsToldOfEach(t *testing.T) {
 	})
 	t.Run("restored", func(t *testing.T) {
 		before, r := begin(t), newRig(t)
-		r.Table = New(full, r.begin)
+		r.Registry = New(full, r.begin)
 		r.Restore(before.Save(before.at(0)), r.at(0))
 		for _, ref := range refs {
 			r.Lose(ref, ErrMaxHold, r.at(0))

@@ -1,4 +1,4 @@
-package table
+package registry
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/clock"
 )
 
-// Config bounds a Table.
+// Config bounds a Registry.
 type Config struct {
 	DefaultTTL, MinTTL, MaxTTL time.Duration // of a session
 	Sessions                   int           // how many there may be
@@ -20,8 +20,8 @@ type Config struct {
 	Keep  time.Duration // how long ended ones are remembered
 }
 
-// A Table holds the sessions. See the package's comment for what it guarantees.
-type Table struct {
+// A Registry holds the sessions. See the package's comment for what it guarantees.
+type Registry struct {
 	cfg      Config
 	sessions map[string]*session
 	live     int            // the number of locks and positions
@@ -54,9 +54,9 @@ type session struct {
 	parks bool // its client wanted its last Renew to wait
 }
 
-// New makes an empty Table.
-func New(cfg Config, now clock.Instant) *Table {
-	return &Table{cfg: cfg, sessions: make(map[string]*session), each: make(map[string]int), now: now}
+// New makes an empty Registry.
+func New(cfg Config, now clock.Instant) *Registry {
+	return &Registry{cfg: cfg, sessions: make(map[string]*session), each: make(map[string]int), now: now}
 }
 
 // A Ref identifies a lock or a position by the client's session and its request (rule V6).
@@ -80,7 +80,7 @@ const (
 )
 
 // Effects returns the effects since the last call.
-func (t *Table) Effects() []Effect {
+func (t *Registry) Effects() []Effect {
 	fx := t.effects
 	t.effects = nil
 	return fx
@@ -88,7 +88,7 @@ func (t *Table) Effects() []Effect {
 
 // Open finds a session or opens it, for an Acquire, and counts its request (rule V1). If ttl is 0,
 // the session keeps its TTL, or gets the default.
-func (t *Table) Open(id, identity string, ttl time.Duration, arrival, now clock.Instant) error {
+func (t *Registry) Open(id, identity string, ttl time.Duration, arrival, now clock.Instant) error {
 	t.advance(now)
 	s := t.session(id)
 	switch {
@@ -114,7 +114,7 @@ func (t *Table) Open(id, identity string, ttl time.Duration, arrival, now clock.
 
 // OpenForRelease is Open for a Release, which has no TTL. A session that it opens gets its TTL from
 // the first Acquire, which may come later.
-func (t *Table) OpenForRelease(id, identity string, arrival, now clock.Instant) error {
+func (t *Registry) OpenForRelease(id, identity string, arrival, now clock.Instant) error {
 	t.advance(now)
 	s := t.session(id)
 	fresh := s == nil
@@ -127,7 +127,7 @@ func (t *Table) OpenForRelease(id, identity string, arrival, now clock.Instant) 
 }
 
 // open returns s, or a new session if that is nil.
-func (t *Table) open(s *session, id, identity string, ttl time.Duration) (*session, error) {
+func (t *Registry) open(s *session, id, identity string, ttl time.Duration) (*session, error) {
 	if s != nil {
 		return s, nil
 	}
@@ -140,7 +140,7 @@ func (t *Table) open(s *session, id, identity string, ttl time.Duration) (*sessi
 }
 
 // Touch finds a session and counts its request (rule V1).
-func (t *Table) Touch(id, identity string, arrival, now clock.Instant) error {
+func (t *Registry) Touch(id, identity string, arrival, now clock.Instant) error {
 	t.advance(now)
 	s := t.session(id)
 	if s == nil {
@@ -150,7 +150,7 @@ func (t *Table) Touch(id, identity string, arrival, now clock.Instant) error {
 }
 
 // renew counts a request of s.
-func (t *Table) renew(s *session, identity string, arrival, now clock.Instant) error {
+func (t *Registry) renew(s *session, identity string, arrival, now clock.Instant) error {
 	switch {
 	case s.identity != identity:
 		return &Error{Denied, "session is another identity's"}
@@ -167,7 +167,7 @@ func (t *Table) renew(s *session, identity string, arrival, now clock.Instant) e
 }
 
 // TTL is the TTL of a session, or 0 if the session is not known.
-func (t *Table) TTL(id string) time.Duration {
+func (t *Registry) TTL(id string) time.Duration {
 	if s := t.sessions[id]; s != nil {
 		return s.ttl
 	}
@@ -175,7 +175,7 @@ func (t *Table) TTL(id string) time.Duration {
 }
 
 // Knows reports whether an identity has a session.
-func (t *Table) Knows(identity string) bool {
+func (t *Registry) Knows(identity string) bool {
 	for _, s := range t.sessions {
 		if s.identity == identity && !s.ended {
 			return true
@@ -186,7 +186,7 @@ func (t *Table) Knows(identity string) bool {
 
 // room makes room for a session of an identity, or returns an error if there is none. It counts
 // the identity's sessions, because sessions are seldom opened.
-func (t *Table) room(identity string) error {
+func (t *Registry) room(identity string) error {
 	of := 0
 	for _, s := range t.sessions {
 		if s.identity == identity && !s.expired && !s.ended {
@@ -210,7 +210,7 @@ func (t *Table) room(identity string) error {
 	return &Error{Full, fmt.Sprintf("there are %d sessions, and may be no more", len(t.sessions))}
 }
 
-func (t *Table) drop(s *session) {
+func (t *Registry) drop(s *session) {
 	if len(s.rows) > len(s.past) {
 		return // the result of a release is still to be reported
 	}
@@ -228,7 +228,7 @@ type Counts struct {
 }
 
 // Counts returns the current numbers.
-func (t *Table) Counts() Counts {
+func (t *Registry) Counts() Counts {
 	c := t.counts
 	for _, s := range t.sessions {
 		if !s.expired && !s.ended {

@@ -1,4 +1,4 @@
-// Package table holds what pawld knows of its clients: their sessions, and in each the locks and
+// Package registry holds what pawld knows of its clients: their sessions, and in each the locks and
 // the positions in queues. It is pure. It gets the time as an argument, does no I/O, and returns
 // what to do as effects. Its caller guards it with a mutex.
 //
@@ -23,4 +23,4 @@
 //
 // V3, which is the client's part, and V7, which says that a broken connection has no meaning, need
 // nothing here.
-package table
+package registry

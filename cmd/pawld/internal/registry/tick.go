@@ -1,4 +1,4 @@
-package table
+package registry
 
 import (
 	"time"
@@ -8,7 +8,7 @@ import (
 
 // Tick does what is due at now, and returns the time until it has to be called again. It has to be
 // called at least every Beat, so that a stall can be distinguished from an idle time.
-func (t *Table) Tick(now clock.Instant) (next time.Duration) {
+func (t *Registry) Tick(now clock.Instant) (next time.Duration) {
 	t.advance(now)
 	next = t.Beat()
 	for id := range t.sessions {
@@ -25,10 +25,10 @@ func (t *Table) Tick(now clock.Instant) (next time.Duration) {
 }
 
 // Beat is a sixth of the stall that the shortest session could notice.
-func (t *Table) Beat() time.Duration { return t.cfg.MinTTL / 36 }
+func (t *Registry) Beat() time.Duration { return t.cfg.MinTTL / 36 }
 
 // due is how long nothing will be due in s.
-func (t *Table) due(s *session, now clock.Instant) time.Duration {
+func (t *Registry) due(s *session, now clock.Instant) time.Duration {
 	if s.expired || s.ended {
 		return t.cfg.Keep
 	}
@@ -51,7 +51,7 @@ func (t *Table) due(s *session, now clock.Instant) time.Duration {
 
 // advance is called first by every method, so that a stall is noticed before what became due during
 // it. What is due in a session is done by the first call that finds the session. See session.
-func (t *Table) advance(now clock.Instant) {
+func (t *Registry) advance(now clock.Instant) {
 	before := t.now
 	gap := now.Sub(before)
 	t.now = now
@@ -70,7 +70,7 @@ func (t *Table) advance(now clock.Instant) {
 }
 
 // session finds a session, and first does what is due in it.
-func (t *Table) session(id string) *session {
+func (t *Registry) session(id string) *session {
 	s := t.sessions[id]
 	if s != nil && !s.expired && !s.ended {
 		t.expire(s, t.now)
@@ -79,7 +79,7 @@ func (t *Table) session(id string) *session {
 }
 
 // forgive gives a session its whole TTL again because its requests could not arrive (rule V9).
-func (t *Table) forgive(s *session, now clock.Instant) {
+func (t *Registry) forgive(s *session, now clock.Instant) {
 	s.expiry = now.Add(s.ttl)
 	for _, r := range s.rows {
 		r.polled = now
@@ -87,7 +87,7 @@ func (t *Table) forgive(s *session, now clock.Instant) {
 }
 
 // expire ends what is due in s at now.
-func (t *Table) expire(s *session, now clock.Instant) {
+func (t *Registry) expire(s *session, now clock.Instant) {
 	s.expired = !now.Before(s.expiry)
 	for _, r := range s.rows {
 		ref := Ref{s.id, r.id}
@@ -108,7 +108,7 @@ func (t *Table) expire(s *session, now clock.Instant) {
 	}
 }
 
-func (t *Table) end(s *session, r *row, fx Effect) {
+func (t *Registry) end(s *session, r *row, fx Effect) {
 	t.retire(s, r, Lost, fx.Why)
 	t.effects = append(t.effects, fx)
 }

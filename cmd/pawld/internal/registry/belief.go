@@ -1,4 +1,4 @@
-package table
+package registry
 
 import (
 	"maps"
@@ -39,7 +39,7 @@ type answered struct {
 
 // Answered records that all, which All or One returned for a request that arrived at arrival, was given
 // to its client.
-func (t *Table) Answered(arrival clock.Instant, all ...Listed) {
+func (t *Registry) Answered(arrival clock.Instant, all ...Listed) {
 	for _, l := range all {
 		_, r := t.row(l.Ref)
 		if believed := arrival.Add(l.Valid); r != nil && l.State == Held && r.answered.believed.Before(believed) {
@@ -52,7 +52,7 @@ func (t *Table) Answered(arrival clock.Instant, all ...Listed) {
 // then left of the client's shortest belief, at most the time given. A belief that an answer would not
 // renew, because max hold or pawld's session ends it, is not considered. It is called before All and
 // One.
-func (t *Table) Patience(id string, arrival clock.Instant, most time.Duration) time.Duration {
+func (t *Registry) Patience(id string, arrival clock.Instant, most time.Duration) time.Duration {
 	s := t.session(id)
 	if s == nil {
 		return most
@@ -66,7 +66,7 @@ func (t *Table) Patience(id string, arrival clock.Instant, most time.Duration) t
 }
 
 // Parks records whether a session's client wanted a Renew to wait.
-func (t *Table) Parks(id string, parks bool) {
+func (t *Registry) Parks(id string, parks bool) {
 	if s := t.session(id); s != nil {
 		s.parks = parks
 	}
@@ -74,7 +74,7 @@ func (t *Table) Parks(id string, parks bool) {
 
 // Parking returns the sessions that hold something and whose clients make their renewals wait, because
 // such a client comes again once it is answered.
-func (t *Table) Parking() (all []string) {
+func (t *Registry) Parking() (all []string) {
 	for id := range t.sessions {
 		if s := t.session(id); s != nil && s.parks && slices.ContainsFunc(slices.Collect(maps.Values(s.rows)), func(r *row) bool { return r.state == Held }) {
 			all = append(all, id)

@@ -1,4 +1,4 @@
-package table
+package registry
 
 import (
 	"time"
@@ -19,7 +19,7 @@ type Listed struct {
 
 // One is the lock of ref in an answer to a request that arrived at arrival. It returns false if the
 // lock is not known.
-func (t *Table) One(ref Ref, arrival, now clock.Instant) (Listed, bool) {
+func (t *Registry) One(ref Ref, arrival, now clock.Instant) (Listed, bool) {
 	t.advance(now)
 	s, r := t.row(ref)
 	if r == nil {
@@ -30,7 +30,7 @@ func (t *Table) One(ref Ref, arrival, now clock.Instant) (Listed, bool) {
 
 // All are the locks of a session in an answer to a request that arrived at arrival: every held
 // one, and every lost one that is not settled.
-func (t *Table) All(id string, arrival, now clock.Instant) (all []Listed) {
+func (t *Registry) All(id string, arrival, now clock.Instant) (all []Listed) {
 	t.advance(now)
 	s := t.session(id)
 	if s == nil {
@@ -46,7 +46,7 @@ func (t *Table) All(id string, arrival, now clock.Instant) (all []Listed) {
 
 // list is r as an answer lists it. If it is held, list first promises until when (rules V2,
 // V4).
-func (t *Table) list(s *session, r *row, arrival, now clock.Instant) Listed {
+func (t *Registry) list(s *session, r *row, arrival, now clock.Instant) Listed {
 	l := Listed{Ref: Ref{s.id, r.id}, Text: r.params.Text}
 	if r.state == Held {
 		end := s.end(r)

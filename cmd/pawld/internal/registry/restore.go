@@ -1,4 +1,4 @@
-package table
+package registry
 
 import (
 	"time"
@@ -27,7 +27,7 @@ type SavedRow struct {
 
 // Save returns everything except the positions, which are given up, because their clients poll
 // again, and are enqueued again.
-func (t *Table) Save(now clock.Instant) (all []Saved) {
+func (t *Registry) Save(now clock.Instant) (all []Saved) {
 	t.advance(now)
 	for _, s := range t.sessions {
 		saved := Saved{ID: s.id, Identity: s.identity, TTL: s.ttl, Provisional: s.provisional, Ended: s.ended}
@@ -45,7 +45,7 @@ func (t *Table) Save(now clock.Instant) (all []Saved) {
 
 // Restore adds what a predecessor saved, and gives every session its whole TTL again. What its
 // client still believes is shorter.
-func (t *Table) Restore(all []Saved, now clock.Instant) {
+func (t *Registry) Restore(all []Saved, now clock.Instant) {
 	for _, saved := range all {
 		s := &session{id: saved.ID, identity: saved.Identity, ttl: saved.TTL, provisional: saved.Provisional, ended: saved.Ended, expiry: now.Add(saved.TTL), rows: make(map[string]*row)}
 		t.sessions[s.id] = s

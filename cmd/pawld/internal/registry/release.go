@@ -1,11 +1,11 @@
-package table
+package registry
 
 import "github.com/pawl-locks/pawl/internal/clock"
 
 // Release records that the client is done with ref, in a session that was touched, and returns the
 // new state. If that is Releasing, the caller has to carry out the release, and to call Released
 // with the result.
-func (t *Table) Release(ref Ref, now clock.Instant) (st State, why error) {
+func (t *Registry) Release(ref Ref, now clock.Instant) (st State, why error) {
 	t.advance(now)
 	s, r := t.row(ref)
 	switch {
@@ -27,7 +27,7 @@ func (t *Table) Release(ref Ref, now clock.Instant) (st State, why error) {
 }
 
 // Released records the result of a release, which is nil if it was held until then.
-func (t *Table) Released(ref Ref, err error) {
+func (t *Registry) Released(ref Ref, err error) {
 	s, r := t.row(ref)
 	switch {
 	case r == nil || r.state != Releasing:
@@ -39,7 +39,7 @@ func (t *Table) Released(ref Ref, err error) {
 }
 
 // Requests are the requests of a session that are not known to have been released.
-func (t *Table) Requests(id string) (refs []Ref) {
+func (t *Registry) Requests(id string) (refs []Ref) {
 	for request, r := range t.session(id).rows {
 		if r.state != Left && r.state != Released {
 			refs = append(refs, Ref{id, request})
@@ -50,7 +50,7 @@ func (t *Table) Requests(id string) (refs []Ref) {
 
 // Ended marks a session whose locks were all released. It is remembered for a while, so that a late
 // Acquire is refused.
-func (t *Table) Ended(id string) {
+func (t *Registry) Ended(id string) {
 	s := t.session(id)
 	if s == nil {
 		return

@@ -1,4 +1,4 @@
-package table
+package registry
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ type State uint8
 
 const (
 	Waiting   State = iota + 1
-	Held            // according to the table
+	Held            // according to the registry
 	Releasing       // its client released it, and the outcome is not known yet
 	Released        // its client released it, and it was held until then
 	Lost            // it was held or waited, and no longer does
@@ -54,7 +54,7 @@ type row struct {
 	ended    clock.Instant // when it ended
 }
 
-// The causes that originate in the table.
+// The causes that originate in the registry.
 var (
 	ErrExpired = errors.New("the client's session expired")
 	ErrMaxHold = errors.New("held for longer than max_hold_ms")
@@ -64,7 +64,7 @@ var (
 // Acquire finds the lock or position of ref, in a session that was opened, or makes a position. If
 // it returns fresh, it made one, and the caller has to enqueue for it. most bounds the locks and
 // positions of this identity.
-func (t *Table) Acquire(ref Ref, p Params, most int, arrival, now clock.Instant) (fresh bool, err error) {
+func (t *Registry) Acquire(ref Ref, p Params, most int, arrival, now clock.Instant) (fresh bool, err error) {
 	t.advance(now)
 	s := t.session(ref.Session)
 	r := s.rows[ref.Request]
@@ -84,7 +84,7 @@ func (t *Table) Acquire(ref Ref, p Params, most int, arrival, now clock.Instant)
 }
 
 // add adds a position to a session, unless a limit is reached.
-func (t *Table) add(s *session, r *row, most int) error {
+func (t *Registry) add(s *session, r *row, most int) error {
 	switch n := t.each[s.identity]; {
 	case t.live+r.params.names() > t.cfg.Locks:
 		return &Error{Full, fmt.Sprintf("there are %d locks and waiters, and may be no more than %d", t.live, t.cfg.Locks)}
@@ -104,7 +104,7 @@ const maxPast = 128
 
 // retire ends a row, which is remembered for a while, so that a repeat of a request finds that it
 // has ended.
-func (t *Table) retire(s *session, r *row, st State, why error) {
+func (t *Registry) retire(s *session, r *row, st State, why error) {
 	t.uncount(s, r)
 	r.state, r.why, r.holding, r.ended = st, why, nil, t.now
 	if st == Left || st == Released {
@@ -144,19 +144,19 @@ func (s *session) forget(i int) {
 }
 
 // count counts a row that becomes live, and uncount one that no longer is.
-func (t *Table) count(s *session, r *row) {
+func (t *Registry) count(s *session, r *row) {
 	t.live += r.params.names()
 	t.each[s.identity] += r.params.names()
 }
 
-func (t *Table) uncount(s *session, r *row) {
+func (t *Registry) uncount(s *session, r *row) {
 	t.live -= r.params.names()
 	if t.each[s.identity] -= r.params.names(); t.each[s.identity] == 0 {
 		delete(t.each, s.identity)
 	}
 }
 
-func (t *Table) row(ref Ref) (*session, *row) {
+func (t *Registry) row(ref Ref) (*session, *row) {
 	if s := t.session(ref.Session); s != nil {
 		return s, s.rows[ref.Request]
 	}
@@ -165,7 +165,7 @@ func (t *Table) row(ref Ref) (*session, *row) {
 
 // Won records that the engine holds what the position of ref waited for. It returns false if no
 // client wants it any more, and the caller has to release it.
-func (t *Table) Won(ref Ref, h Holding, now clock.Instant) bool {
+func (t *Registry) Won(ref Ref, h Holding, now clock.Instant) bool {
 	t.advance(now)
 	_, r := t.row(ref)
 	if r == nil || r.state != Waiting {
@@ -176,7 +176,7 @@ func (t *Table) Won(ref Ref, h Holding, now clock.Instant) bool {
 }
 
 // Lose records that the engine has lost a lock, or a position.
-func (t *Table) Lose(ref Ref, why error, now clock.Instant) {
+func (t *Registry) Lose(ref Ref, why error, now clock.Instant) {
 	t.advance(now)
 	if s, r := t.row(ref); r != nil && (r.state == Held || r.state == Waiting) {
 		t.retire(s, r, Lost, why)
@@ -184,7 +184,7 @@ func (t *Table) Lose(ref Ref, why error, now clock.Instant) {
 }
 
 // Forget removes the position of ref, which was refused, as if it had never been requested.
-func (t *Table) Forget(ref Ref) {
+func (t *Registry) Forget(ref Ref) {
 	if s, r := t.row(ref); r != nil && r.state == Waiting {
 		t.uncount(s, r)
 		delete(s.rows, r.id)
@@ -193,7 +193,7 @@ func (t *Table) Forget(ref Ref) {
 
 // Settle drops a row that the client knows has ended. One whose release is not decided yet is
 // dropped later.
-func (t *Table) Settle(ref Ref) error {
+func (t *Registry) Settle(ref Ref) error {
 	s, r := t.row(ref)
 	switch {
 	case r == nil, r.state == Releasing:

@@ -1,4 +1,4 @@
-package table
+package registry
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ import (
 // system is one client, pawld and etcd, each with a separate clock, in real time. Its oracle is
 // that no client believes beyond its key.
 type system struct {
-	*Table
+	*Registry
 	begin  clock.Instant
 	now    time.Duration // real
 	pawld  float64       // rates of the clocks
@@ -46,7 +46,7 @@ func newSystem(rates int) *system {
 	const rho = 1.0 / 11
 	rate := func(i int) float64 { return 1 + rho*float64(i%3-1) }
 	w := &system{begin: clock.Now(), pawld: rate(rates), client: rate(rates / 3), leader: rate(rates / 9), ttl: time.Duration(rates/27%2) * 4 * time.Second, now: time.Second, from: time.Second, renewed: time.Second}
-	w.Table = New(cfg, w.clock(w.now))
+	w.Registry = New(cfg, w.clock(w.now))
 	return w
 }
 
@@ -162,7 +162,7 @@ func (w *system) step(op, a, b byte) {
 			w.carry()
 			w.now += delay / 8
 			w.renewed, w.from = w.now, w.now
-			w.Table = New(cfg, w.clock(w.now))
+			w.Registry = New(cfg, w.clock(w.now))
 			w.Restore(saved, w.clock(w.now))
 		}
 	case 8: // a stall

@@ -1,10 +1,10 @@
-package table
+package registry
 
 import "github.com/pawl-locks/pawl/internal/clock"
 
 // Exited ends a session for good, because the one process that used it has exited, and nobody
 // believes in its locks any more.
-func (t *Table) Exited(id string, now clock.Instant) {
+func (t *Registry) Exited(id string, now clock.Instant) {
 	t.advance(now)
 	s := t.session(id)
 	if s == nil || s.ended {
