@@ -18,10 +18,10 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/handlers"
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/peer"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/policy"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/registry"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/service"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
 
@@ -60,10 +60,10 @@ func servedTo(t *testing.T, rules *policy.Policy, calls int, maxTTL time.Duratio
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	log := slog.New(slog.DiscardHandler)
-	service := locks.New(client, locks.Config{Logger: log, Registry: registry.Config{DefaultTTL: minTTL, MinTTL: minTTL, MaxTTL: maxTTL, Sessions: 200, Locks: 200, Keep: time.Second}})
-	t.Cleanup(func() { _ = service.Close(t.Context()) })
+	served := service.New(client, service.Config{Logger: log, Registry: registry.Config{DefaultTTL: minTTL, MinTTL: minTTL, MaxTTL: maxTTL, Sessions: 200, Locks: 200, Keep: time.Second}})
+	t.Cleanup(func() { _ = served.Close(t.Context()) })
 	limit = peer.NewLimit("calls under way", calls)
-	api := &handlers.Server{Locks: service, Client: client, Policy: rules, Logger: log, Calls: limit, Upkeep: upkeepOf(rules)}
+	api := &handlers.Server{Locks: served, Client: client, Policy: rules, Logger: log, Calls: limit, Upkeep: upkeepOf(rules)}
 	l := newPipes()
 	d := &daemon{options: options{maxTTL: maxTTL}, log: log}
 	server := d.server(listener{Listener: l, peers: &peer.Listener{Kind: peer.Token, Token: peer.HashOf(bearer), Hosts: func(string) bool { return true }}}, api.Handler())

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/service"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -37,7 +37,7 @@ var settings = map[string]string{
 // stopWait is how long a stop of pawld may take: while etcd is out of space, twice the longest
 // belief, and time for renewals, requests, etcd and the state directory.
 func stopWait(maxTTL time.Duration) time.Duration {
-	return spaceWait(maxTTL) + 2*maxTTL + locks.RenewalsWait + 4*shutdownWait + 2*stateWait
+	return spaceWait(maxTTL) + 2*maxTTL + service.RenewalsWait + 4*shutdownWait + 2*stateWait
 }
 
 // parseUnit reads a unit file as systemd.syntax(7) says, and refuses what systemd would

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/service"
 )
 
 // shutdownWait is how long calls may take to be answered, and writeWait how long their last bytes may
@@ -149,8 +149,8 @@ const stateWait = 5 * time.Second
 // bounded is write, with an error if that takes too long, because the locks of a pawld that waits for
 // its disk would be blocked for everybody. What is written later is of no use, and does no harm: without
 // a Handle nothing can be taken over, and with it only what etcd still has.
-func bounded(write func(locks.Saved) error) func(locks.Saved) error {
-	return func(s locks.Saved) error {
+func bounded(write func(service.Saved) error) func(service.Saved) error {
+	return func(s service.Saved) error {
 		written := make(chan error, 1)
 		go func() { written <- write(s) }() // returns, or the process ends
 		select {

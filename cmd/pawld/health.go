@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/service"
 )
 
 // healthHandler serves /livez, which reports that this process serves; /readyz, which reports that
@@ -26,7 +26,7 @@ func (d *daemon) healthHandler() http.Handler {
 	})
 	mux.HandleFunc("/metrics", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
-		var c locks.Counts
+		var c service.Counts
 		if d.serving() {
 			c = d.service.Counts()
 		}

@@ -20,10 +20,10 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/handlers"
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/peer"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/policy"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/registry"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/service"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/statefile"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
@@ -53,15 +53,15 @@ func (r *restarted) start() {
 	log := slog.New(slog.DiscardHandler)
 	client, err := pawl.Dial(r.t.Context(), pawl.Config{Endpoints: r.fake.Endpoints(), DialOptions: []grpc.DialOption{r.fake.DialOption()}, Lazy: true})
 	require.NoError(r.t, err)
-	service := locks.New(client, locks.Config{Logger: log, Registry: registry.Config{DefaultTTL: minTTL, MinTTL: minTTL, MaxTTL: longest, Sessions: 10, Locks: 10, Keep: time.Minute}})
-	r.d = &daemon{options: options{maxTTL: longest}, log: log, dir: r.dir, client: client, service: service}
+	served := service.New(client, service.Config{Logger: log, Registry: registry.Config{DefaultTTL: minTTL, MinTTL: minTTL, MaxTTL: longest, Sessions: 10, Locks: 10, Keep: time.Minute}})
+	r.d = &daemon{options: options{maxTTL: longest}, log: log, dir: r.dir, client: client, service: served}
 	if left, ok, err := r.dir.Read(); ok {
 		require.NoError(r.t, err)
-		_, err = service.Resume(r.t.Context(), left.Claimed())
+		_, err = served.Resume(r.t.Context(), left.Claimed())
 		require.NoError(r.t, err)
 		require.NoError(r.t, r.dir.Discard())
 	}
-	r.d.api = &handlers.Server{Locks: service, Client: client, Policy: r.rules, Logger: log, Calls: peer.NewLimit("calls", 10), Upkeep: upkeepOf(r.rules)}
+	r.d.api = &handlers.Server{Locks: served, Client: client, Policy: r.rules, Logger: log, Calls: peer.NewLimit("calls", 10), Upkeep: upkeepOf(r.rules)}
 	l := newPipes()
 	r.l.Store(&l)
 	server := r.d.server(listener{Listener: l, peers: &peer.Listener{Kind: peer.Token, Token: peer.HashOf(bearer), Hosts: func(string) bool { return true }}}, r.d.api.Handler())

@@ -14,9 +14,9 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/handlers"
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/peer"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/policy"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/service"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/statefile"
 )
 
@@ -26,7 +26,7 @@ type daemon struct {
 	log     *slog.Logger
 	dir     *statefile.Dir // nil without a state directory
 	client  *pawl.Client
-	service *locks.Service
+	service *service.Service
 	api     *handlers.Server
 	servers []*http.Server
 	failed  chan error
@@ -78,7 +78,7 @@ func serve(ctx context.Context, o options, log *slog.Logger, signals <-chan os.S
 		for _, s := range d.servers {
 			_ = s.Close()
 		}
-		if errors.Is(err, locks.ErrInterrupted) {
+		if errors.Is(err, service.ErrInterrupted) {
 			return nil
 		}
 		return err

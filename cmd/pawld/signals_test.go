@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/service"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
 )
 
@@ -132,16 +132,16 @@ func TestAWriteOfTheStateIsBounded(t *testing.T) {
 		defer close(hang)
 		failed := errors.New("failed")
 		for name, c := range map[string]struct {
-			write func(locks.Saved) error
+			write func(service.Saved) error
 			want  string
 			after time.Duration
 		}{
-			"it hangs":  {func(locks.Saved) error { <-hang; return nil }, "not written within 5s", stateWait},
-			"it fails":  {func(locks.Saved) error { return failed }, "failed", 0},
-			"it writes": {func(locks.Saved) error { return nil }, "", 0},
+			"it hangs":  {func(service.Saved) error { <-hang; return nil }, "not written within 5s", stateWait},
+			"it fails":  {func(service.Saved) error { return failed }, "failed", 0},
+			"it writes": {func(service.Saved) error { return nil }, "", 0},
 		} {
 			begin := time.Now()
-			err := bounded(c.write)(locks.Saved{})
+			err := bounded(c.write)(service.Saved{})
 			assert.Equal(t, c.after, time.Since(begin), name)
 			if c.want == "" {
 				require.NoError(t, err, name)

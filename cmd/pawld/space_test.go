@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	etcdpb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/service"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/statefile"
 )
 
@@ -67,7 +67,7 @@ func TestPawldServesOnWhileEtcdIsOutOfSpace(t *testing.T) {
 }
 
 // stateIn is what the directory, which no process has, leaves to the next one.
-func stateIn(t *testing.T, dir string) locks.Saved {
+func stateIn(t *testing.T, dir string) service.Saved {
 	t.Helper()
 	d, err := statefile.Open(dir)
 	require.NoError(t, err)
@@ -93,7 +93,7 @@ func TestAPawldWhoseStateStaysServesNobody(t *testing.T) {
 	disarm := noSpace(t, etcd)
 	next := begin(t, args...)
 	eventually(t, func() bool { // it has read it, and waits for space
-		var s locks.Saved
+		var s service.Saved
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		require.NoError(t, json.Unmarshal(text, &s))

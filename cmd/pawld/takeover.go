@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/policy"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/registry"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/service"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/statefile"
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/tlsfiles"
@@ -58,12 +58,12 @@ func (d *daemon) connect(ctx context.Context, rules *policy.Policy) (err error) 
 	cfg.TLSFiles = pawl.TLSFiles(names)
 	switch d.client, err = pawl.Dial(ctx, cfg); {
 	case ctx.Err() != nil && err != nil: // nothing is read or taken over yet
-		return locks.ErrInterrupted
+		return service.ErrInterrupted
 	case err != nil:
 		return err
 	}
 	host, _ := os.Hostname()
-	d.service = locks.New(d.client, locks.Config{
+	d.service = service.New(d.client, service.Config{
 		Owner: fmt.Sprintf("pawld %s:%d", host, os.Getpid()), Etcd: strings.Join(d.endpoints, ", "), Logger: d.log, LockDelay: d.lockDelay,
 		Registry: registry.Config{
 			DefaultTTL: min(10*time.Second, d.maxTTL), MinTTL: minTTL, MaxTTL: d.maxTTL,
@@ -86,7 +86,7 @@ func (d *daemon) connect(ctx context.Context, rules *policy.Policy) (err error) 
 	}
 	taken, err := d.service.Resume(ctx, left)
 	switch {
-	case errors.Is(err, locks.ErrInterrupted):
+	case errors.Is(err, service.ErrInterrupted):
 		d.log.Info("what the predecessor left is left to the next pawld")
 		return err // nothing is closed, because that would remove what is left
 	case err != nil:
@@ -102,7 +102,7 @@ func (d *daemon) connect(ctx context.Context, rules *policy.Policy) (err error) 
 
 // left is what the state directory has of a predecessor. If the file cannot be used, it returns an
 // error, unless --discard-state says otherwise.
-func (d *daemon) left() (left locks.Saved, ok bool, err error) {
+func (d *daemon) left() (left service.Saved, ok bool, err error) {
 	left, ok, err = d.dir.Read()
 	switch {
 	case !errors.Is(err, statefile.ErrUnusable):

@@ -6,9 +6,9 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/peer"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/registry"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/service"
 	pb "github.com/pawl-locks/pawl/cmd/pawld/pawlv1"
 	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/internal/clock"
@@ -19,16 +19,16 @@ import (
 // calls implements the seven calls of the API.
 type calls struct{ s *Server }
 
-// request makes a locks.Request from what each call on a session has in common.
-func (c *calls) request(ctx context.Context, session string, waitMS int32) (locks.Request, error) {
+// request makes a service.Request from what each call on a session has in common.
+func (c *calls) request(ctx context.Context, session string, waitMS int32) (service.Request, error) {
 	who := callerOf(ctx)
 	if err := checkID("session", session); err != nil {
-		return locks.Request{}, err
+		return service.Request{}, err
 	}
 	if waitMS < 0 {
-		return locks.Request{}, invalid("wait_ms is %d, want 0 or more", waitMS)
+		return service.Request{}, invalid("wait_ms is %d, want 0 or more", waitMS)
 	}
-	return locks.Request{Session: session, Identity: who.identity, Arrival: who.arrival, Wait: millis(waitMS), PID: peer.PID(ctx)}, nil
+	return service.Request{Session: session, Identity: who.identity, Arrival: who.arrival, Wait: millis(waitMS), PID: peer.PID(ctx)}, nil
 }
 
 // Acquire implements the service.
@@ -52,7 +52,7 @@ func (c *calls) Acquire(ctx context.Context, r *connect.Request[pb.AcquireReques
 		}
 	}
 	if m.Bind {
-		req.Bind = func() (locks.Process, error) { return peer.ProcessOf(ctx) }
+		req.Bind = func() (service.Process, error) { return peer.ProcessOf(ctx) }
 	}
 	a, err := c.s.Locks.Acquire(ctx, req, m.RequestId, millis(m.TtlMs), want, c.s.Policy.Locks(who.identity))
 	if err != nil {
@@ -206,7 +206,7 @@ func (c *calls) leader(ctx context.Context, name string, l elect.Leader) *pb.Lea
 	}
 	out := &pb.LeaderResponse{Token: int64(l.Token), Revision: l.ModRevision}
 	if keys.OfLock(l.Value) {
-		out.Owner = c.holder(ctx, locks.Want{Names: []string{name}, Modes: []locks.Mode{locks.Exclusive}})
+		out.Owner = c.holder(ctx, service.Want{Names: []string{name}, Modes: []service.Mode{service.Exclusive}})
 	} else {
 		out.Value = l.Value
 	}
@@ -215,7 +215,7 @@ func (c *calls) leader(ctx context.Context, name string, l elect.Leader) *pb.Lea
 
 // holder is the owner of the first key that blocks a want, for people to read, or "" if that is not
 // known.
-func (c *calls) holder(ctx context.Context, w locks.Want) string {
+func (c *calls) holder(ctx context.Context, w service.Want) string {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	only := inspect.KindLock
@@ -228,7 +228,7 @@ func (c *calls) holder(ctx context.Context, w locks.Want) string {
 			return ""
 		}
 		for _, q := range queue {
-			if w.Modes[i] != locks.Shared || q.Mode != inspect.ModeShared {
+			if w.Modes[i] != service.Shared || q.Mode != inspect.ModeShared {
 				return q.Owner
 			}
 		}
@@ -238,7 +238,7 @@ func (c *calls) holder(ctx context.Context, w locks.Want) string {
 
 func millis(ms int32) time.Duration { return time.Duration(ms) * time.Millisecond }
 
-func listed(l locks.Lock) *pb.Lock {
+func listed(l service.Lock) *pb.Lock {
 	out := &pb.Lock{RequestId: l.Ref.Request, State: pb.State_LOST, Names: l.Names, Token: l.Token, Keys: l.Keys}
 	if l.State == registry.Held {
 		out.State, out.ValidForMs, out.Slot = pb.State_HELD, l.Valid.Milliseconds(), int32(l.Slot)
@@ -251,4 +251,4 @@ func listed(l locks.Lock) *pb.Lock {
 	return out
 }
 
-func why(err error) pb.Why { return pb.Why(pb.Why_value[string(locks.WhyOf(err))]) }
+func why(err error) pb.Why { return pb.Why(pb.Why_value[string(service.WhyOf(err))]) }

@@ -9,32 +9,32 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/service"
 	pb "github.com/pawl-locks/pawl/cmd/pawld/pawlv1"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/lock"
 )
 
 // wanted returns what a request wants to acquire, or what is wrong with it.
-func wanted(m *pb.AcquireRequest, identity string) (locks.Want, error) {
-	w := locks.Want{Names: m.Names, Value: m.Value, Try: m.Try, MaxHold: millis(m.MaxHoldMs), Limit: int(m.Limit)}
+func wanted(m *pb.AcquireRequest, identity string) (service.Want, error) {
+	w := service.Want{Names: m.Names, Value: m.Value, Try: m.Try, MaxHold: millis(m.MaxHoldMs), Limit: int(m.Limit)}
 	modes, err := modesOf(m)
 	if err != nil {
 		return w, err
 	}
 	w.Modes = modes
 	switch {
-	case modes[0] != locks.Semaphore && m.Limit != 0:
+	case modes[0] != service.Semaphore && m.Limit != 0:
 		return w, invalid("limit is %d, and is for SEMAPHORE alone", m.Limit)
-	case modes[0] == locks.Semaphore && (m.Limit < 1 || m.Limit > lock.MaxLimit):
+	case modes[0] == service.Semaphore && (m.Limit < 1 || m.Limit > lock.MaxLimit):
 		return w, invalid("limit is %d, want 1 to %d", m.Limit, lock.MaxLimit)
-	case modes[0] == locks.Semaphore && keys.CheckSemaphore(m.Names[0]) != nil:
+	case modes[0] == service.Semaphore && keys.CheckSemaphore(m.Names[0]) != nil:
 		return w, invalid("names: %v", keys.CheckSemaphore(m.Names[0]))
 	case m.TtlMs < 0:
 		return w, invalid("ttl_ms is %d, want 0 or more", m.TtlMs)
 	case m.MaxHoldMs < 0:
 		return w, invalid("max_hold_ms is %d, want 0 or more", m.MaxHoldMs)
-	case modes[0] != locks.Election && len(m.Value) > 0:
+	case modes[0] != service.Election && len(m.Value) > 0:
 		return w, invalid("value is for ELECTION alone")
 	case len(m.Owner) > maxOwner:
 		return w, invalid("owner has %d bytes, want at most %d", len(m.Owner), maxOwner)
@@ -74,7 +74,7 @@ func owns(identity, owner string) bool {
 }
 
 // modesOf returns the modes of the names, one for each, or what is wrong with names and modes.
-func modesOf(m *pb.AcquireRequest) ([]locks.Mode, error) {
+func modesOf(m *pb.AcquireRequest) ([]service.Mode, error) {
 	switch {
 	case len(m.Names) == 0:
 		return nil, invalid("names: none given")
@@ -85,7 +85,7 @@ func modesOf(m *pb.AcquireRequest) ([]locks.Mode, error) {
 	case len(m.Modes) > 0 && len(m.Modes) != len(m.Names):
 		return nil, invalid("modes: %d given, and %d names", len(m.Modes), len(m.Names))
 	}
-	modes := make([]locks.Mode, len(m.Names))
+	modes := make([]service.Mode, len(m.Names))
 	for i := range modes {
 		mode := m.Mode
 		if len(m.Modes) > 0 {
@@ -93,17 +93,17 @@ func modesOf(m *pb.AcquireRequest) ([]locks.Mode, error) {
 		}
 		switch mode {
 		case pb.Mode_EXCLUSIVE:
-			modes[i] = locks.Exclusive
+			modes[i] = service.Exclusive
 		case pb.Mode_SHARED:
-			modes[i] = locks.Shared
+			modes[i] = service.Shared
 		case pb.Mode_ELECTION:
-			modes[i] = locks.Election
+			modes[i] = service.Election
 		case pb.Mode_SEMAPHORE:
-			modes[i] = locks.Semaphore
+			modes[i] = service.Semaphore
 		default:
 			return nil, invalid("mode is %v, want EXCLUSIVE, SHARED, SEMAPHORE or ELECTION", mode)
 		}
-		if len(modes) > 1 && modes[i] != locks.Exclusive && modes[i] != locks.Shared {
+		if len(modes) > 1 && modes[i] != service.Exclusive && modes[i] != service.Shared {
 			return nil, invalid("mode is %v, and names are %d: a set's is EXCLUSIVE or SHARED", mode, len(modes))
 		}
 	}

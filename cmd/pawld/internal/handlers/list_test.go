@@ -25,10 +25,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/peer"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/policy"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/registry"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/service"
 	"github.com/pawl-locks/pawl/internal/inspect"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
@@ -42,16 +42,16 @@ func serve(t testing.TB, fake *etcdfake.Cluster, rules *policy.Policy, calls int
 }
 
 // serveLocks is serve, and returns what is served, too.
-func serveLocks(t testing.TB, fake *etcdfake.Cluster, rules *policy.Policy, calls int) (web *http.Client, service *locks.Service) {
+func serveLocks(t testing.TB, fake *etcdfake.Cluster, rules *policy.Policy, calls int) (web *http.Client, served *service.Service) {
 	t.Helper()
 	client, err := pawl.Dial(context.Background(), pawl.Config{Endpoints: fake.Endpoints(), DialOptions: []grpc.DialOption{fake.DialOption()}})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
-	service = locks.New(client, locks.Config{Logger: slog.New(slog.DiscardHandler), Owner: "pawld", Registry: registry.Config{
+	served = service.New(client, service.Config{Logger: slog.New(slog.DiscardHandler), Owner: "pawld", Registry: registry.Config{
 		DefaultTTL: 3 * time.Second, MinTTL: 3 * time.Second, MaxTTL: 3 * time.Second, Sessions: 100, Locks: 100, Keep: time.Second,
 	}})
-	t.Cleanup(service.Drain)
-	server := &Server{Locks: service, Client: client, Logger: slog.New(slog.DiscardHandler), Policy: rules, Calls: peer.NewLimit("calls under way", calls),
+	t.Cleanup(served.Drain)
+	server := &Server{Locks: served, Client: client, Logger: slog.New(slog.DiscardHandler), Policy: rules, Calls: peer.NewLimit("calls under way", calls),
 		Upkeep: peer.NewLimitOfEach("renewals and releases under way", func(string) int { return 2 })}
 	known := &peer.Listener{Kind: peer.Token, Hosts: func(string) bool { return true }}
 	l := &pipes{make(chan net.Conn), make(chan struct{})}
@@ -64,7 +64,7 @@ func serveLocks(t testing.TB, fake *etcdfake.Cluster, rules *policy.Policy, call
 		_ = serving.Close()
 		<-ended
 	})
-	return &http.Client{Transport: transport, Timeout: lane.Hang}, service
+	return &http.Client{Transport: transport, Timeout: lane.Hang}, served
 }
 
 // api is where the calls are.

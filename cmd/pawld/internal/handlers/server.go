@@ -26,10 +26,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/peer"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/policy"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/registry"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/service"
 	"github.com/pawl-locks/pawl/cmd/pawld/pawlv1/pawlv1connect"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
@@ -38,7 +38,7 @@ import (
 
 // A Server serves the API.
 type Server struct {
-	Locks  *locks.Service
+	Locks  *service.Service
 	Client *pawl.Client
 	Policy *policy.Policy
 	Logger *slog.Logger
@@ -258,7 +258,7 @@ func refusal(err error) error {
 		return err
 	case errors.As(err, &e):
 		code = codes[e.Code]
-	case errors.Is(err, locks.ErrNoTerm), errors.Is(err, peer.ErrNoProcess):
+	case errors.Is(err, service.ErrNoTerm), errors.Is(err, peer.ErrNoProcess):
 		code = connect.CodeInvalidArgument
 	case cluster.IsPermissionDenied(err):
 		code = connect.CodePermissionDenied
@@ -278,7 +278,7 @@ var codes = map[registry.Code]connect.Code{
 }
 
 // health is gRPC's health service. It reports whether a lock can be acquired.
-type health struct{ locks *locks.Service }
+type health struct{ locks *service.Service }
 
 // Check implements grpchealth.Checker.
 func (h health) Check(ctx context.Context, r *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/service"
 )
 
 // A Dir is a state directory, locked by this process.
@@ -57,13 +57,13 @@ func (d *Dir) file() string { return filepath.Join(d.path, "state.json") }
 // saved is the form of the file.
 type saved struct {
 	Version int
-	locks.Saved
+	service.Saved
 }
 
 const version = 1
 
 // Write replaces the file, whole or not at all.
-func (d *Dir) Write(s locks.Saved) error {
+func (d *Dir) Write(s service.Saved) error {
 	b, err := json.Marshal(saved{version, s})
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func (d *Dir) sync() error {
 
 // Read reads the file, and returns false if there is none. The file stays until Discard, so that a
 // process that is ended before the takeover leaves it to the next one.
-func (d *Dir) Read() (s locks.Saved, ok bool, err error) {
+func (d *Dir) Read() (s service.Saved, ok bool, err error) {
 	info, err := os.Stat(d.file())
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, false, nil

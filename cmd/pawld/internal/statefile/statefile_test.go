@@ -10,15 +10,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/registry"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/service"
 )
 
 // left is one of everything that a file could hold when its version was new.
-func left(t *testing.T) (s locks.Saved) {
+func left(t *testing.T) (s service.Saved) {
 	require.NoError(t, s.Handle.UnmarshalText([]byte("pawl1.eyJsZWFzZSI6MSwiY2x1c3RlciI6MiwidHRsIjozMCwia2V5IjoiTHk5d1lYZHNMekU9IiwiY3JlYXRlIjozLCJtb2QiOjMsIm5leHQiOjUsInVuc2V0dGxlZCI6WyJiUzh4TFRJPSJdLCJmb3JmZWl0IjpbMl19")))
-	s.Sessions = []locks.SavedSession{{
-		ID: "0123456789abcdef0123456789abcdef", Identity: "uid:1000", TTL: 10 * time.Second, Rows: []locks.SavedRow{
+	s.Sessions = []service.SavedSession{{
+		ID: "0123456789abcdef0123456789abcdef", Identity: "uid:1000", TTL: 10 * time.Second, Rows: []service.SavedRow{
 			{
 				Request: "00000000000000000000000000000001", State: registry.Held, Left: 5 * time.Second, Keys: []string{"n/1-1"}, Token: 7,
 				Params: registry.Params{Text: `{"Names":["n"],"Modes":["exclusive"],"Owner":"uid:1000","Delay":0,"MaxHold":60000000000}`, MaxHold: time.Minute},

@@ -1,4 +1,4 @@
-package locks
+package service
 
 import (
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/registry"

@@ -1,4 +1,4 @@
-package locks
+package service
 
 // wake wakes the parked requests of a session. s.mu is held.
 func (s *Service) wake(session string) {

@@ -1,4 +1,4 @@
-// Package locks connects the registry of pawld's clients with the engine. It queues for them, carries
+// Package service connects the registry of pawld's clients with the engine. It queues for them, carries
 // out the registry's effects, and parks requests until there is news.
 //
 // All locks of all clients are held on pawld's session at etcd. Before a client learns that it
@@ -10,4 +10,4 @@
 // client may believe.
 //
 // One mutex guards the registry. It is not held during a request to etcd.
-package locks
+package service
