@@ -124,7 +124,7 @@ func (d *daemon) stop(detach bool, hurry context.Context) error {
 	if detach {
 		d.awaitReleases(hurry)
 		d.awaitSpace(hurry)
-		d.service.AwaitBeliefs(hurry)
+		d.service.AwaitValidity(hurry)
 		d.service.AwaitRenewals(hurry)
 	}
 	d.service.Drain()

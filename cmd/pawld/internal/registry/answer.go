@@ -57,7 +57,7 @@ func (t *Registry) list(s *session, r *row, arrival, now clock.Instant) Listed {
 			if d := r.holding.Until(); d.Before(s.expiry) {
 				t.counts.Cut++
 			}
-			l.end, l.Valid = end, Belief(end.Sub(arrival))
+			l.end, l.Valid = end, Validity(end.Sub(arrival))
 		}
 	}
 	l.State, l.Why = r.state, r.why

@@ -404,7 +404,7 @@ func TestASessionThatAReleaseOpenedHasTheTTLOfItsFirstAcquire(t *testing.T) {
 		_, err := x.Acquire(ref, Params{}, most, x.at(ms), x.at(2*time.Second))
 		require.NoError(t, err)
 		require.True(t, x.Won(ref, x, x.at(2*time.Second)))
-		assert.Equal(t, Belief(4*time.Second-ms), x.listed(ms, 2*time.Second).Valid, "%s: 3 s from the Release", name)
+		assert.Equal(t, Validity(4*time.Second-ms), x.listed(ms, 2*time.Second).Valid, "%s: 3 s from the Release", name)
 
 		require.NoError(t, x.OpenForRelease(id, who, x.at(2*time.Second), x.at(2*time.Second)), name)
 		x.refused(Invalid, "opened with 3000", x.Open(id, who, 4*time.Second, x.at(ms), x.at(2*time.Second)))

@@ -118,7 +118,7 @@ func (s *Service) Acquire(ctx context.Context, r Request, id string, ttl time.Du
 // if the lock were acquired at the end of that time. That belief is five sixths of the TTL, or of the
 // time parked and max hold together. If max hold is so short that this would be no time at all, the risk is the client's.
 func mostParked(ttl, maxHold time.Duration) time.Duration {
-	most := registry.Belief(ttl) / 2
+	most := registry.Validity(ttl) / 2
 	if maxHold > 0 {
 		most = min(most, max(maxHold*5/7, leastPark/4))
 	}

@@ -68,10 +68,10 @@ func (s *Service) believed() clock.Instant {
 	return until
 }
 
-// AwaitBeliefs waits until Detach need not wait for any belief, at most for the longest TTL, or
+// AwaitValidity waits until Detach need not wait for any belief, at most for the longest TTL, or
 // until the present beliefs have ended. It is called before Drain, so that clients are served
 // meanwhile.
-func (s *Service) AwaitBeliefs(ctx context.Context) {
+func (s *Service) AwaitValidity(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, max(s.cfg.Registry.MaxTTL, s.believed().Sub(clock.Now())))
 	defer cancel()
 	for until := s.believed(); clock.Now().Before(until) && ctx.Err() == nil; until = s.believed() {

@@ -158,7 +158,7 @@ func TestALongerTTLThanTheLongestIsWaitedForBeforeARestart(t *testing.T) {
 					w.f.Put(b.Keys[0], "x", w.f.Get(b.Keys[0]).Lease)
 					synctest.Wait()
 				}
-				d.AwaitBeliefs(w.Context())
+				d.AwaitValidity(w.Context())
 				assert.GreaterOrEqual(w, time.Since(begin), belief, "its clients are served meanwhile")
 				require.NoError(w, d.Detach(func(s Saved) error { saved = s; return nil }))
 				_, err = w.daemon().Resume(w.Context(), saved)
@@ -305,7 +305,7 @@ func TestNoKeyGoesWhileItsClientBelievesAtRandom(t *testing.T) {
 				}
 				time.Sleep(time.Duration(r.Int64N(int64(10 * time.Second))))
 				if r.IntN(2) == 0 {
-					d.AwaitBeliefs(w.Context())
+					d.AwaitValidity(w.Context())
 				}
 				hits(1, time.Second) // before it begins to wait
 				time.Sleep(time.Duration(r.Int64N(int64(time.Second))))

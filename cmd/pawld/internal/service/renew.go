@@ -98,8 +98,8 @@ func (s *Service) parked(ctx context.Context, r Request, d time.Duration, all []
 }
 
 // endOf is how long what gave a client this belief lasts.
-func endOf(belief time.Duration) time.Duration {
-	return (belief+time.Millisecond)*6/5 + time.Millisecond
+func endOf(validity time.Duration) time.Duration {
+	return (validity+time.Millisecond)*6/5 + time.Millisecond
 }
 
 // unknownIsNone turns the error of an unknown session into nil, for calls whose answer then has

@@ -183,7 +183,7 @@ func TestWhatIsLeftOfALostSetIsWaitedForWhilePawldServes(t *testing.T) {
 		w.f.Delete(a.Keys[0])
 		synctest.Wait()
 		begin := time.Now()
-		d.AwaitBeliefs(w.Context())
+		d.AwaitValidity(w.Context())
 		assert.Equal(w, h, time.Since(begin))
 		assert.Equal(w, registry.Held, d.one("b").State)
 		synctest.Wait()

@@ -25,9 +25,9 @@ func (s *session) end(r *row) clock.Instant {
 	return end
 }
 
-// Belief is how much of a time on pawld's clock a client gets. It is five sixths, in whole
+// Validity is how much of a time on pawld's clock a client gets. It is five sixths, in whole
 // milliseconds, so that clocks whose rates differ by up to a tenth do no harm.
-func Belief(d time.Duration) time.Duration {
+func Validity(d time.Duration) time.Duration {
 	return max(d-(d+5)/6, 0).Truncate(time.Millisecond)
 }
 
