@@ -29,6 +29,11 @@ change hands between sessions thousands of times an hour, have etcd compact ever
 - **Sessions.** A session costs %s of CPU in each TTL, however many locks it has. Ten thousand
   processes with the default TTL of 15 s take %s of the cores, with 60 s %s. So use one session for each process, as
   Client.Session returns it, and a longer TTL if a takeover may take longer.
+- **Many waiters of one name.** An enqueue reads the last key before its own, for which etcd looks at all keys of the queue. So n waiters that come one after the other cost the square of n,
+  with etcd's client as with pawl: a thousand half a million keys, 20,000 two hundred million, which takes etcd minutes. Everybody else's writes wait behind each of these reads. A few thousand waiters of one name are
+  enough; pawl admits fewer enqueues at once the more a session has, so that the holder's renewals come through ([why](../decisions/many-keys.md)).
+- **Many keys of one session.** With a password whose role is not root, etcd checks all keys of a lease at each put on it, which takes about 1.1 µs a key. Up to a thousand locks of a session this does not matter. Above that use several sessions; pawl says so once, in the log.
+  ` + "`shard.Run`" + ` does it by itself: at most 500 keys are on one lease.
 - **Disk.** A write is a few hundred bytes in the log, and each group of writes waits for the disk once. A slow disk limits writes that
   follow each other: a handover cannot be faster than one such wait.
 - **Memory.** For locks that are only held, watches are the server's main cost: a held lock has one, a waiter two, a session
