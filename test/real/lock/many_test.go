@@ -31,7 +31,7 @@ func (q queued) Observe(_ context.Context, ev observe.Event) {
 // they queue, and while they give up.
 // rule: G12
 func TestThousandsOfWaitersBegunAtOnceLeaveTheHolderItsLock(t *testing.T) {
-	waiters := lane.Of(1_000, 20_000)
+	waiters := lane.Of(1_000, 10_000)
 	s := etcdtest.Start(t)
 	all := make(queued, waiters+1)
 	c, err := pawl.Dial(t.Context(), pawl.Config{Endpoints: s.Endpoints(), Observer: all})
