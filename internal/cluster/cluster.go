@@ -51,6 +51,7 @@ type Cluster struct {
 	picks   atomic.Uint64             // how often Pick was called
 	leaving []*Member                 // no longer in members, but with requests under way; under mu
 	leftOut sync.Map                  // by advertised endpoint, why it was last not used
+	far     atomic.Bool               // WarnOfDistance has logged
 	names   sync.Map                  // by host, *name
 
 	id       atomic.Uint64

@@ -148,6 +148,13 @@ func (u *Usual) Note(d time.Duration) {
 	*u += (Usual(d) - *u) / 4
 }
 
+// WarnOfDistance logs, once, that the usual round trip is too long for sessions with this TTL.
+func (c *Cluster) WarnOfDistance(usual, ttl time.Duration) {
+	if usual > ttl/6 && c.far.CompareAndSwap(false, true) {
+		c.log.Warn("etcd is too far away for the TTL, which should be six round trips", "round_trip", usual.Round(time.Millisecond), "ttl", ttl)
+	}
+}
+
 // HedgeAfter is how long an answer may take before another member is queried too. It is three times as
 // long as usual, at least 300 ms, and at most most.
 func (u Usual) HedgeAfter(most time.Duration) time.Duration {

@@ -64,9 +64,9 @@ func (l *keyRead) deliver(resp *pb.TxnResponse, skip int) {
 
 // readKeys reads the session key and l on m, in one transaction without writes. If that is refused for
 // lack of permission on a lock key, or for too many operations, it reads the session key alone. whole
-// reports whether l's keys were in the answer.
+// reports whether l's keys were in the answer. ctx bounds it.
 func (s *Session) readKeys(ctx context.Context, m *cluster.Member, l *keyRead) (resp *pb.TxnResponse, whole bool, err error) {
-	read := cluster.Request{Op: "confirm session", On: m, PerTry: s.renewalBound()}
+	read := cluster.Request{Op: "confirm session", On: m, PerTry: lateGrant}
 	ops := append(make([]*pb.RequestOp, 0, 1+len(l.ops)), txn.Stat(s.own.key))
 	resp, err = s.host.Cluster.Txn(ctx, read, &pb.TxnRequest{Success: append(ops, l.ops...)})
 	if err == nil || len(l.ops) == 0 {

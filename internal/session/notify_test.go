@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -71,6 +72,9 @@ func (l *lines) String() string {
 	defer l.mu.Unlock()
 	return l.b.String()
 }
+
+// count is how often text is in it.
+func (l *lines) count(text string) int { return strings.Count(l.String(), text) }
 
 // host is a new client whose observer is e.
 func (e *recorder) host(t *testing.T, r *rig) Host {

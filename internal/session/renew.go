@@ -172,6 +172,7 @@ func (r *renewer) finish(c confirmation) {
 		return // run finds the session ended
 	}
 	r.usual.Note(c.Took / 2) // two round trips, one to renew and one to read
+	r.s.host.Cluster.WarnOfDistance(time.Duration(r.usual), r.s.TTL())
 	r.last, r.warned = c.Member, false
 	r.begin = c.Began.Add(r.s.validity.window().due())
 	r.s.keepWatching(c.Result.rev)

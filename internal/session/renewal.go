@@ -27,7 +27,8 @@ type result struct {
 	err   error         // why the renewal does not count; a failure is not a loss
 }
 
-// renewalBound is how long a confirmed renewal may take, which is no longer than a server keeps trying.
+// renewalBound is how long a renewal may take if nothing is answered, which is no longer than a server
+// keeps trying.
 func (s *Session) renewalBound() time.Duration {
 	return min(s.validity.window().bound(), lateGrant)
 }
@@ -35,9 +36,10 @@ func (s *Session) renewalBound() time.Duration {
 // renew makes one confirmed renewal of the session on m. It also delivers what the read showed of the
 // dependents' keys to them.
 func (s *Session) renew(parent context.Context, m *cluster.Member) result {
-	ctx, cancel := context.WithTimeout(parent, s.renewalBound())
+	bound := s.renewalBound()
+	ctx, cancel := context.WithTimeout(parent, bound)
 	defer cancel() // ends the stream, too
-	k := renewal{s: s, member: m}
+	k, began := renewal{s: s, member: m}, time.Now()
 	if err := k.keepAlive(ctx); err != nil {
 		if parent.Err() == nil {
 			k.blame(err)
@@ -46,7 +48,9 @@ func (s *Session) renew(parent context.Context, m *cluster.Member) result {
 		return k.result
 	}
 	defer k.finish(cancel)
-	k.confirm(ctx)
+	rest, end := context.WithTimeout(parent, k.readBound(bound-time.Since(began)))
+	defer end()
+	k.confirm(rest)
 	return k.result
 }
 
@@ -61,6 +65,13 @@ type renewal struct {
 	stream  pb.Lease_LeaseKeepAliveClient
 	answer  *pb.LeaseKeepAliveResponse
 	result
+}
+
+// readBound is how long the read may take after the renewal was answered: what is left, or twice as long as the
+// answer took if that is more. So a slow network ends no renewal while there is hope for it, and a
+// member that says nothing keeps no place for longer.
+func (k *renewal) readBound(left time.Duration) time.Duration {
+	return min(max(left, 2*clock.Now().Sub(k.sent)), lateGrant)
 }
 
 // blame grades the member down because it did not renew. It does not if the answer was about one lease

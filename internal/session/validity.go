@@ -104,7 +104,7 @@ func (w window) whole() time.Duration { return w.granted - w.margin }
 // TTL if the margin is a sixth.
 func (w window) due() time.Duration { return (w.whole()*3 + 9) / 10 }
 
-// bound is how long a renewal may take, so that three fit. It is a third of the TTL if the margin is a
+// bound is how long a renewal may take unless it is answered, so that three fit. It is a third of the TTL if the margin is a
 // sixth.
 func (w window) bound() time.Duration { return w.whole() * 2 / 5 }
 
