@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
 )
@@ -237,5 +239,25 @@ func TestWhoIsAtAnAddressOfBeforeShowsItsIdentity(t *testing.T) {
 		require.Error(t, err)
 		time.Sleep(5 * time.Second)
 		require.ErrorIs(t, c.Err(), ErrChanged)
+	})
+}
+
+// A program's own dialer is given the name, and pawl resolves nothing for it. What it returns need not have an address.
+func TestAProgramsOwnDialerIsGivenTheName(t *testing.T) {
+	inResolved(t, func(t *testing.T, r *Resolved) {
+		cfg := r.Config(1)
+		cfg.lookup = func(context.Context, string) ([]string, error) { panic("nothing is looked up") }
+		cfg.DialOptions = []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, name string) (net.Conn, error) {
+			assert.Equal(t, "m1.example:2379", name)
+			conn, err := r.Dial(ctx, "10.0.0.1:2379")
+			return placed{conn, nil}, err
+		})}
+		c, err := Dial(t.Context(), cfg)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		for range 3 {
+			r.Member(0).Reset()
+			mustWrite(t, c)
+		}
 	})
 }

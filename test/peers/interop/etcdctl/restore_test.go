@@ -18,10 +18,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/server/v3/embed"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/testkit/loopback"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
@@ -108,6 +111,16 @@ func (s etcd) follow(t *testing.T, backup string, longest time.Duration) {
 	require.Equal(t, map[string]bool{"sleep": true, "etcdutl": true}, did)
 }
 
+// wasRestored reports whether its status says so, which the doctor repeats.
+func wasRestored(t *testing.T, s etcd) bool {
+	conn, err := grpc.NewClient("passthrough:///"+s.client.String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	defer conn.Close()
+	status, err := pb.NewMaintenanceClient(conn).Status(t.Context(), &pb.StatusRequest{})
+	require.NoError(t, err)
+	return cluster.Restored(status)
+}
+
 // A holder has acquired after the backup. Whoever follows the page lets nobody in beside it, though the new client asks
 // as soon as the restored cluster serves.
 func TestARestoreAsThePageSaysLetsNobodyInBesideAHolder(t *testing.T) {
@@ -147,6 +160,7 @@ func TestARestoreAsThePageSaysLetsNobodyInBesideAHolder(t *testing.T) {
 				require.NoError(t, err, "%s", out)
 				after := acquire(holder, "after")
 
+				assert.False(t, wasRestored(t, old))
 				stop()
 				restored := etcd{filepath.Join(dir, "restored"), old.client, old.peer}
 				switch how {
@@ -160,6 +174,7 @@ func TestARestoreAsThePageSaysLetsNobodyInBesideAHolder(t *testing.T) {
 				assert.Error(t, before.Err())
 				stop = restored.start(t)
 				t.Cleanup(stop)
+				assert.True(t, wasRestored(t, restored))
 				if how != "the holder hears nothing" {
 					at.Store(restored.client.String())
 				}
