@@ -44,6 +44,7 @@ type ShardsCounted struct {
 	Shards    int           // how many the name has
 	Held      int           // how many this worker has
 	Unowned   int           // how many nobody has and nobody waits for, as far as the count shows
+	Resting   int           // how many more nobody has on purpose, because they failed on several workers
 	Unplanned time.Duration // for how long a worker that came has waited for a plan; 0 if none waits
 	Left      bool          // it has left, so what it counted is no longer true
 }

@@ -56,27 +56,29 @@ func (m *member) count(now time.Time) {
 func (m *member) counted(resp *pb.TxnResponse, offered shards.Set) {
 	m.ownKeys(resp.Header.Revision, txn.KV(resp, 1), txn.KV(resp, 2))
 	n := txn.Count(resp, 0)
-	m.heard(txn.KV(resp, 3))
+	said := m.heard(txn.KV(resp, 3))
+	poison := said.AllPoison()
 	if n > m.n {
 		m.readWaiters(offered)
 	}
-	counted := observe.ShardsCounted{Unowned: max(m.n-n, 0), Unplanned: m.unplanned(resp)}
-	if m.w.Counted(n) {
-		m.list(counted)
+	none := max(m.n-n, 0)
+	resting := min(none, poison.Len())
+	counted := observe.ShardsCounted{Unowned: none - resting, Resting: resting, Unplanned: m.unplanned(resp)}
+	if m.w.Counted(n, txn.Count(resp, 4), poison) {
+		m.list(counted, poison)
 	} else {
 		m.report(counted)
 	}
 }
 
 // heard processes what a count showed of the planner's key, or nil if there is none. What a planner
-// said before it ended counts until the next one speaks.
-func (m *member) heard(planner *mvccpb.KeyValue) {
+// said before it ended is what this worker would begin with, until the next one speaks.
+func (m *member) heard(planner *mvccpb.KeyValue) (said shards.Said) {
 	if planner == nil {
-		return
+		return said
 	}
-	said := shards.DecodeSaid(m.n, planner.Value)
-	if said.Planned == 0 && len(said.Poison) == 0 { // it has not planned yet
-		return
+	if said = shards.DecodeSaid(m.n, planner.Value); said.Planned == 0 && len(said.Poison) == 0 { // it has not planned yet
+		return said
 	}
 	m.mu.Lock()
 	m.said = said
@@ -88,6 +90,7 @@ func (m *member) heard(planner *mvccpb.KeyValue) {
 			m.doubled("it has taken the place of an earlier one, which still runs")
 		}
 	}
+	return said
 }
 
 // doubled reports, once, that another worker that runs has the same ID.
@@ -119,25 +122,28 @@ func (m *member) ownKeys(rev int64, wish, own *mvccpb.KeyValue) {
 }
 
 // list reads all queues, to find the shards that have no owner, and reports counted with the result.
-func (m *member) list(counted observe.ShardsCounted) {
+func (m *member) list(counted observe.ShardsCounted, poison shards.Set) {
 	m.job(func() func() {
-		view, err := read(m.ctx, m.host.Cluster, m.keys, m.n)
+		view, err := readOwners(m.ctx, m.host.Cluster, m.keys, m.n)
 		return func() {
 			if err != nil || m.ended {
 				return
 			}
 			var empty shards.Set
-			counted.Unowned = 0
+			counted.Unowned, counted.Resting = 0, 0
 			for i, q := range view.Queues {
 				if len(q) == 0 {
 					empty.Add(i)
 				}
-				if len(q) == 0 || q[0].Lease == 0 { // a foreign key, so no worker has the shard
+				switch {
+				case len(q) == 0 && poison.Has(i):
+					counted.Resting++
+				case len(q) == 0 || q[0].Lease == 0: // a foreign key, so no worker has the shard
 					counted.Unowned++
 				}
 			}
 			m.report(counted)
-			m.w.Listed(time.Now(), empty.Without(view.Said.AllPoison()), view.Share(m.s.ID()))
+			m.w.Listed(time.Now(), empty, view.Share(m.s.ID()))
 		}
 	})
 }

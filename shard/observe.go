@@ -35,6 +35,14 @@ type Owner struct {
 	Value []byte        // the worker's Options.Value
 	Token fencing.Token // of the hold; 0 if the shard has no owner
 	Next  int64         // the lease of the first worker that waits for the shard; 0 if none does
+	Rest  Rest          // why it has no owner, if that is on purpose
+}
+
+// A Rest is a pause in which a shard has no owner on purpose, because it failed on several workers. The
+// zero Rest is none.
+type Rest struct {
+	Until time.Time // by the planner's clock, to within 5 s; a moment later it is tried again
+	Kills bool      // workers died with it; otherwise its work, or its Prepare, failed
 }
 
 // A Member is one worker.
@@ -44,10 +52,17 @@ type Member struct {
 	Weight  int
 	Leaving bool // it leaves in order
 	Drained bool // an operator has drained it
-	Plans   bool // it plans
-	Held    int  // how many shards it has
-	Wished  int  // how many its wish has; while it leaves or is drained, how many its last wish had
-	Cannot  int  // how many it cannot take now
+	// Sick says that most shards fail on it, so that it gets none, and Trial that it gets one shard, to
+	// find out whether it still is. If more than half of all are sick, they get their shares all the same.
+	Sick, Trial bool
+	// HeldUntil is until when it gets nothing, because workers with its ID died repeatedly, by the
+	// planner's clock. It is zero if it may have its share.
+	HeldUntil time.Time
+	ID        string // Options.ID
+	Plans     bool   // it plans
+	Held      int    // how many shards it has
+	Wished    int    // how many its wish has; while it leaves or is drained, how many its last wish had
+	Cannot    int    // how many it cannot take now
 }
 
 // Observe yields which workers work on the shards of name, first when Observe begins and then after
@@ -187,6 +202,9 @@ func (o *observer) table(now time.Time) Table {
 	held := map[int64]int{}
 	for i, q := range v.Queues {
 		if len(q) == 0 {
+			if rest, ok := v.Said.Rest(i); ok {
+				t.Shards[i].Rest = Rest{rest.Until, rest.Deaths}
+			}
 			continue
 		}
 		t.Shards[i] = Owner{Lease: v.MemberOf(q[0].Lease), Token: fencing.Token(q[0].Create)}
@@ -203,6 +221,7 @@ func (o *observer) table(now time.Time) Table {
 		t.Members = append(t.Members, Member{
 			Lease: lease, Value: m.Value, Weight: m.Weight, Leaving: m.Leaving, Drained: m.Drained, Plans: len(v.Planner) > 0 && v.Planner[0].Lease == lease,
 			Held: held[lease], Wished: m.Wish.Len(), Cannot: m.Cannot.Len(),
+			Sick: m.Health == shards.Sick, Trial: m.Health == shards.Trial, HeldUntil: v.Said.HeldUntil(lease), ID: m.ID,
 		})
 	}
 	switch {

@@ -38,12 +38,33 @@ func read(ctx context.Context, c *cluster.Cluster, k keys.Shards, n int) (*shard
 	if n == 0 {
 		n = count(k, slices.Concat(queues, others))
 	}
+	return r.view(k, n, slices.Concat(queues, others)), nil
+}
+
+// readOwners reads at one revision who has the n shards of a name, and the members, but no wishes.
+func readOwners(ctx context.Context, c *cluster.Cluster, k keys.Shards, n int) (*shards.View, error) {
+	r := reader{c: c}
+	from, to := k.Queues()
+	queues, err := r.list(ctx, from, to, queueKeysAtOnce, true)
+	if err != nil {
+		return nil, err
+	}
+	from, to = k.Members()
+	members, err := r.list(ctx, from, to, othersAtOnce, false)
+	if err != nil {
+		return nil, err
+	}
+	return r.view(k, n, slices.Concat(queues, members)), nil
+}
+
+// view is what was read.
+func (r *reader) view(k keys.Shards, n int, all []*mvccpb.KeyValue) *shards.View {
 	view := shards.NewView(k, n)
-	for _, kv := range slices.Concat(queues, others) {
+	for _, kv := range all {
 		view.Apply(shards.Event{Key: string(kv.Key), Value: kv.Value, Create: kv.CreateRevision, Mod: kv.ModRevision})
 	}
 	view.Rev = r.rev
-	return view, nil
+	return view
 }
 
 // count is how many shards there are according to the keys of a name.

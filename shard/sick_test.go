@@ -3,11 +3,15 @@ package shard_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/require"
+	"github.com/pawl-locks/pawl/observe"
 	"github.com/pawl-locks/pawl/shard"
 )
 
@@ -146,5 +150,50 @@ func TestANewPlannerKnowsWhatRests(t *testing.T) {
 		}
 		assert.Equal(w, moving, count(shard.Moving, w.all...))
 		assert.LessOrEqual(w, count(shard.Failed, w.all...)-failed, 12)
+	})
+}
+
+// A shard that rests, and a worker that is sick, are shown as such. Such a shard is not counted as one
+// that has no owner.
+//
+// rule: SH10
+func TestWhatRestsIsNoFault(t *testing.T) {
+	inBubble(t, 12, func(w *fixture) {
+		work := func(ctx context.Context, h *shard.Held) error {
+			if h.Shard() == 5 {
+				return errWork
+			}
+			<-ctx.Done()
+			return nil
+		}
+		var unowned, resting int
+		c := w.Dial(pawl.Config{Observer: observe.Func(func(_ context.Context, ev observe.Event) {
+			if ev, ok := ev.(observe.ShardsCounted); ok {
+				if resting = max(resting, ev.Resting); ev.Unowned > 0 {
+					unowned++
+				}
+			}
+		})})
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error)
+		go func() { done <- shard.Run(ctx, c, "jobs", 12, shard.Options{ID: "me"}, work) }() // ends with ctx
+		w.add(shard.Options{}, work)
+		w.add(shard.Options{}, failsAfter(0))
+		w.pass(5 * time.Minute)
+		unowned, resting = 0, 0
+		w.pass(5 * time.Minute)
+		assert.LessOrEqual(w, unowned, 2, "when the sick one has failed on trial")
+		assert.Equal(w, 1, resting)
+		for table, err := range shard.Observe(w.Context(), w.client(w.f.Dial), "jobs") {
+			require.NoError(w, err)
+			assert.WithinDuration(w, time.Now(), table.Shards[5].Rest.Until, 66*time.Second)
+			assert.False(w, table.Shards[5].Rest.Kills)
+			assert.Zero(w, table.Shards[4].Rest)
+			assert.True(w, slices.ContainsFunc(table.Members, func(m shard.Member) bool { return m.ID == "me" && !m.Sick && !m.Trial }))
+			assert.True(w, slices.ContainsFunc(table.Members, func(m shard.Member) bool { return m.ID == "" && (m.Sick || m.Trial) }))
+			break
+		}
+		cancel()
+		<-done
 	})
 }

@@ -106,3 +106,13 @@ func (s Said) Rest(i int) (Poison, bool) {
 	}
 	return s.Poison[at], true
 }
+
+// HeldUntil is until when a member gets nothing, or zero.
+func (s Said) HeldUntil(lease int64) (until time.Time) {
+	for _, p := range s.Held {
+		if p.Lease == lease {
+			until = p.Until
+		}
+	}
+	return until
+}

@@ -92,29 +92,32 @@ type Worker struct {
 	Growth int
 	// Shuffle puts n elements in random order. It is rand.Shuffle, unless a test sets another function.
 	Shuffle func(n int, swap func(i, j int))
+	// Draw returns a number from 0 to n-1 at random. It is rand.IntN, unless a test sets another function.
+	Draw func(n int) int
 
-	wish     Set
-	wishMod  int64
-	wished   time.Time // when wish came
-	tasks    []*task   // by shard; nil if nothing is done about it
-	gaveUp   map[int]int64
-	bars     map[int]bar
-	health   health
-	leaving  bool
-	drained  bool
-	leaveBy  time.Time
-	out      []Action
-	joined   time.Time
-	counts   int
-	mismatch bool
-	empty    Set   // the shards without an owner in the last list
-	extra    int   // how many shards above its share it may take
-	free     []int // the shards to take with Try
+	wish    Set
+	wishMod int64
+	wished  time.Time // when wish came
+	tasks   []*task   // by shard; nil if nothing is done about it
+	gaveUp  map[int]int64
+	bars    map[int]bar
+	health  health
+	leaving bool
+	drained bool
+	leaveBy time.Time
+	out     []Action
+	joined  time.Time
+	counts  int
+	missing bool  // the last count was too low
+	poison  Set   // the shards that the planner takes care of, and Listed leaves out
+	empty   Set   // the shards without an owner in the last list
+	extra   int   // how many shards above its share it may take
+	free    []int // the shards to take with Try
 }
 
 // NewWorker makes a Worker of shards 0 to n-1.
 func NewWorker(n int, self Member, ttl, settle time.Duration, moves int) *Worker {
-	return &Worker{N: n, Self: self, TTL: ttl, Settle: settle, Moves: moves, Growth: 1, Shuffle: rand.Shuffle,
+	return &Worker{N: n, Self: self, TTL: ttl, Settle: settle, Moves: moves, Growth: 1, Shuffle: rand.Shuffle, Draw: rand.IntN,
 		tasks: make([]*task, n), gaveUp: map[int]int64{}, bars: map[int]bar{}, health: health{failed: map[int]time.Time{}}}
 }
 
@@ -129,7 +132,7 @@ func (w *Worker) Joined(now time.Time) {
 	}
 	w.wish, w.wishMod, w.wished = nil, 0, now
 	clear(w.gaveUp)
-	w.joined, w.counts, w.mismatch, w.empty, w.extra, w.free = now, 0, false, nil, 0, nil
+	w.joined, w.counts, w.missing, w.empty, w.extra, w.free = now, 0, false, nil, 0, nil
 }
 
 // Wished sets the wish, and the modification revision of its key.
@@ -281,20 +284,25 @@ func (w *Worker) wants(now time.Time, i int) bool {
 // listEach is how many counts of the queue keys there are from one list of them to the next.
 const listEach = 8
 
-// Counted records how many queue keys there are. It is called once a TTL, and returns whether the keys
-// have to be listed (rule SH6).
-func (w *Worker) Counted(count int) (list bool) {
+// Counted records how many queue keys and workers there are, and which shards are poison, as the planner
+// says. It is called once a TTL, and returns whether the keys have to be listed (rule SH6). As long as
+// none is known to be missing, all workers together list them about every eighth TTL, or about once a
+// TTL while there are more than shards, so that what a fleet reads does not grow with its square.
+func (w *Worker) Counted(keys, workers int, poison Set) (list bool) {
 	w.counts++
-	twice := w.mismatch && count != w.N
-	w.mismatch = count != w.N
-	return twice || w.counts%listEach == 0 || w.empty.Len() > 0
+	missing := keys < w.N-poison.Len()
+	twice := w.missing && missing
+	w.missing, w.poison = missing, poison
+	turn := w.counts%listEach == 0 || keys > w.N // then one may hide that another is missing
+	return twice || w.empty.Len() > 0 || turn && w.Draw(max(workers, 1)) == 0
 }
 
-// Listed records which shards have no queue key at all, and the worker's share, rounded up. Next takes
+// Listed records which shards have no queue key at all, poison included, and the worker's share, rounded up. Next takes
 // those that had none in the previous list either, with Try. It takes as many as fit into the share,
 // and one more for each further TTL in which such shards remain.
 func (w *Worker) Listed(now time.Time, empty Set, share int) {
 	before := w.empty
+	empty = empty.Without(w.poison)
 	w.empty, w.free = empty, nil
 	var free []int
 	for i := range empty.All() {

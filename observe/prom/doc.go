@@ -41,6 +41,7 @@
 //	pawl_shards_over_total{name,cause}                counter    cause: moved, left, failed, lost
 //	pawl_shard_handover_seconds{name}                 histogram  from ErrMoved until work had returned
 //	pawl_shards_unowned{name}                         gauge      that nobody works on, as counted last
+//	pawl_shards_resting{name}                         gauge      that nobody works on, on purpose, as counted last
 //	pawl_shards_unplanned_seconds{name}               gauge      a worker that came has waited for a plan, as counted last
 //	pawl_member_switches_total{member}                counter    a member failed, others are tried first
 //	pawl_fenced_total{guard}                          counter    writes refused; guard: etcd, storage

@@ -10,7 +10,7 @@ import (
 // scrape.
 type metrics struct {
 	valid, validity, line, oldest *prometheus.Desc
-	unowned, unplanned            *prometheus.Desc
+	unowned, resting, unplanned   *prometheus.Desc
 
 	granted, jeopardy prometheus.Counter
 	over              *prometheus.CounterVec // cause
@@ -75,6 +75,7 @@ func newMetrics(opts Options) metrics {
 		oldest:   b.desc("pawl_oldest_wait_seconds", "How long the one that has waited longest in this process has.", b.of()...),
 
 		unowned:   b.desc("pawl_shards_unowned", "Shards that nobody works on, as this process has counted last.", b.ofShards()...),
+		resting:   b.desc("pawl_shards_resting", "Shards that nobody works on, on purpose, because they failed on several workers, as this process has counted last.", b.ofShards()...),
 		unplanned: b.desc("pawl_shards_unplanned_seconds", "For how long a worker that came has waited for a plan, as this process has counted last.", b.ofShards()...),
 
 		granted:  b.counter("pawl_sessions_granted_total", "Sessions that began.").WithLabelValues(),

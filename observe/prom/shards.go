@@ -47,8 +47,8 @@ func (c *Collector) shardsCounted(ev observe.ShardsCounted) {
 // collectShards shows what the runs have counted. If several have one name, it shows the worst.
 func (c *Collector) collectShards(ch chan<- prometheus.Metric) {
 	type worst struct {
-		labels             []string
-		unowned, unplanned float64
+		labels                      []string
+		unowned, resting, unplanned float64
 	}
 	all := map[string]worst{}
 	c.mu.Lock()
@@ -56,11 +56,12 @@ func (c *Collector) collectShards(ch chan<- prometheus.Metric) {
 		labels := c.ofShards(of.name)
 		key := strings.Join(labels, "")
 		w := all[key]
-		all[key] = worst{labels, max(w.unowned, float64(ev.Unowned)), max(w.unplanned, ev.Unplanned.Seconds())}
+		all[key] = worst{labels, max(w.unowned, float64(ev.Unowned)), max(w.resting, float64(ev.Resting)), max(w.unplanned, ev.Unplanned.Seconds())}
 	}
 	c.mu.Unlock()
 	for _, w := range all {
 		ch <- prometheus.MustNewConstMetric(c.unowned, prometheus.GaugeValue, w.unowned, w.labels...)
+		ch <- prometheus.MustNewConstMetric(c.resting, prometheus.GaugeValue, w.resting, w.labels...)
 		ch <- prometheus.MustNewConstMetric(c.unplanned, prometheus.GaugeValue, w.unplanned, w.labels...)
 	}
 }

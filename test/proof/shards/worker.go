@@ -50,7 +50,7 @@ func (s *Sim) Join(weight int) *worker { return s.JoinAs("", weight) }
 func (s *Sim) JoinAs(id string, weight int) *worker {
 	w := &worker{s: s, alive: true, attempts: map[int]*attempt{}, holds: map[int]*attempt{}, running: map[int]bool{}}
 	w.Worker = shards.NewWorker(s.N, shards.Member{Weight: weight, ID: id}, ttl, settle, s.Moves)
-	w.Shuffle = s.Shuffle
+	w.Shuffle, w.Draw = s.Shuffle, s.IntN
 	if s.Rules.NoGrowth {
 		w.Growth = 0
 	}
@@ -399,7 +399,7 @@ func (w *worker) count() {
 				n++
 			}
 		}
-		if !w.Counted(n) {
+		if !w.Counted(n, len(view.ByAge()), view.Said.AllPoison()) {
 			return
 		}
 		var empty shards.Set

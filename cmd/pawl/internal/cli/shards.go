@@ -4,14 +4,34 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/pawl-locks/pawl/shard"
 )
 
-// SharedOut counts the shards that nobody has, and those for which somebody waits.
+// Resting counts the shards that have no owner on purpose.
+func Resting(t shard.Table) (n int) {
+	for _, s := range t.Shards {
+		if s.Rest != (shard.Rest{}) {
+			n++
+		}
+	}
+	return n
+}
+
+// RestOf says until when a shard rests, and why.
+func RestOf(r shard.Rest) string {
+	why := "it failed on several workers"
+	if r.Kills {
+		why = "workers died with it"
+	}
+	return fmt.Sprintf("rests until %s: %s", r.Until.Format(time.TimeOnly), why)
+}
+
+// SharedOut counts the shards that nobody has and that do not rest, and those for which somebody waits.
 func SharedOut(t shard.Table) (unowned, moving int) {
 	for _, s := range t.Shards {
-		if s.Lease == 0 { // or the first key is no worker's
+		if s.Lease == 0 && s.Rest == (shard.Rest{}) { // or the first key is no worker's
 			unowned++
 		}
 		if s.Next != 0 {
@@ -50,10 +70,13 @@ func Particular(m shard.Member) string {
 	for _, s := range []struct {
 		is   bool
 		what string
-	}{{m.Plans, "plans"}, {m.Leaving, "leaves"}, {m.Drained, "drained"}} {
+	}{{m.Plans, "plans"}, {m.Leaving, "leaves"}, {m.Drained, "drained"}, {m.Sick, "sick"}, {m.Trial, "on trial"}} {
 		if s.is {
 			all = append(all, s.what)
 		}
+	}
+	if !m.HeldUntil.IsZero() {
+		all = append(all, fmt.Sprintf("gets nothing until %s: it died repeatedly", m.HeldUntil.Format(time.TimeOnly)))
 	}
 	if m.Cannot > 0 {
 		all = append(all, fmt.Sprintf("cannot take %d", m.Cannot))

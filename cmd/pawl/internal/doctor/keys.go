@@ -8,6 +8,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/internal/inspect"
+	"github.com/pawl-locks/pawl/shard"
 )
 
 // keys checks the keys under the names.
@@ -56,7 +57,15 @@ func (d *doctor) shards(ctx context.Context, c *pawl.Client, prefix string) erro
 			d.wrong("key", key, fmt.Sprintf("is no worker's key, but lies in the queue of a shard of %q: no worker behind it gets that shard", s.Name),
 				"if nobody needs it: etcdctl del "+cli.ShellName(key))
 		}
-		switch left := s.Shards - s.Owned; {
+		left := s.Shards - s.Owned
+		if left > 0 && s.Workers > 0 {
+			resting := restingOf(ctx, c, s.Name)
+			left = max(left-resting, 0)
+			if resting > 0 {
+				d.odd("key", s.Name, fmt.Sprintf("%s of %q rest, because they failed on several workers", cli.Count(resting, "shard"), s.Name), "the workers' logs say why; pawl shards --each shows which, and when they are tried again")
+			}
+		}
+		switch {
 		case s.Workers == 0:
 			d.odd("key", s.Name, fmt.Sprintf("%s of %q held, and it has no worker", cli.Count(s.Owned, "shard"), s.Name), "the last worker is leaving, or its member key was deleted: look with pawl shards")
 		case left > 0:
@@ -64,6 +73,16 @@ func (d *doctor) shards(ctx context.Context, c *pawl.Client, prefix string) erro
 		}
 	}
 	return err
+}
+
+// restingOf is how many shards of a name have no owner on purpose.
+func restingOf(ctx context.Context, c *pawl.Client, name string) int {
+	for t, err := range shard.Observe(ctx, c, name) {
+		if err == nil {
+			return cli.Resting(t)
+		}
+	}
+	return 0 // the keys that can be read say no more
 }
 
 // layouts finds the names that are used in both layouts.

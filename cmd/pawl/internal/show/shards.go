@@ -18,7 +18,7 @@ import (
 
 type shardsOptions struct {
 	cli.Reader
-	each bool
+	each, watch bool
 }
 
 func NewShards() *cobra.Command {
@@ -37,23 +37,33 @@ has waited for a plan. A plan is made a second after the last change.
 With --each it shows every shard: who has it, the fencing token, and who waits for it.
 
 With --json it prints one object with name, revision, shards (how many), unowned,
-moving, unplanned (seconds), members (lease, value, weight, plans, leaving, drained,
-held, wished, cannot) and owners (shard, lease, value, token, next); valueBase64 if a
-value is not UTF-8.`,
+resting, moving, unplanned (seconds), members (lease, value, id, weight, plans, leaving,
+drained, sick, trial, heldUntil, held, wished, cannot) and owners (shard, lease, value,
+token, next, restsUntil, kills); valueBase64 if a value is not UTF-8. With --watch too it
+prints another such object, on one line, after each change, until it is stopped: for
+programs that route by shard and are not written in Go.
+
+A shard that failed on several workers has no owner for a while, on purpose: it rests,
+which --each shows, with the time of the next try.`,
 		Example: `  pawl shards orders
   pawl shards --each orders
   pawl shards --json orders | jq '.unowned'
+  pawl shards --watch --json orders | jq -c '.owners'
   pawl shards drain orders 694d8d2b6c1e3a05   # move its shards to the others`,
 		Args: cli.OneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.each && o.JSON {
 				return cli.Usage("of --each and --json, give one")
 			}
+			if o.watch && !o.JSON {
+				return cli.Usage("--watch needs --json")
+			}
 			return o.With(cmd, func(ctx context.Context, c *pawl.Client) error { return o.show(ctx, cmd.OutOrStdout(), c, args[0]) })
 		},
 	}
 	o.Connection.Flags(cmd.Flags())
 	cmd.Flags().BoolVar(&o.JSON, "json", false, "an object in JSON")
+	cmd.Flags().BoolVar(&o.watch, "watch", false, "with --json, print another object after each change")
 	cmd.Flags().BoolVar(&o.each, "each", false, "show each shard")
 	drain := newDrain()
 	drain.GroupID = "act"
@@ -67,6 +77,11 @@ func (o *shardsOptions) show(ctx context.Context, out io.Writer, c *pawl.Client,
 		switch {
 		case err != nil:
 			return err
+		case o.JSON && o.watch:
+			if err := cli.JSONLine(out, shardsJSON(name, t)); err != nil {
+				return cli.Written(err)
+			}
+			continue
 		case o.JSON:
 			return cli.Written(cli.JSONLine(out, shardsJSON(name, t)))
 		case len(t.Shards) == 0:
@@ -85,6 +100,9 @@ func printWorkers(out io.Writer, name string, t shard.Table) error {
 	what := []string{fmt.Sprintf("%d shards", len(t.Shards)), cli.Count(len(t.Members), "worker")}
 	if unowned > 0 {
 		what = append(what, fmt.Sprintf("%d without an owner", unowned))
+	}
+	if n := cli.Resting(t); n > 0 {
+		what = append(what, fmt.Sprintf("%d resting", n))
 	}
 	if moving > 0 {
 		what = append(what, fmt.Sprintf("%d moving", moving))
@@ -115,6 +133,8 @@ func printShards(out io.Writer, t shard.Table) error {
 			lease = cli.LeaseHex(s.Lease)
 		case s.Token != 0:
 			lease = "foreign key"
+		case s.Rest != (shard.Rest{}):
+			lease = cli.RestOf(s.Rest)
 		}
 		if s.Next != 0 {
 			next = cli.LeaseHex(s.Next)
@@ -131,6 +151,7 @@ type (
 		Revision   int64        `json:"revision"`
 		Shards     int          `json:"shards"`
 		Unowned    int          `json:"unowned"`
+		Resting    int          `json:"resting"`
 		Moving     int          `json:"moving"`
 		Unplanned  float64      `json:"unplanned"`
 		Members    []memberJSON `json:"members"`
@@ -140,10 +161,14 @@ type (
 		Lease       string `json:"lease"`
 		Value       string `json:"value"`
 		ValueBase64 string `json:"valueBase64,omitempty"`
+		ID          string `json:"id"`
 		Weight      int    `json:"weight"`
 		Plans       bool   `json:"plans"`
 		Leaving     bool   `json:"leaving"`
 		Drained     bool   `json:"drained"`
+		Sick        bool   `json:"sick"`
+		Trial       bool   `json:"trial"`
+		HeldUntil   string `json:"heldUntil,omitempty"`
 		Held        int    `json:"held"`
 		Wished      int    `json:"wished"`
 		Cannot      int    `json:"cannot"`
@@ -155,6 +180,8 @@ type (
 		ValueBase64 string `json:"valueBase64,omitempty"`
 		Token       int64  `json:"token"`
 		Next        string `json:"next"`
+		RestsUntil  string `json:"restsUntil,omitempty"`
+		Kills       bool   `json:"kills,omitempty"`
 	}
 )
 
@@ -166,21 +193,29 @@ func leaseOr(lease int64) string {
 	return cli.LeaseHex(lease)
 }
 
+// timeOr is a time as RFC 3339 has it, or "" for none.
+func timeOr(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
 func shardsJSON(name string, t shard.Table) tableJSON {
 	unowned, moving := cli.SharedOut(t)
 	out := tableJSON{
-		Name: name, NameBase64: cli.Base64(name), Revision: t.Revision, Shards: len(t.Shards), Unowned: unowned, Moving: moving,
+		Name: name, NameBase64: cli.Base64(name), Revision: t.Revision, Shards: len(t.Shards), Unowned: unowned, Resting: cli.Resting(t), Moving: moving,
 		Unplanned: t.Unplanned.Round(time.Millisecond).Seconds(), Members: []memberJSON{}, Owners: []ownerJSON{},
 	}
 	for _, m := range t.Members {
 		value := string(m.Value)
 		out.Members = append(out.Members, memberJSON{
-			cli.LeaseHex(m.Lease), value, cli.Base64(value), m.Weight, m.Plans, m.Leaving, m.Drained, m.Held, m.Wished, m.Cannot,
+			cli.LeaseHex(m.Lease), value, cli.Base64(value), m.ID, m.Weight, m.Plans, m.Leaving, m.Drained, m.Sick, m.Trial, timeOr(m.HeldUntil), m.Held, m.Wished, m.Cannot,
 		})
 	}
 	for i, s := range t.Shards {
 		value := string(s.Value)
-		out.Owners = append(out.Owners, ownerJSON{i, leaseOr(s.Lease), value, cli.Base64(value), int64(s.Token), leaseOr(s.Next)})
+		out.Owners = append(out.Owners, ownerJSON{i, leaseOr(s.Lease), value, cli.Base64(value), int64(s.Token), leaseOr(s.Next), timeOr(s.Rest.Until), s.Rest.Kills})
 	}
 	return out
 }

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -84,6 +86,63 @@ func TestShardsAreShownByWorkerAndOneByOne(t *testing.T) {
 		require.NoError(w, err)
 		assert.Empty(w, all)
 	})
+}
+
+// A program that is not written in Go routes by what --watch prints: an object for each change.
+func TestShardsAreWatched(t *testing.T) {
+	shared(t, func(w *inmemory.Fixture, c *pawl.Client) {
+		ctx, cancel := context.WithCancel(w.Context())
+		read, write := io.Pipe()
+		done := make(chan error)
+		o := shardsOptions{watch: true}
+		o.JSON = true
+		go func() { done <- o.show(ctx, write, c, "orders/eu") }() // ends with ctx
+		lines := json.NewDecoder(read)
+		var first, second tableJSON
+		require.NoError(w, lines.Decode(&first))
+		require.NoError(w, inspect.Drain(w.Context(), c, "orders/eu", first.lease(w, "b"), true))
+		for {
+			require.NoError(w, lines.Decode(&second))
+			if second.Members[1].Held == 0 && second.Moving == 0 {
+				break
+			}
+		}
+		assert.Equal(w, 6, second.Members[0].Held)
+		assert.Equal(w, "a", second.Owners[5].Value)
+		cancel()
+		go func() { _, _ = io.Copy(io.Discard, read) }() // ends with the pipe
+		assert.ErrorIs(w, <-done, context.Canceled)
+		require.NoError(w, write.Close())
+	})
+}
+
+// lease is the lease of the worker with this value.
+func (t tableJSON) lease(w *inmemory.Fixture, value string) int64 {
+	for _, m := range t.Members {
+		if m.Value == value {
+			lease, err := strconv.ParseInt(m.Lease, 16, 64)
+			require.NoError(w, err)
+			return lease
+		}
+	}
+	require.Fail(w, "no such worker")
+	return 0
+}
+
+func TestAShardThatRestsIsNotWithoutAnOwner(t *testing.T) {
+	rest := shard.Rest{Until: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	table := shard.Table{Shards: []shard.Owner{{Lease: 1, Token: 2}, {Rest: rest}, {}, {Rest: shard.Rest{Until: rest.Until, Kills: true}}},
+		Members: []shard.Member{{Lease: 1, Held: 1, Wished: 1, Sick: true, HeldUntil: rest.Until}}}
+	var out bytes.Buffer
+	require.NoError(t, printWorkers(&out, "orders", table))
+	assert.Contains(t, out.String(), "4 shards, 1 worker, 1 without an owner, 2 resting\n")
+	assert.Contains(t, out.String(), "sick, gets nothing until 03:04:05: it died repeatedly")
+	out.Reset()
+	require.NoError(t, printShards(&out, table))
+	assert.Contains(t, out.String(), "rests until 03:04:05: it failed on several workers")
+	assert.Contains(t, out.String(), "rests until 03:04:05: workers died with it")
+	got := shardsJSON("orders", table)
+	assert.Equal(t, []any{1, 2, "2026-01-02T03:04:05Z", true}, []any{got.Unowned, got.Resting, got.Owners[1].RestsUntil, got.Owners[3].Kills})
 }
 
 var spaces = regexp.MustCompile(` +`)
