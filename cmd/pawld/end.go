@@ -47,15 +47,7 @@ func (d *daemon) shut(hurry context.Context) {
 func (d *daemon) awaitReleases(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, d.stopGrace)
 	defer cancel()
-	look := time.NewTicker(10 * time.Millisecond)
-	defer look.Stop()
-	for d.service.Counts().Held > 0 {
-		select {
-		case <-look.C:
-		case <-ctx.Done():
-			return
-		}
-	}
+	d.service.AwaitReleases(ctx)
 }
 
 // spaceWait is how long end continues to serve while etcd is out of space, which is as long as a

@@ -79,6 +79,31 @@ func (s *Service) AwaitValidity(ctx context.Context) {
 	}
 }
 
+// AwaitReleases continues to serve until clients hold nothing, and what they release is confirmed, or ctx ends.
+func (s *Service) AwaitReleases(ctx context.Context) {
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for s.holding() {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// holding reports whether anything is held for a client, or its release is not confirmed.
+func (s *Service) holding() bool {
+	s.mu.Lock()
+	defer s.unlock()
+	for _, p := range s.parts {
+		if p.held != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // RenewalsWait is how long AwaitRenewals waits for a client, which is more than a round trip.
 const RenewalsWait = time.Second
 
