@@ -216,12 +216,13 @@ func (r *renewer) stop() {
 	}
 }
 
-// failed records why a renewal failed, for the text of a loss.
+// failed records why a renewal failed, for the text of a loss. While a member is failing, the log says so, once,
+// and not at each renewal of each session.
 func (s *Session) failed(err error) {
 	s.mu.Lock()
 	first := s.validity.failed(err)
 	s.mu.Unlock()
-	if first {
+	if first && s.host.Cluster.Failing() == "" {
 		s.host.Cluster.Logger().Warn("session renewal failed, trying elsewhere", "lease", hex(s.id), "error", err)
 	}
 }
