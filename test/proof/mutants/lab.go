@@ -171,7 +171,7 @@ var others = map[string][]string{
 	inPython: {"python3", "-m", "unittest", "discover", "-f", "-s", "tests"},
 	// One file after another, because with some faults a later one would wait for as long as its
 	// tests may.
-	inNode: {"sh", "-c", "for f in session close signal wanted failures; do node --test test/$f.test.js || exit; done"},
+	inNode: {"sh", "-c", "for f in session close cleanup signal settings wanted failures; do node --test test/$f.test.js || exit; done"},
 }
 
 // testsOf are the tests of a folder in another language, in a copy of it.
