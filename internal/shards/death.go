@@ -40,7 +40,10 @@ type tenure struct {
 }
 
 // A death is the end of a member that did not leave, in a revision. rev is 0 if its keys are still there.
-type death struct{ lease, rev int64 }
+type death struct {
+	lease, rev int64
+	wish       Set
+}
 
 // came records that a member has come. One with the same ID that is still there has died.
 func (p *Planner) came(now time.Time, lease int64, m *MemberState) {
@@ -50,7 +53,7 @@ func (p *Planner) came(now time.Time, lease int64, m *MemberState) {
 	}
 	for old, state := range p.View.Members {
 		if state.By == lease && state.ID == m.ID {
-			p.bury(now, old, m.ID, 0)
+			p.bury(now, old, *state, 0)
 		}
 	}
 	if at := p.places[m.ID]; at != nil && at.penalty > 0 && now.Sub(at.last) < loopFor {
@@ -61,24 +64,24 @@ func (p *Planner) came(now time.Time, lease int64, m *MemberState) {
 // went records that a member has gone.
 func (p *Planner) went(now time.Time, lease int64, old MemberState, rev int64) {
 	if old.ID != "" && !old.Leaving {
-		p.bury(now, lease, old.ID, rev)
+		p.bury(now, lease, old, rev)
 	}
 	delete(p.born, lease)
 	delete(p.penalties, lease)
 }
 
 // bury counts the death of a worker, once.
-func (p *Planner) bury(now time.Time, lease int64, id string, rev int64) {
-	at := p.places[id]
+func (p *Planner) bury(now time.Time, lease int64, m MemberState, rev int64) {
+	at := p.places[m.ID]
 	if at == nil {
 		at = &place{}
-		p.places[id] = at
+		p.places[m.ID] = at
 	}
 	if at.counted == lease {
 		return
 	}
 	at.counted = lease
-	p.dead = append(p.dead, death{lease, rev})
+	p.dead = append(p.dead, death{lease, rev, m.Wish})
 	born, seen := p.born[lease]
 	if !seen || now.Sub(born) >= young {
 		at.deaths, at.penalty = 0, 0
@@ -138,8 +141,14 @@ func (p *Planner) suspectAll(now time.Time) {
 	p.dead = nil
 }
 
-// lately are the shards that a dead worker had got lately, and had when it died.
+// lately are the shards that a dead worker had got lately, and had when it died, or that it was to
+// prepare for.
 func (p *Planner) lately(now time.Time, d death) (all []int) {
+	for i := range d.wish.All() {
+		if at, took := p.took[i]; !took || at.lease != d.lease && (at.before == nil || at.before.lease != d.lease) {
+			all = append(all, i)
+		}
+	}
 	for i, at := range p.took {
 		if at.lease != d.lease && at.before != nil {
 			at = *at.before
