@@ -3,6 +3,7 @@ package elect
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/pawl-locks/pawl"
@@ -63,6 +64,12 @@ func (t *Term) Session() *pawl.Session {
 // returns as its cause, but not at Resign.
 func (t *Term) Context() context.Context { return t.acquisition().Context() }
 
+// Bind returns a child of ctx that also ends with the term: at loss and at Resign, with the error that
+// Err returns as its cause. See lock.Held.Bind.
+func (t *Term) Bind(ctx context.Context) (context.Context, context.CancelFunc) {
+	return t.acquisition().Bind(ctx)
+}
+
 // Done returns a channel that is closed when the term has ended, also by Resign; Err returns why.
 // The channel only notifies; Err decides.
 func (t *Term) Done() <-chan struct{} { return t.acquisition().Done() }
@@ -84,6 +91,9 @@ func (t *Term) Confirm(ctx context.Context) error {
 	return t.call("confirm", ctx, t.acquisition().Confirm)
 }
 
+// errNoTerm is the error of Proclaim on a nil Term, as of a program that has not been elected.
+var errNoTerm = fmt.Errorf("this process does not lead, so there is nothing to change: its campaign has failed, or has not been won yet (%w)", queue.None.Err())
+
 // Proclaim changes the value that observers see; the key, the token and the position stay. Calls
 // are made one at a time, in any order. One that waits for another returns when ctx ends.
 //
@@ -98,7 +108,7 @@ func (t *Term) Confirm(ctx context.Context) error {
 func (t *Term) Proclaim(ctx context.Context, value []byte) error {
 	return t.call("proclaim", ctx, func(ctx context.Context) error {
 		if t.acquisition() == queue.None {
-			return queue.None.Err()
+			return errNoTerm
 		}
 		if err := checkValue(value); err != nil {
 			return err

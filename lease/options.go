@@ -8,19 +8,25 @@ import (
 	"github.com/pawl-locks/pawl/internal/detached"
 )
 
-// The bounds of Options.TTL. With a shorter TTL, three renewals on two members do not fit; with
-// a longer one, etcd's alpha feature of lease checkpoints can end a lease sooner than a
-// renewal's answer said.
+// The bounds of Options.TTL. etcd grants no shorter lease than one and a half elections, which is 2 s
+// by default, and three renewals on two members need a second each. A longer lease would block a name
+// for more than a day after a crash.
 const (
 	DefaultTTL = 15 * time.Second
 	MinTTL     = 3 * time.Second
-	MaxTTL     = 300 * time.Second
+	MaxTTL     = 24 * time.Hour
 )
 
 // Options are the options of a session. The zero value is the default.
 type Options struct {
-	// TTL is how long the server keeps the lease without a renewal. It is 3 s to 300 s, rounded up to
+	// TTL is how long the server keeps the lease without a renewal. It is 3 s to 24 h, rounded up to
 	// seconds; 0 means 15 s. The server may grant more. Session.TTL returns what it granted.
+	//
+	// It is also how long what a crashed process held stays taken. A session renews four times in a TTL,
+	// so a long one outlives long faults, and a reboot if the next process resumes it (Resume), and
+	// learns from its renewals only after a quarter of the TTL that the lease was revoked; the deletion
+	// of its keys it learns at once. Do not use more than 5 minutes where etcd's alpha feature of lease
+	// checkpoints is on: with it, a lease can end sooner than a renewal's answer said.
 	TTL time.Duration
 	// Margin is how much earlier this process stops trusting the lease than the server could end it. 0
 	// means a sixth of the granted TTL, which covers two clocks that NTP slews at their limits in
@@ -40,7 +46,7 @@ type Options struct {
 	// The TTL of the lease is longer than TTL by 1.2 times LockDelay. This does not change the
 	// session's validity, which depends on TTL and Margin. So after a crash everything on the process's
 	// lease, including its waiters' keys, is deleted that much later. TTL and 1.2 times LockDelay
-	// together are at most 300 s. A session with Resume has the LockDelay of its lease.
+	// together are at most 24 h. A session with Resume has the LockDelay of its lease.
 	LockDelay time.Duration
 	// Resume takes over the lease of a session that was detached, with the lease's TTL. The zero Handle
 	// means a new lease. A takeover that fails leaves the lease, and what is held on it, to expire.

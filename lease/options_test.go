@@ -10,17 +10,17 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/require"
 )
 
-// Rule T5: 3 s ≤ TTL ≤ 300 s. Others are refused with the bounds in the error.
+// Rule T5: 3 s ≤ TTL ≤ 24 h. Others are refused with the bounds in the error.
 // rule: T5
 func TestTTLOutOfBoundsIsRefusedAndTheErrorNamesThem(t *testing.T) {
-	for _, ttl := range []time.Duration{-1, 1, time.Second, 3*time.Second - 1, 300*time.Second + 1, time.Hour} {
+	for _, ttl := range []time.Duration{-1, 1, time.Second, 3*time.Second - 1, 24*time.Hour + 1, 48 * time.Hour} {
 		err := Options{TTL: ttl}.Check()
 		require.Error(t, err, "%v", ttl)
 		assert.Contains(t, err.Error(), "Options.TTL")
 		assert.Contains(t, err.Error(), "3s")
-		assert.Contains(t, err.Error(), "5m0s")
+		assert.Contains(t, err.Error(), "24h0m0s")
 	}
-	for _, ttl := range []time.Duration{0, 3 * time.Second, 3*time.Second + 1, 15 * time.Second, 300 * time.Second} {
+	for _, ttl := range []time.Duration{0, 3 * time.Second, 3*time.Second + 1, 15 * time.Second, 300*time.Second + 1, 24 * time.Hour} {
 		assert.NoError(t, Options{TTL: ttl}.Check(), "%v", ttl)
 	}
 }
@@ -62,16 +62,16 @@ func TestOwnerIsHostAndPidByDefault(t *testing.T) {
 	assert.Equal(t, "me", Options{Owner: "me"}.WithDefaults().Owner)
 }
 
-// LD1: 1.2 times LockDelay plus the TTL is 300 s at most.
+// LD1: 1.2 times LockDelay plus the TTL is 24 h at most.
 func TestALockDelayIsBoundedTogetherWithTheTTL(t *testing.T) {
-	for _, o := range []Options{{}, {LockDelay: 1}, {LockDelay: time.Minute}, {TTL: 180 * time.Second, LockDelay: 100 * time.Second}, {TTL: 300 * time.Second}} {
+	for _, o := range []Options{{}, {LockDelay: 1}, {LockDelay: time.Minute}, {TTL: 18 * time.Hour, LockDelay: 5 * time.Hour}, {TTL: 24 * time.Hour}} {
 		assert.NoError(t, o.Check(), "%+v", o)
 		rounded := o.WithDefaults().LockDelay
 		assert.GreaterOrEqual(t, rounded, o.LockDelay)
 		assert.Equal(t, rounded, rounded.Truncate(time.Millisecond))
 	}
-	for _, o := range []Options{{LockDelay: -1}, {LockDelay: 238 * time.Second}, {TTL: 180 * time.Second, LockDelay: 100*time.Second + 1}, {TTL: 300 * time.Second, LockDelay: 1}} {
+	for _, o := range []Options{{LockDelay: -1}, {LockDelay: 20 * time.Hour}, {TTL: 18 * time.Hour, LockDelay: 5*time.Hour + 1}, {TTL: 24 * time.Hour, LockDelay: 1}} {
 		assert.ErrorContains(t, o.Check(), "Options.LockDelay is", "%+v", o)
 	}
-	assert.ErrorContains(t, Options{TTL: 180 * time.Second, LockDelay: time.Hour}.Check(), "want 0 to 1m40s with a TTL of 3m0s")
+	assert.ErrorContains(t, Options{TTL: 18 * time.Hour, LockDelay: 6 * time.Hour}.Check(), "want 0 to 5h0m0s with a TTL of 18h0m0s")
 }

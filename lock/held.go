@@ -105,6 +105,15 @@ func (h *Held) ContextFor(ctx context.Context, name string) context.Context {
 	return h.acquisition().ContextFor(ctx, name)
 }
 
+// Bind returns a child of ctx that also ends with the hold: at loss and at Release, with the error that
+// Err returns as its cause. It has the values of ctx, and carries the token as Context does. It is for
+// work that another call, a request or a goroutine, does under the lock. After the end it is cancelled
+// already. The CancelFunc ends it earlier, and should be called when the work is done. The context's end
+// only notifies; Err decides.
+func (h *Held) Bind(ctx context.Context) (context.Context, context.CancelFunc) {
+	return h.acquisition().Bind(ctx)
+}
+
 // Done returns a channel that is closed when it is no longer held, also by Release; Err returns
 // why. The channel only notifies; Err decides.
 func (h *Held) Done() <-chan struct{} { return h.acquisition().Done() }

@@ -32,6 +32,7 @@ type shellLine struct {
 // notRun are the beginnings of commands that TestCommandsInPagesRun leaves out, each with
 // where it is run instead, or why nowhere.
 var notRun = map[string]string{
+	"sleep 300":          "five minutes; test/peers/interop/etcdctl follows that page",
 	"pawl dev":           "serves until it is interrupted: TestTheTutorialIsAsItSays",
 	"pawl ui":            "serves until it is interrupted: TestUIServesWhatIsHeldAndBreaksWithItsKey",
 	"pawl top":           "wants a terminal: TestTopOnATerminal",

@@ -208,7 +208,7 @@ func refuseEmpty(fs *pflag.FlagSet) (err error) {
 // These bound --max-ttl. Twice it is the TTL of a session at etcd.
 const (
 	minTTL     = 3 * time.Second
-	mostMaxTTL = 150 * time.Second
+	mostMaxTTL = lease.MaxTTL / 2
 )
 
 // session returns the options of pawld's session.

@@ -19,7 +19,8 @@ type callers struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	done   chan struct{}
-	works  []*work // calls of Do whose functions have not returned
+	works  []*work            // calls of Do whose functions have not returned
+	bound  map[*work]struct{} // contexts of Bind that have not ended
 }
 
 // work is a call of Do under way.
@@ -55,6 +56,49 @@ func (a *Acquisition) Context() context.Context {
 		}
 	}
 	return c.ctx
+}
+
+// Bind returns a child of ctx that carries the token, and is cancelled when it is no longer held, with
+// the error of Err as its cause, release included. The function that it returns cancels it earlier.
+func (a *Acquisition) Bind(ctx context.Context) (context.Context, context.CancelFunc) {
+	child, cancel := context.WithCancelCause(a.withToken(ctx))
+	w := &work{cancel}
+	if err := a.bind(w); err != nil {
+		cancel(err)
+		return child, func() {}
+	}
+	stop := context.AfterFunc(child, func() { a.callers.unbind(w) })
+	return child, func() {
+		if stop() {
+			a.callers.unbind(w)
+		}
+		cancel(nil)
+	}
+}
+
+// bind records w, to be cancelled at the end. It fails if the acquisition has ended.
+func (a *Acquisition) bind(w *work) error {
+	c := &a.callers
+	err := a.Err()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := a.ended.Load(); e != nil { // notify may have passed
+		return e.err
+	}
+	if err != nil {
+		return err
+	}
+	if c.bound == nil {
+		c.bound = map[*work]struct{}{}
+	}
+	c.bound[w] = struct{}{}
+	return nil
+}
+
+func (c *callers) unbind(w *work) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.bound, w)
 }
 
 // Do runs fn and then releases, so that Err returns as. fn's context is a child of ctx, carries the
@@ -116,9 +160,13 @@ func (c *callers) working() bool {
 // notify cancels the contexts and then closes the channel.
 func (c *callers) notify(e *ending) {
 	c.mu.Lock()
-	cancel, stop, works := c.cancel, c.stop, slices.Clone(c.works)
+	cancel, stop, works, bound := c.cancel, c.stop, slices.Clone(c.works), c.bound
 	c.stop = nil
+	c.bound = nil
 	c.mu.Unlock()
+	for w := range bound {
+		w.cancel(e.err)
+	}
 	if stop != nil {
 		stop()
 	}

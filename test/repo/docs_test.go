@@ -261,7 +261,11 @@ func TestTheReadmesComparisonIsAPartOfTheWholeOne(t *testing.T) {
 		for column, cell := range cells {
 			assert.Equal(t, whole[row][column], cell, "%s: %s", row, column)
 		}
-		if strings.Contains(cells["pawl"], "**") {
+		best := false
+		for _, cell := range cells {
+			best = best || strings.Contains(cell, "**")
+		}
+		if best && !strings.Contains(cells["pawl"], "**") {
 			worse++
 		}
 	}

@@ -23,8 +23,8 @@ type tenure struct {
 }
 
 func (o *tenure) flags(fs *pflag.FlagSet) {
-	fs.Var(&o.ttl, "ttl", "how long the lease outlives its last renewal, 3s to 300s (default 15s)")
-	fs.Var(&o.delay, "lock-delay", "how long nobody else gets what is held if it ends without a release; 1.2 times this and the TTL are 300s at most")
+	fs.Var(&o.ttl, "ttl", "how long the lease outlives its last renewal, 3s to 24h (default 15s)")
+	fs.Var(&o.delay, "lock-delay", "how long nobody else gets what is held if it ends without a release; 1.2 times this and the TTL are 24h at most")
 	fs.StringVar(&o.owner, "owner", "", "name of the holder, for display (default host:pid)")
 	o.grace = noGrace
 	fs.Var(&o.grace, "grace", "time between TERM and KILL for the command, at most a sixth of the TTL, which is the default")
