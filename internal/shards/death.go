@@ -178,6 +178,10 @@ func (p *Planner) suspect(now time.Time, i int) {
 
 // survived reports whether a worker shows that shard i, with which others died, is harmless.
 func (p *Planner) survived(now time.Time, i int, t *trouble) bool {
-	at := p.took[i]
-	return t.deaths > 0 && at.lease != 0 && at.lease == p.View.first(i) && p.View.Members[at.lease].stays() && now.Sub(at.since) >= 2*p.TTL
+	owner, at := p.View.first(i), p.took[i]
+	since := at.since
+	if at.lease != owner { // it has had the shard since before this planner began
+		since = t.last
+	}
+	return t.deaths > 0 && owner != 0 && p.View.Members[owner].stays() && now.Sub(since) >= 2*p.TTL
 }
