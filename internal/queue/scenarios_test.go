@@ -29,6 +29,14 @@ var scenarios = map[string]func(w *fixture){
 		require.NoError(w, s.Examine(w.Context()))
 		time.Sleep(4 * time.Second) // it renews
 	},
+	"permissions": func(w *fixture) {
+		require.NoError(w, session.Permitted(w.Context(), w.session().Host(), w.queue().Prefix))
+	},
+	"a killed holder": func(w *fixture) { // another process gives back what it held
+		s := w.session()
+		w.hold(s)
+		require.NoError(w, session.Reclaim(w.Context(), w.session().Host(), s.Remains()))
+	},
 	"an exclusive lock": func(w *fixture) { w.turns() },
 	"a shared lock": func(w *fixture) {
 		writer := w.hold(w.session())
