@@ -74,6 +74,9 @@ compat: ## locks, elections and sessions against etcd 3.6, 3.5 and Debian's 3.4
 outside: ## the quick lane, all tests of the root at its lowest versions, and of the four modules outside the workspace; .ci/run has a part of the first, and two of the four
 	GOWORK=off go vet ./...
 	GOWORK=off go test ./...
+	.ci/root-with v3.6.16
+	.ci/root-with v3.7.0
+	go test -count=1 -timeout 60m ./test/peers/modules -modules all
 	for module in fencing/blobfence/s3blob test/alerts test/peers/interop/etcdctl test/recipes; do \
 		(cd $$module && GOWORK=off go vet ./... && GOWORK=off go test ./...) && .ci/staticcheck $$module || exit; \
 	done

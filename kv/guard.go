@@ -26,6 +26,20 @@ type Guard struct {
 	holder kvinside.Holder
 }
 
+// Key returns the lock's whole key in etcd, with Config.Namespace. For the zero Guard it is empty, which
+// etcd refuses in a comparison.
+//
+// Key and CreateRevision guard a transaction that is sent through another etcd client: it compares that
+// the create revision of this key equals CreateRevision, and then it applies only while the lock is held.
+// Package kv/clientv3guard, a separate module, makes that comparison for clientv3. A Client of this package
+// does more: it sends nothing if this process knows that the lock is lost, and it tells a guard that failed
+// from a condition that did.
+func (g Guard) Key() string { return g.key }
+
+// CreateRevision returns the create revision that Key has while the lock is held. It is also the lock's
+// fencing token. It is 0 for the zero Guard.
+func (g Guard) CreateRevision() int64 { return int64(g.token) }
+
 // check refuses a Guard that belongs to no lock.
 func (g Guard) check() error {
 	if g.key == "" || g.token <= 0 {

@@ -79,11 +79,12 @@ var beside = map[string][]string{
 	"internal/testkit/pki":                  {"internal/testkit/bufdial"},
 	"internal/testkit/racedetector":         {},
 	"internal/testkit/stage":                {},
+	"kv/clientv3guard":                      {"kv"},
 	"observe/otel":                          {"*", "internal/cause"},
 	"observe/prom":                          {"*", "internal/cause"},
 	"tools/protogen":                        {},
 	"tools/release":                         {},
-	"test/...":                              {"*", "fencing", "fencing/fencetest", "internal/testkit/...", "test/...", "fencing/sqlfence"},
+	"test/...":                              {"*", "kv/clientv3guard", "fencing", "fencing/fencetest", "internal/testkit/...", "test/...", "fencing/sqlfence"},
 }
 
 // heavy are modules that a user's program must not get, and the only packages outside of tests that may
@@ -92,7 +93,7 @@ var heavy = map[string][]string{
 	"github.com/go-co-op":       {"adapters/pawlgocron"},
 	"github.com/pressly":        {"adapters/pawlgoose"},
 	"github.com/caddyserver":    {"adapters/pawlcertmagic"},
-	"go.etcd.io/etcd/client/v3": {"test/..."},
+	"go.etcd.io/etcd/client/v3": {"kv/clientv3guard", "test/..."},
 	"go.etcd.io/etcd/server":    {"cmd/pawl/...", "cmd/pawl", "test/..."},
 	"github.com/jackc/pgx":      {"fencing/pgxfence", "test/..."},
 	"github.com/go-sql-driver":  {"test/..."},
