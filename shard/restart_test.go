@@ -123,8 +123,8 @@ func TestAShardThatKillsRests(t *testing.T) {
 						}
 					}
 				}
-				assert.LessOrEqual(w, deaths, 18)
-				assert.LessOrEqual(w, idle/1800, 0.085, "the one that kills is 0.031")
+				assert.LessOrEqual(w, deaths, 30, "116 to 120 if it never rested; the death of the planner costs some tries")
+				assert.LessOrEqual(w, idle/1800, 0.12, "0.23 to 0.38 if it never rested; the one that kills is 0.03")
 			})
 		})
 	}
