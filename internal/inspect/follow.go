@@ -45,7 +45,7 @@ func Follow(ctx context.Context, c *pawl.Client, scope Scope) (*Follower, error)
 		if err != nil {
 			return nil, err
 		}
-		states, err := r.read(ctx, spans)
+		states, err := r.read(ctx, spans, 0)
 		if err != nil {
 			return nil, err
 		}
@@ -171,7 +171,7 @@ func (f *Follower) reread(ctx context.Context, t *track) ([]Event, error) {
 	t.tail.Close()
 	var found []*state
 	err := listwatch.Persist(ctx, f.reader.host.Cluster, func() (err error) {
-		found, err = f.reader.read(ctx, []span{t.span})
+		found, err = f.reader.read(ctx, []span{t.span}, 0)
 		return err
 	})
 	if err != nil {

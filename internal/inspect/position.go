@@ -53,7 +53,8 @@ type Position struct {
 	Size  int      // of the whole value
 
 	// Observed and HeldSince are when this process observed the key to appear, and to become first.
-	// They are zero if that was before this process began to read.
+	// They are zero if that was before this process began to read. With Scope.Held, HeldSince is Since if
+	// the key acquired when it was put.
 	Observed  time.Time
 	HeldSince time.Time
 }

@@ -39,9 +39,16 @@ func (r *reader) snapshot(ctx context.Context, scope Scope) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	states, err := r.read(ctx, spans)
+	states, err := r.read(ctx, spans, scope.First)
 	if err != nil {
 		return nil, err
+	}
+	for _, s := range states {
+		if scope.Held {
+			if err := r.heldSince(ctx, s); err != nil {
+				return nil, err
+			}
+		}
 	}
 	out := &Snapshot{}
 	for i, sp := range spans {
@@ -93,10 +100,10 @@ func using[T any](ctx context.Context, c *pawl.Client, what string, do func(*rea
 // rereads is how often a read starts again because its revision is compacted.
 const rereads = 5
 
-// read reads the spans at one revision.
-func (r *reader) read(ctx context.Context, spans []span) (states []*state, err error) {
+// read reads the spans at one revision, and the first keys of each queue whole; 0 means all.
+func (r *reader) read(ctx context.Context, spans []span, first int) (states []*state, err error) {
 	err = reread(func() error {
-		states, err = r.readOnce(ctx, spans)
+		states, err = r.readOnce(ctx, spans, first)
 		return err
 	})
 	return states, err
@@ -112,14 +119,21 @@ func reread(read func() error) (err error) {
 	return err
 }
 
-func (r *reader) readOnce(ctx context.Context, spans []span) (states []*state, err error) {
+func (r *reader) readOnce(ctx context.Context, spans []span, first int) (states []*state, err error) {
 	var rev int64 // 0 means the present
 	for _, sp := range spans {
 		s := newState(r.host.Namespace)
 		err := r.pages(ctx, "read keys", sp, &rev, true, func(kvs []*mvccpb.KeyValue) error {
 			s.rev = rev
+			if first > 0 {
+				s.addUnread(kvs)
+				return nil
+			}
 			return r.keep(ctx, s, kvs)
 		})
+		if err == nil && first > 0 {
+			err = r.readFirst(ctx, s, first)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -165,12 +179,10 @@ func (r *reader) keep(ctx context.Context, s *state, kvs []*mvccpb.KeyValue) err
 			formed = append(formed, key)
 		}
 	}
-	for len(formed) > 0 {
-		n := min(batchSize, len(formed))
-		if err := r.keepFormed(ctx, s, formed[:n]); err != nil {
+	for batch := range slices.Chunk(formed, batchSize) {
+		if err := r.keepFormed(ctx, s, batch); err != nil {
 			return err
 		}
-		formed = formed[n:]
 	}
 	return nil
 }
@@ -203,6 +215,10 @@ func (r *reader) keepFormed(ctx context.Context, s *state, keys []string) error 
 	}
 	for _, p := range positions {
 		p.belongs(answers[p.query(s.rev)])
+		if e := s.keys[p.Key]; e != nil { // added unread
+			e.Position = p
+			continue
+		}
 		s.add(p)
 	}
 	return nil

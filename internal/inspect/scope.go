@@ -13,6 +13,12 @@ type Scope struct {
 	Name       string // this name only, even if its queue has only foreign keys
 	EtcdLayout bool   // Name is verbatim
 	Only       string // of Name: KindLock, also for elections, or KindSemaphore; both if ""
+
+	// First is how many keys of each queue Read reads whole, those that hold or will hold first. Of the
+	// others, only what their names show is known. 0 means all.
+	First int
+	// Held makes Read set HeldSince of holders, as far as etcd shows it.
+	Held bool
 }
 
 // A span is the range of the keys with prefix.

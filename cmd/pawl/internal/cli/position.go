@@ -22,14 +22,14 @@ func Left(leases map[int64]inspect.Lease, p inspect.Position) string {
 	return fmt.Sprintf("%s of %s", Span(lease.Left), Span(lease.Granted))
 }
 
-// Age is how long ago a position's key was put, by its owner's clock. For a candidate
-// it is an upper bound, the age of its session.
+// Age is how long a position has held, or waited, by its owner's clock. It is an upper bound for a
+// holder that may have waited before, the age of its key, and for a candidate, the age of its session.
 func Age(p inspect.Position, now time.Time) string {
 	if p.Since.IsZero() {
 		return "-"
 	}
 	age := Span(max(0, now.Sub(p.Since)))
-	if p.Election {
+	if p.Election || p.Holds && p.HeldSince.IsZero() {
 		return "≤" + age
 	}
 	return age

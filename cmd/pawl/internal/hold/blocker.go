@@ -17,10 +17,11 @@ import (
 // blocker is who keeps a name taken. Without a holder, that is nobody, or somebody unknown.
 type blocker struct {
 	name    string
-	holder  string // "" if nobody
-	holders int    // more than one: of a shared lock, or a semaphore
-	said    string // all of them, for people to read
-	since   time.Time
+	holder  string    // "" if nobody
+	holders int       // more than one: of a shared lock, or a semaphore
+	said    string    // all of them, for people to read
+	since   time.Time // when it began to hold, or, if it is atMost, to queue
+	atMost  bool
 	ahead   int   // how many waiters are served earlier
 	failed  error // why the name was not even queued for, if nothing else is known
 }
@@ -28,7 +29,7 @@ type blocker struct {
 // notice makes a notice about b.
 func (b blocker) notice(event string) notice {
 	n := notice{Event: event, Name: b.name, Holder: b.holder, Holders: b.holders, Ahead: b.ahead}
-	if !b.since.IsZero() {
+	if !b.since.IsZero() && !b.atMost {
 		n.Since = &b.since
 	}
 	return n
@@ -38,7 +39,7 @@ func (b blocker) notice(event string) notice {
 // rest of their scope, and mine picks the caller's position in the queue.
 func blockerOf(ctx context.Context, c *pawl.Client, names []string, of inspect.Scope, mine func(inspect.Position) bool) blocker {
 	for _, name := range names {
-		of.Name = name
+		of.Name, of.Held = name, true
 		s, err := inspect.Read(ctx, c, of)
 		if err != nil {
 			break
@@ -60,7 +61,8 @@ func blockerIn(q inspect.NamedQueue, mine func(inspect.Position) bool) blocker {
 	}
 	out := blocker{name: q.Name, said: cli.Holding(q)}
 	if len(holders) > 0 {
-		out.holder, out.since = cli.Who(holders[0]), holders[0].Since
+		first := holders[0]
+		out.holder, out.since, out.atMost = cli.Who(first), first.Since, first.HeldSince.IsZero()
 	}
 	if len(holders) > 1 {
 		out.holders = len(holders)
@@ -83,7 +85,11 @@ func (b blocker) text() string {
 	if b.holder != "" {
 		s = fmt.Sprintf("%q is held by %s", b.name, b.said)
 		if !b.since.IsZero() {
-			s += " for " + lasting(time.Since(b.since))
+			s += " for "
+			if b.atMost {
+				s += "at most "
+			}
+			s += lasting(time.Since(b.since))
 		}
 	}
 	if b.ahead > 0 {

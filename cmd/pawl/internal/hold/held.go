@@ -109,7 +109,7 @@ func (o *lockOptions) acquire(ctx context.Context, client *pawl.Client, names []
 	if err != nil {
 		return grip{}, nil, o.withExitCode(ctx, err, say, nil)
 	}
-	scope := inspect.Scope{EtcdLayout: o.etcd, Only: inspect.KindLock}
+	scope := inspect.Scope{EtcdLayout: o.etcd, Only: inspect.KindLock, First: 1}
 	if o.permits != noPermits {
 		scope.Only = inspect.KindSemaphore
 	}

@@ -18,9 +18,10 @@ func NewLs() *cobra.Command {
 		Use:   "ls [PREFIX]",
 		Short: "List the locks, semaphores and elections that somebody holds",
 		Long: `Lists the locks, semaphores and elections that somebody holds or waits for, or those of
-them whose names begin with PREFIX. Each line has the holder, its fencing token, the age
-of its key, the number of waiters, and how much of its lease is left unless it is
-renewed.
+them whose names begin with PREFIX. Each line has the holder, its fencing token, how
+long it has held the name, the number of waiters, and how much of its lease is left
+unless it is renewed. Of a holder that may have waited, the age is that of its key,
+which it has not held for longer: ≤3m10s.
 
 If a shared lock or a semaphore has several holders, token, age and lease are those of
 the first; pawl show lists all. A holder of several names at once is listed at each of
@@ -38,9 +39,9 @@ name, kind (shards), shards, workers and unowned.
 
 With --json each other line is an object with name, kind (lock, election, semaphore),
 layout, key, form (pawl, etcd, foreign), mode (exclusive, shared, semaphore, foreign),
-slot, limit, names, token, lease, ttl and left (seconds), owner, host, pid, since,
-value, holders, waiters and revision; and nameBase64, keyBase64 and valueBase64 if those
-are not UTF-8.`,
+slot, limit, names, token, lease, ttl and left (seconds), owner, host, pid, since (when
+its key was put), heldSince (when it began to hold, if that is known), value, holders,
+waiters and revision; and nameBase64, keyBase64 and valueBase64 if those are not UTF-8.`,
 		Example: `  pawl ls
   pawl ls reports/
   pawl ls --json | jq -r 'select(.waiters > 10).name'`,
@@ -57,7 +58,7 @@ are not UTF-8.`,
 }
 
 func list(ctx context.Context, o *cli.Reader, cmd *cobra.Command, c *pawl.Client, prefix string) error {
-	v, err := read(ctx, c, inspect.Scope{Prefix: prefix}, firstHolder)
+	v, err := read(ctx, c, inspect.Scope{Prefix: prefix, First: 1}, firstHolder)
 	if err != nil {
 		return err
 	}

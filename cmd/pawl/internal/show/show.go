@@ -23,7 +23,9 @@ func NewShow() *cobra.Command {
 		Short: "Show who holds a lock or leads, and who waits, in order",
 		Long: `Shows who holds the lock NAME, or leads the election NAME, and who waits for it, in
 the order in which they will be served. Each line has owner, host and pid, fencing
-token, the age of the key, the lease and how much of it is left, and the key. A shared
+token, the age, the lease and how much of it is left, and the key. The age is how long
+it has held or waited; of a holder that may have waited before, it is an upper bound.
+Of a queue the first 100 are shown, and with --all or --json all of it. A shared
 lock can have several holders, and a semaphore has one for each slot that is taken. A
 waiter of a semaphore has no token yet. A holder of several names at once is shown with
 its other names.
@@ -64,6 +66,7 @@ from 1 for waiters.`,
 	o.Flags(cmd, "position in the queue")
 	o.NameFlags(cmd)
 	cmd.Flags().BoolVarP(&o.quiet, "quiet", "q", false, "print nothing: the exit code says whether somebody holds it")
+	cmd.Flags().BoolVar(&o.all, "all", false, "show all of a long queue")
 	cmd.Flags().BoolVar(&o.holder, "holder", false, "print the leader's value, or the owner of the lock, and nothing else")
 	return cmd
 }
@@ -72,17 +75,24 @@ type showOptions struct {
 	cli.Reader
 	quiet  bool
 	holder bool
+	all    bool
 }
 
 // answer is for scripts. The exit code says whether somebody holds, and the output who.
 func (o *showOptions) answer(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope inspect.Scope) error {
-	s, err := inspect.Read(ctx, c, scope)
-	if err != nil {
-		return err
-	}
 	var holders []inspect.Position
-	for _, l := range s.Queues {
-		holders = append(holders, l.Holders()...)
+	for _, scope.First = range []int{1000, 0} { // a lock can have more readers than a semaphore has slots
+		s, err := inspect.Read(ctx, c, scope)
+		if err != nil {
+			return err
+		}
+		holders = nil
+		for _, l := range s.Queues {
+			holders = append(holders, l.Holders()...)
+		}
+		if len(holders) <= 1000 || o.quiet {
+			break
+		}
 	}
 	if len(holders) == 0 {
 		return cli.Exit(cli.ExitWrong, nil)
@@ -112,7 +122,10 @@ func holderFor(p inspect.Position) string {
 }
 
 func (o *showOptions) show(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope inspect.Scope) error {
-	v, err := read(ctx, c, scope, func(l inspect.NamedQueue) []inspect.Position { return l.Queue })
+	if !o.all && !o.JSON {
+		scope.First = maxShown
+	}
+	v, err := read(ctx, c, scope, func(l inspect.NamedQueue) []inspect.Position { return shownOf(l, scope.First) })
 	if err != nil {
 		return err
 	}
@@ -120,7 +133,7 @@ func (o *showOptions) show(ctx context.Context, cmd *cobra.Command, c *pawl.Clie
 		return o.showNobody(ctx, cmd, c, scope)
 	}
 	for i, l := range v.Queues {
-		print := v.print
+		print := func(w io.Writer, l inspect.NamedQueue) error { return v.print(w, l, scope.First) }
 		if o.JSON {
 			print = v.printJSON
 		} else if i > 0 {
@@ -144,11 +157,23 @@ func (v *view) printJSON(w io.Writer, l inspect.NamedQueue) error {
 	return nil
 }
 
-// print prints a queue for people to read.
-func (v *view) print(w io.Writer, l inspect.NamedQueue) error {
+// maxShown is how much of a queue people are shown, unless they want all.
+const maxShown = 100
+
+// shownOf are the first positions of a queue; 0 means all.
+func shownOf(l inspect.NamedQueue, first int) []inspect.Position {
+	if first == 0 {
+		return l.Queue
+	}
+	return l.Queue[:min(first, len(l.Queue))]
+}
+
+// print prints a queue, or its first positions, for people to read.
+func (v *view) print(w io.Writer, l inspect.NamedQueue, first int) error {
+	front := shownOf(l, first)
 	fmt.Fprintf(w, "%s %s%s, at revision %d%s\n", l.Kind(), strconv.Quote(l.Name), prefixed(", ", layout(l)), v.Revision, prefixed(": ", cli.Sum(l)))
 	t := cli.NewTable(w, "", "KIND", "OWNER", "HOST", "PID", "TOKEN", "AGE", "TTL LEFT", "LEASE", "KEY")
-	for i, p := range l.Queue {
+	for i, p := range front {
 		position := "holds"
 		switch {
 		case p.HasSlot():
@@ -168,13 +193,16 @@ func (v *view) print(w io.Writer, l inspect.NamedQueue) error {
 	if err := t.Write(); err != nil {
 		return err
 	}
+	if more := len(l.Queue) - len(front); more > 0 {
+		fmt.Fprintf(w, "and %d more: --all shows them\n", more)
+	}
 	if mixed := cli.Mixed(l); mixed != "" {
 		fmt.Fprintln(w, strings.ToUpper(mixed[:1])+mixed[1:]+".")
 	}
 	if p := l.Queue[0]; p.Election {
 		fmt.Fprintf(w, "value: %q%s\n", p.Value, cli.More(p))
 	}
-	for _, p := range l.Queue {
+	for _, p := range front {
 		if with := cli.With(l.Name, p); with != "" {
 			fmt.Fprintf(w, "%s%s: all or none\n", cli.Plain(cli.Who(p)), with)
 		}

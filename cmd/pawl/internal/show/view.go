@@ -32,7 +32,8 @@ type position struct {
 	Host     string        `json:"host,omitempty"`
 	PID      int           `json:"pid,omitempty"`
 	Since    *time.Time    `json:"since,omitempty"`
-	Value    string        `json:"value,omitempty"` // a candidate's, its first KiB
+	Held     *time.Time    `json:"heldSince,omitempty"` // of a holder, if it is known
+	Value    string        `json:"value,omitempty"`     // a candidate's, its first KiB
 	Revision int64         `json:"revision"`
 
 	// These have, in base64, what JSON cannot represent as it is.
@@ -50,6 +51,7 @@ type view struct {
 
 // read reads a scope, and the leases of the positions that wanted selects.
 func read(ctx context.Context, c *pawl.Client, scope inspect.Scope, wanted func(inspect.NamedQueue) []inspect.Position) (*view, error) {
+	scope.Held = true
 	s, err := inspect.Read(ctx, c, scope)
 	if err != nil {
 		return nil, err
@@ -108,6 +110,9 @@ func (v *view) position(l inspect.NamedQueue, i int) position {
 	}
 	if !p.Since.IsZero() {
 		out.Since = &p.Since
+	}
+	if !p.HeldSince.IsZero() {
+		out.Held = &p.HeldSince
 	}
 	return out
 }
