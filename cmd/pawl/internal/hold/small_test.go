@@ -191,7 +191,7 @@ func TestALockDelayIsTheSessions(t *testing.T) {
 	opts, err := o.session()
 	require.NoError(t, err)
 	assert.Equal(t, lease.Options{TTL: 9 * time.Second, LockDelay: 5 * time.Second}, opts)
-	o.delay = seconds(300 * time.Second)
+	o.delay = seconds(24 * time.Hour)
 	_, err = o.session()
-	assert.ErrorContains(t, err, "Options.LockDelay is 5m0s, want 0 to 4m2.5s with a TTL of 9s")
+	assert.ErrorContains(t, err, "Options.LockDelay is 24h0m0s, want 0 to 19h59m52.5s with a TTL of 9s")
 }

@@ -39,8 +39,8 @@ With --each it shows every shard: who has it, the fencing token, and who waits f
 With --json it prints one object with name, revision, shards (how many), unowned,
 resting, moving, unplanned (seconds), members (lease, value, id, weight, plans, leaving,
 drained, sick, trial, heldUntil, held, wished, cannot) and owners (shard, lease, value,
-token, next, restsUntil, kills); valueBase64 if a value is not UTF-8. With --watch too it
-prints another such object, on one line, after each change, until it is stopped: for
+token, next, restsUntil, kills); valueBase64 if a value is not UTF-8. With --watch it
+also prints such an object, on one line, after each change, until it is stopped: for
 programs that route by shard and are not written in Go.
 
 A shard that failed on several workers has no owner for a while, on purpose: it rests,
