@@ -50,11 +50,11 @@ func Run(ctx context.Context, c *pawl.Client, name string, opts RunOptions, lead
 	r.backoff = backoff.Backoff{First: lo, Most: hi}
 	for {
 		o := r.round(ctx)
-		switch {
+		switch end := failing.Ended(ctx); {
 		case o.done:
 			return o.result
-		case ctx.Err() != nil:
-			return failed("run", name, ctx, r.failures.With(context.Cause(ctx)))
+		case end != nil:
+			return failed("run", name, ctx, r.failures.With(end))
 		case r.fatal(o.err) != nil:
 			return failed("run", name, ctx, r.fatal(o.err))
 		case o.led:

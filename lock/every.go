@@ -157,9 +157,9 @@ func (e *every) run(ctx context.Context) error {
 	retry := backoff.Backoff{First: retryFirst, Most: retryMost}
 	for {
 		r := e.round(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
+		switch end := failing.Ended(ctx); {
+		case end != nil:
+			return end
 		case e.plan.err != nil:
 			return e.plan.err
 		case r.err != nil:
@@ -281,7 +281,8 @@ func (e *every) notify(f Firing) {
 	}
 }
 
-// permitted asks, after a try that was not permitted, whether another one would be.
+// permitted asks, after a try that was not permitted, whether another one would be, and its record. Or fn
+// would run again and again for a time that nobody can record.
 func (e *every) permitted(ctx context.Context) error {
 	if !e.denied {
 		return nil
@@ -294,7 +295,10 @@ func (e *every) permitted(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return session.Permitted(ctx, host, queues[0].Prefix)
+	if err := session.Permitted(ctx, host, queues[0].Prefix); err != nil {
+		return err
+	}
+	return e.record.permitted(ctx)
 }
 
 // final returns why Every ends after err, or nil if it goes on.

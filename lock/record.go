@@ -135,6 +135,16 @@ func (r *record) write(ctx context.Context, h *Held, run keys.Run) error {
 	}
 }
 
+// permitted returns nil if the client's user may write the record. It sends a write whose condition is
+// never true.
+func (r *record) permitted(ctx context.Context) error {
+	_, err := r.kv.Txn(ctx, kv.Txn{If: []kv.Cond{kv.ModRevision(r.key, math.MaxInt64)}, Then: []kv.Op{kv.Put(r.key, nil)}})
+	if err != nil {
+		return fmt.Errorf("permission to write the record: %w", err)
+	}
+	return nil
+}
+
 // fail records that a run for at has failed, and until when no machine runs it again.
 func (r *record) fail(ctx context.Context, h *Held, at time.Time) error {
 	run := r.last

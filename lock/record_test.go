@@ -428,6 +428,43 @@ func TestEveryWithoutPermissionGrantsNoLeaseForEachTry(t *testing.T) {
 	}
 }
 
+// Where the record alone may not be written, the job has run before that is known. It does not run again
+// for as long as nobody could record it.
+func TestARecordThatMayNotBeWrittenRunsTheJobOnce(t *testing.T) {
+	for _, first := range []bool{false, true} {
+		inBubble(t, func(w *fixture) {
+			own := []etcdfake.Access{{Prefix: "name/", Read: true, Write: true}, {Prefix: "//pawl/", Read: true}}
+			for _, digit := range "0123456789abcdef" { // the sessions' keys, by their leases
+				own = append(own, etcdfake.Access{Prefix: "//pawl/" + string(digit), Read: true, Write: true})
+			}
+			w.f.EnableAuth("root")
+			w.f.SetUser("u", "p", own...)
+			w.f.Put(recordKey, "1999-12-31T00:00:00Z", 0)
+			r, log := &runs{}, &inmemory.Log{}
+			c := w.client(pawl.Config{Username: "u", Password: "p", Logger: log.Logger()})
+			before := w.f.Counts()
+			ctx, cancel := context.WithTimeout(w.Context(), time.Hour)
+			defer cancel()
+			err := lock.New(c, "name", lock.Options{RecordFirst: first}).Every(ctx, eachMinute, r.job, lock.EveryOptions{Notify: r.notify})
+			assert.ErrorIs(w, err, context.DeadlineExceeded)
+			assert.ErrorContains(w, err, "permission denied")
+			if first {
+				assert.Empty(w, r.minutes())
+			} else {
+				assert.Equal(w, []int{0}, r.minutes())
+			}
+			assert.NotEmpty(w, r.fired())
+			assert.LessOrEqual(w, w.f.Counts().Since(before).Received["LeaseGrant"], 1)
+			assert.Equal(w, 1, log.Warnings("schedule fails and is tried again"), "%s", log)
+
+			w.f.SetUser("u", "p", append(own, etcdfake.Access{Prefix: recordKey, Read: true, Write: true})...)
+			w.everyOn(c, eachMinute, r.job, lock.EveryOptions{})
+			time.Sleep(time.Minute)
+			assert.NotEmpty(w, r.minutes())
+		})
+	}
+}
+
 // A job that fails is said in the log when it begins to fail, and when it no longer does.
 func TestAFailingJobIsLoggedOnceWhenItBeginsAndOnceWhenItEnds(t *testing.T) {
 	inBubble(t, func(w *fixture) {

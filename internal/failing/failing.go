@@ -3,6 +3,7 @@
 package failing
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"time"
@@ -54,4 +55,20 @@ func (r *Report) With(err error) error {
 		return err
 	}
 	return fmt.Errorf("%w (the last of %d failed tries: %v)", err, r.tries, r.last)
+}
+
+// endWait is how late a context may learn that its deadline has passed.
+const endWait = 50 * time.Millisecond
+
+// Ended returns why ctx has ended, or nil if it has not. A call may find that ctx's deadline has passed
+// before ctx does. What the deadline has cut off is no failure of the loop.
+func Ended(ctx context.Context) error {
+	if end, ok := ctx.Deadline(); ok && ctx.Err() == nil && !time.Now().Before(end) {
+		select {
+		case <-ctx.Done():
+		case <-time.After(endWait):
+			return context.DeadlineExceeded
+		}
+	}
+	return context.Cause(ctx)
 }

@@ -46,3 +46,26 @@ func TestAFailureIsLoggedWhenItBeginsAndWhenItEnds(t *testing.T) {
 		}, strings.Split(strings.TrimSpace(log.String()), "\n"))
 	})
 }
+
+// late is a context whose deadline passes before it ends, if it ends.
+type late struct {
+	context.Context
+	deadline time.Time
+}
+
+func (l late) Deadline() (time.Time, bool) { return l.deadline, true }
+
+func TestAContextHasEndedOnceItsDeadlineHasPassed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		why := errors.New("why")
+		ctx, cancel := context.WithCancelCause(context.Background())
+		assert.NoError(t, Ended(ctx))
+		l := late{ctx, time.Now().Add(time.Second)}
+		assert.NoError(t, Ended(l))
+		time.Sleep(time.Second)
+		assert.Equal(t, context.DeadlineExceeded, Ended(l), "it does not end")
+		time.AfterFunc(10*time.Millisecond, func() { cancel(why) })
+		assert.Equal(t, why, Ended(l), "it ends a bit later")
+		assert.Equal(t, why, Ended(ctx))
+	})
+}
