@@ -66,7 +66,7 @@ func servedTo(t *testing.T, rules *policy.Policy, calls int, maxTTL time.Duratio
 	api := &handlers.Server{Locks: served, Client: client, Policy: rules, Logger: log, Calls: limit, Upkeep: upkeepOf(rules)}
 	l := newPipes()
 	d := &daemon{options: options{maxTTL: maxTTL}, log: log}
-	server := d.server(listener{Listener: l, peers: &peer.Listener{Kind: peer.Token, Token: peer.HashOf(bearer), Hosts: func(string) bool { return true }}}, api.Handler())
+	server := d.server(listener{Listener: l, peers: &peer.Listener{Kind: peer.Token, Token: peer.TokenIs(bearer), Hosts: func(string) bool { return true }}}, api.Handler())
 	done := make(chan struct{})
 	go func() { _ = server.Serve(l); close(done) }() // ends with l
 	t.Cleanup(func() { _ = l.Close(); <-done; _ = server.Close() })

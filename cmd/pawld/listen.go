@@ -165,11 +165,11 @@ func giveTo(path, group string) error {
 func (o options) listenTCP(log *slog.Logger) (listener, error) {
 	out := listener{peers: &peer.Listener{Kind: peer.Token, Hosts: onLoopback}}
 	if o.tokenFile != "" {
-		hash, err := peer.ReadToken(o.tokenFile)
+		accepts, err := peer.TokenIn(o.tokenFile, log)
 		if err != nil {
 			return listener{}, fmt.Errorf("--token-file: %w", err)
 		}
-		out.peers.Token = hash
+		out.peers.Token = accepts
 	} else {
 		names := tlsfiles.Names{CA: o.clientCA, Cert: o.serverCert, Key: o.serverKey}
 		files, err := tlsfiles.Open(names, tlsfiles.Labels{CA: "--client-ca", Pair: "--listen-cert and --listen-key"})

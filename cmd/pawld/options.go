@@ -71,7 +71,7 @@ func parse(args []string, help io.Writer) (options, error) {
 	fs.StringVar(&o.serverCert, "listen-cert", "", "file of the server certificate for --listen")
 	fs.StringVar(&o.serverKey, "listen-key", "", "file of its key")
 	fs.StringVar(&o.clientCA, "client-ca", "", "CA file for the clients' certificates")
-	fs.StringVar(&o.tokenFile, "token-file", "", "file with a token for clients on loopback")
+	fs.StringVar(&o.tokenFile, "token-file", "", "file with a token for clients on loopback; a new one counts at the next request")
 	fs.StringVar(&o.health, "health", "", "HOST:PORT for /livez, /readyz and /metrics")
 	fs.StringVar(&o.stateDir, "state-dir", "", "directory that keeps locks across a restart; without it they are not kept")
 	fs.BoolVar(&o.discardState, "discard-state", false, "start although the file in --state-dir cannot be used, and remove it: its clients lose their locks, which stay blocked for as long as the predecessor's session at etcd lasts, twice its --max-ttl")

@@ -64,7 +64,7 @@ func (r *restarted) start() {
 	r.d.api = &handlers.Server{Locks: served, Client: client, Policy: r.rules, Logger: log, Calls: peer.NewLimit("calls", 10), Upkeep: upkeepOf(r.rules)}
 	l := newPipes()
 	r.l.Store(&l)
-	server := r.d.server(listener{Listener: l, peers: &peer.Listener{Kind: peer.Token, Token: peer.HashOf(bearer), Hosts: func(string) bool { return true }}}, r.d.api.Handler())
+	server := r.d.server(listener{Listener: l, peers: &peer.Listener{Kind: peer.Token, Token: peer.TokenIs(bearer), Hosts: func(string) bool { return true }}}, r.d.api.Handler())
 	r.d.servers = []*http.Server{server}
 	go func() { _ = server.Serve(l) }() // ends with stop
 }

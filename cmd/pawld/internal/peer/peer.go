@@ -6,18 +6,13 @@ package peer
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"os"
-	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -38,7 +33,7 @@ const (
 // A Listener says how to identify those who connect to it.
 type Listener struct {
 	Kind  Kind
-	Token [sha256.Size]byte // of Token: its hash
+	Token func(given string) bool // of Token: whether it is right; TokenIs or TokenIn
 	Hosts func(host string) bool
 
 	conns sync.Map // net.Conn to *conn, for TLS
@@ -158,8 +153,7 @@ func Identify(r *http.Request) (identity string, local bool, err error) {
 		return "", false, fmt.Errorf("the request is for host %q, which is not served here", r.Host)
 	case c.Kind == Token:
 		given, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		hash := HashOf(given)
-		if subtle.ConstantTimeCompare(hash[:], c.Token[:]) != 1 {
+		if !c.Token(given) {
 			return "", false, errors.New("want the header Authorization: Bearer with the token of --token-file")
 		}
 		return "token:local", false, nil
@@ -192,37 +186,3 @@ func OfCertificate(cert *x509.Certificate, now time.Time) (string, error) {
 	}
 	return "cn:" + cert.Subject.CommonName, nil
 }
-
-// ReadToken reads a token file, which nobody may read but its owner, or, if it is root's, a group of this
-// process. Such are the files of a Secret that Kubernetes mounts with fsGroup, whatever its mode says.
-func ReadToken(path string) (hash [sha256.Size]byte, err error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return hash, fmt.Errorf("token file: %w", err)
-	}
-	of, _ := info.Sys().(*syscall.Stat_t)
-	groups, _ := os.Getgroups() // without them the file is refused
-	if !private(info.Mode(), of, append(groups, os.Getegid())) {
-		return hash, fmt.Errorf("token file %s can be read by others (mode %v): make it 0600, or root's, with a group of pawld's and 0640", path, info.Mode().Perm())
-	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return hash, fmt.Errorf("token file: %w", err)
-	}
-	token := strings.TrimSpace(string(b))
-	if len(token) < 16 {
-		return hash, fmt.Errorf("token file %s has a token of %d bytes, want 16 or more", path, len(token))
-	}
-	return HashOf(token), nil
-}
-
-// private reports whether a file with that mode and owner is for a process with these groups.
-func private(mode os.FileMode, of *syscall.Stat_t, groups []int) bool {
-	if mode.Perm()&0o077 == 0 {
-		return true
-	}
-	return mode.Perm()&0o037 == 0 && of != nil && of.Uid == 0 && slices.Contains(groups, int(of.Gid))
-}
-
-// HashOf is the hash of a token, which a Listener keeps.
-func HashOf(token string) [sha256.Size]byte { return sha256.Sum256([]byte(token)) }

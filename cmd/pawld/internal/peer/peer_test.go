@@ -1,10 +1,14 @@
 package peer
 
 import (
+	"bytes"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"log/slog"
 	"net/url"
 	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -77,4 +81,58 @@ func TestATokenFileIsForItsOwnerOrRootsForAGroupOfThisProcess(t *testing.T) {
 		assert.Equal(t, c.want, private(c.mode, &syscall.Stat_t{Uid: c.uid, Gid: c.gid}, []int{1000, 2000}), "%v of %d:%d", c.mode, c.uid, c.gid)
 	}
 	assert.False(t, private(0o640, nil, []int{1000}))
+}
+
+// rule: V7
+func TestATokenFileIsReadAtEachRequest(t *testing.T) {
+	const first, second = "first-0123456789", "second-0123456789"
+	path := filepath.Join(t.TempDir(), "token")
+	write := func(text string) { require.NoError(t, os.WriteFile(path, []byte(text), 0o600)) }
+	var log bytes.Buffer
+	_, err := TokenIn(path, slog.New(slog.NewTextHandler(&log, nil)))
+	require.ErrorContains(t, err, "no such file", "at first")
+	write(first)
+	accepts, err := TokenIn(path, slog.New(slog.NewTextHandler(&log, nil)))
+	require.NoError(t, err)
+	for name, c := range map[string]struct {
+		change func()
+		fault  string
+	}{
+		"missing":         {func() { require.NoError(t, os.Remove(path)) }, "no such file"},
+		"empty":           {func() { write("") }, "a token of 0 bytes"},
+		"short":           {func() { write("short") }, "a token of 5 bytes"},
+		"others' to read": {func() { write(second); require.NoError(t, os.Chmod(path, 0o604)) }, "can be read by others"},
+		"another one":     {func() { write(second + "\n") }, ""},
+		"renamed to there": {func() {
+			require.NoError(t, os.WriteFile(path+".new", []byte(second), 0o400))
+			require.NoError(t, os.Rename(path+".new", path))
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log.Reset()
+			_ = os.Remove(path)
+			write(first)
+			require.True(t, accepts(first))
+			log.Reset()
+			c.change()
+			for range 3 {
+				assert.Equal(t, c.fault != "", accepts(first))
+				assert.Equal(t, c.fault == "", accepts(second))
+				assert.False(t, accepts(""))
+			}
+			if c.fault == "" {
+				assert.Empty(t, log.String())
+				return
+			}
+			assert.Equal(t, 1, strings.Count(log.String(), "\n"), "%s", &log)
+			assert.Contains(t, log.String(), c.fault)
+			_ = os.Remove(path)
+			write(second)
+			assert.True(t, accepts(second))
+			assert.False(t, accepts(first))
+			assert.Equal(t, 2, strings.Count(log.String(), "\n"), "%s", &log)
+			assert.Contains(t, log.String(), "can be used again")
+		})
+	}
+	assert.NotContains(t, log.String(), first)
 }
