@@ -14,44 +14,62 @@ import (
 type Line struct {
 	mu      sync.Mutex
 	room    int
-	share   int                // while narrowed, only this part of the room is used: a share-th
-	narrow  int                // how many have narrowed it
-	inside  int                // the sum of the loads that are inside
-	sources map[any]*list.List // what waits, by source; none is empty
-	turns   list.List          // the sources, the next first
+	share   int                   // while narrowed, only this part of the room is used: a share-th
+	narrow  int                   // how many have narrowed it
+	inside  int                   // the sum of the loads that are inside
+	sources map[Source]*list.List // what waits, by source; none is empty
+	turns   list.List             // the sources, the next first
 }
 
 // NewLine returns a Line that has room for loads whose sum is room. While it is narrowed, it has a
 // share-th of that.
 func NewLine(room, share int) *Line {
-	return &Line{room: room, share: share, sources: map[any]*list.List{}}
+	return &Line{room: room, share: share, sources: map[Source]*list.List{}}
 }
+
+// A Source is what enters a Line. It must be comparable.
+type Source interface {
+	// Load is the load of one piece now. It is called when there may be room, possibly more than once for
+	// the same piece, and must not use the Line.
+	Load() int
+}
+
+// A Place is what something that was admitted has of the room of a Line.
+type Place struct {
+	line *Line
+	load int
+}
+
+// Leave gives the room back. It must be called once.
+func (p Place) Leave() { p.line.leave(p.load) }
 
 // inLine is something that waits.
 type inLine struct {
-	load     func() int
+	source   Source
+	pieces   int
 	admitted chan int // receives the load
 }
 
-// Enter waits for room for load, and returns a function that must be called to give the room back. If
-// ctx ends first, or ended is closed, ok is false. load is called when there may be room, possibly more
-// than once, and must not use the Line. A load that is larger than the whole room is admitted when
-// nothing is inside.
-func (l *Line) Enter(ctx context.Context, ended <-chan struct{}, source any, load func() int) (leave func(), ok bool) {
+func (w *inLine) load() int { return w.pieces * w.source.Load() }
+
+// Enter waits for room for so many pieces of source together. If ctx ends first, or ended is closed, ok
+// is false. A load that is larger than the whole room is admitted when nothing is inside. If there is
+// room at once, Enter allocates nothing.
+func (l *Line) Enter(ctx context.Context, ended <-chan struct{}, source Source, pieces int) (at Place, ok bool) {
 	l.mu.Lock()
 	if l.turns.Len() == 0 {
-		if n := load(); l.fits(n) {
+		if n := pieces * source.Load(); l.fits(n) {
 			l.inside += n
 			l.mu.Unlock()
-			return func() { l.leave(n) }, true
+			return Place{l, n}, true
 		}
 	}
-	w := &inLine{load, make(chan int, 1)}
-	at := l.wait(source, w)
+	w := &inLine{source, pieces, make(chan int, 1)}
+	element := l.wait(w)
 	l.mu.Unlock()
 	select {
 	case n := <-w.admitted:
-		return func() { l.leave(n) }, true
+		return Place{l, n}, true
 	case <-ctx.Done():
 	case <-ended:
 	}
@@ -59,31 +77,31 @@ func (l *Line) Enter(ctx context.Context, ended <-chan struct{}, source any, loa
 	defer l.mu.Unlock()
 	select {
 	case n := <-w.admitted: // meanwhile
-		return func() { l.leave(n) }, true
+		return Place{l, n}, true
 	default:
 	}
 	of := l.sources[source]
-	of.Remove(at)
+	of.Remove(element)
 	if of.Len() == 0 {
 		l.forget(source)
 	}
 	l.admit() // what comes next may be smaller
-	return nil, false
+	return Place{}, false
 }
 
 // wait has w wait; l.mu is held.
-func (l *Line) wait(source any, w *inLine) *list.Element {
-	of := l.sources[source]
+func (l *Line) wait(w *inLine) *list.Element {
+	of := l.sources[w.source]
 	if of == nil {
 		of = list.New()
-		l.sources[source] = of
-		l.turns.PushBack(source)
+		l.sources[w.source] = of
+		l.turns.PushBack(w.source)
 	}
 	return of.PushBack(w)
 }
 
 // forget drops a source of which nothing waits; l.mu is held.
-func (l *Line) forget(source any) {
+func (l *Line) forget(source Source) {
 	delete(l.sources, source)
 	for at := l.turns.Front(); at != nil; at = at.Next() {
 		if at.Value == source {
@@ -126,7 +144,8 @@ func (l *Line) fits(load int) bool {
 func (l *Line) admit() {
 	for l.turns.Len() > 0 {
 		turn := l.turns.Front()
-		of := l.sources[turn.Value]
+		source := turn.Value.(Source)
+		of := l.sources[source]
 		w := of.Front().Value.(*inLine)
 		n := w.load()
 		if !l.fits(n) {
@@ -136,7 +155,7 @@ func (l *Line) admit() {
 		w.admitted <- n
 		of.Remove(of.Front())
 		if l.turns.MoveToBack(turn); of.Len() == 0 {
-			delete(l.sources, turn.Value)
+			delete(l.sources, source)
 			l.turns.Remove(turn)
 		}
 	}

@@ -13,19 +13,24 @@ type crowd struct {
 	*testing.T
 	l       *Line
 	order   []string
-	leave   map[string]func()
+	leave   map[string]Place
 	refused []string
 }
 
+// one is a source whose pieces have a load of one.
+type one string
+
+func (one) Load() int { return 1 }
+
 func inLineOf(t *testing.T, room, share int, f func(c *crowd)) {
 	synctest.Test(t, func(t *testing.T) {
-		f(&crowd{T: t, l: NewLine(room, share), leave: map[string]func(){}})
+		f(&crowd{T: t, l: NewLine(room, share), leave: map[string]Place{}})
 	})
 }
 
 func (c *crowd) enter(ctx context.Context, ended chan struct{}, who, source string, load int) {
 	go func() { // until there is room, or ctx or ended ends
-		leave, ok := c.l.Enter(ctx, ended, source, func() int { return load })
+		leave, ok := c.l.Enter(ctx, ended, one(source), load)
 		if !ok {
 			c.refused = append(c.refused, who)
 			return
@@ -37,7 +42,7 @@ func (c *crowd) enter(ctx context.Context, ended chan struct{}, who, source stri
 }
 
 func (c *crowd) leaves(who string) {
-	c.leave[who]()
+	c.leave[who].Leave()
 	synctest.Wait()
 }
 
@@ -132,4 +137,14 @@ func TestWhileItIsNarrowedOnlyAShareIsAdmitted(t *testing.T) {
 		synctest.Wait()
 		assert.Contains(c, c.order, "f")
 	})
+}
+
+func TestWhatIsAdmittedAtOnceAllocatesNothing(t *testing.T) {
+	l := NewLine(10, 1)
+	var source Source = one("one")
+	assert.Zero(t, testing.AllocsPerRun(100, func() {
+		at, ok := l.Enter(t.Context(), nil, source, 10)
+		assert.True(t, ok)
+		at.Leave()
+	}))
 }

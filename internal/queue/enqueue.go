@@ -50,17 +50,17 @@ func (a *Acquisition) enter(ctx context.Context, r Request) error {
 // why. If it is NotApplied and err is nil, the enqueue may be sent again. Otherwise err ends the
 // acquisition.
 func (a *Acquisition) enqueue(ctx context.Context, r Request) (state.Outcome, error) {
-	done, err := a.s.Enqueues(ctx, "enqueue", len(a.queues))
+	place, err := a.s.Enqueues(ctx, "enqueue", len(a.queues))
 	if err != nil {
 		return state.NotApplied, err
 	}
 	if err := a.begins(); err != nil {
-		done()
+		place.Leave()
 		return state.NotApplied, err
 	}
 	skipOwn := !r.Try && a.isAlone() // a try reads the whole queue in any case
 	resp, err := a.write(ctx, batch.Write{Op: "enqueue", Kind: batch.Ordered, Txn: a.enqueueTxn(r, skipOwn)})
-	done()
+	place.Leave()
 	switch {
 	case err == nil && resp.Succeeded:
 		return state.Applied, a.enqueued(resp, skipOwn)

@@ -145,13 +145,13 @@ func (a *Acquisition) sendRelease(ctx context.Context, handoff, exact bool, repe
 	if handoff {
 		kind, op = batch.Ordered, "hand off" // it puts a key of the queue
 	}
-	done, err := a.s.Releases(ctx, op)
+	place, err := a.s.Releases(ctx, op)
 	if err != nil {
 		ev.Outcome = state.NotApplied
 		return ev, err
 	}
 	resp, err := a.write(ctx, batch.Write{Op: op, Repeat: repeat, Kind: kind, Txn: a.releaseTxn(handoff, exact)})
-	done()
+	place.Leave()
 	ev.Outcome = outcomeOf(resp, err)
 	switch {
 	case ev.Outcome == state.Applied && !exact:

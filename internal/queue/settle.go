@@ -51,11 +51,11 @@ func (a *Acquisition) settle(ctx context.Context, lost error) (outcome state.Out
 
 // sendSettle sends t once it is its turn, because it puts a key as an enqueue does.
 func (a *Acquisition) sendSettle(ctx context.Context, t *pb.TxnRequest) (*pb.TxnResponse, error) {
-	done, err := a.s.Enqueues(ctx, "settle enqueue", 1)
+	place, err := a.s.Enqueues(ctx, "settle enqueue", 1)
 	if err != nil {
 		return nil, err
 	}
-	defer done()
+	defer place.Leave()
 	return a.write(ctx, batch.Write{Op: "settle enqueue", Repeat: cluster.Always, Kind: batch.Plain, Txn: t})
 }
 

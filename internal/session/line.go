@@ -6,6 +6,7 @@ import (
 
 	"github.com/pawl-locks/pawl/internal/batch"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/gate"
 )
 
 // With a password etcd checks all keys of a lease at each put on it, and an enqueue behind many waiters
@@ -15,15 +16,20 @@ import (
 var errInLine = errors.New("it was not sent, because others of this client were under way without an answer")
 
 // Enqueues waits until the client may send another enqueue, or what settles one, that puts so many keys
-// on the session's lease. done must be called when it was answered.
-func (s *Session) Enqueues(ctx context.Context, op string, puts int) (done func(), err error) {
-	done, ok := s.host.Together.Enqueues.Enter(ctx, s.done, s, func() int { return puts * max(s.entries(), batch.FewKeys) })
+// on the session's lease. The place must be left when it was answered.
+func (s *Session) Enqueues(ctx context.Context, op string, puts int) (at gate.Place, err error) {
+	at, ok := s.host.Together.Enqueues.Enter(ctx, s.done, (*enqueues)(s), puts)
 	if !ok {
-		return nil, cluster.NotSent(ctx, op, errInLine)
+		return at, cluster.NotSent(ctx, op, errInLine)
 	}
 	s.warnOfMany()
-	return done, nil
+	return at, nil
 }
+
+// enqueues are a session as the source of its enqueues.
+type enqueues Session
+
+func (s *enqueues) Load() int { return max((*Session)(s).entries(), batch.FewKeys) }
 
 // manyKeys is how many entries of a session are too many with a password.
 const manyKeys = 1_000
@@ -40,13 +46,18 @@ func (s *Session) warnOfMany() {
 }
 
 // Releases is Enqueues for a release, which costs the same whatever the lease has.
-func (s *Session) Releases(ctx context.Context, op string) (done func(), err error) {
-	done, ok := s.host.Together.Releases.Enter(ctx, s.done, s, func() int { return batch.FewKeys })
+func (s *Session) Releases(ctx context.Context, op string) (at gate.Place, err error) {
+	at, ok := s.host.Together.Releases.Enter(ctx, s.done, (*releases)(s), 1)
 	if !ok {
-		return nil, cluster.NotSent(ctx, op, errInLine)
+		return at, cluster.NotSent(ctx, op, errInLine)
 	}
-	return done, nil
+	return at, nil
 }
+
+// releases are a session as the source of its releases.
+type releases Session
+
+func (*releases) Load() int { return batch.FewKeys }
 
 // entries is how many entries of the session may have keys.
 func (s *Session) entries() int {

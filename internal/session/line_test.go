@@ -12,6 +12,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/batch"
 	"github.com/pawl-locks/pawl/internal/cleanup"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/gate"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
@@ -26,12 +27,12 @@ import (
 func TestEnqueuesAreFewWhileARenewalIsLate(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		late, other := r.session(lease.Options{TTL: 8 * time.Second}), r.session(lease.Options{TTL: time.Minute})
-		var leave []func()
+		var leave []gate.Place
 		enter := func() {
 			for range 300 {
 				go func() { // until there is room
-					if done, err := other.Enqueues(t.Context(), "enqueue", 1); err == nil {
-						leave = append(leave, done)
+					if at, err := other.Enqueues(t.Context(), "enqueue", 1); err == nil {
+						leave = append(leave, at)
 					}
 				}()
 				synctest.Wait()
@@ -39,9 +40,9 @@ func TestEnqueuesAreFewWhileARenewalIsLate(t *testing.T) {
 		}
 		empty := func() {
 			for len(leave) > 0 {
-				done := leave[0]
+				first := leave[0]
 				leave = leave[1:]
-				done()
+				first.Leave()
 				synctest.Wait()
 			}
 		}
@@ -101,9 +102,9 @@ func TestASessionWithManyKeysAndAPasswordIsLoggedOnce(t *testing.T) {
 				for range n {
 					_, _, err := s.Begin(keys.Spec{Prefix: "name/"})
 					require.NoError(t, err)
-					done, err := s.Enqueues(t.Context(), "enqueue", 1)
+					at, err := s.Enqueues(t.Context(), "enqueue", 1)
 					require.NoError(t, err)
-					done()
+					at.Leave()
 				}
 			}
 			enqueue(1_000)
