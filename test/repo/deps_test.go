@@ -246,6 +246,21 @@ func TestUsersGetEtcdsStubsAndGRPCAndNoMore(t *testing.T) {
 	}
 }
 
+// go mod tidy adds what the tests of a program's packages need to that program's go.mod, whether or not
+// this go.mod requires it. So the tests of the root import nothing that its users do not get anyway:
+// checks are in internal/testkit/assert and require, and those of leaks in internal/testkit/leaks.
+func TestTestsOfTheRootImportNothingThatUsersWouldGet(t *testing.T) {
+	out := goList(t, "-f", `{{$p := .ImportPath}}{{range .Imports}}{{$p}} {{.}}{{"\n"}}{{end}}{{range .TestImports}}{{$p}} {{.}}{{"\n"}}{{end}}{{range .XTestImports}}{{$p}} {{.}}{{"\n"}}{{end}}`, "./...")
+	for line := range strings.Lines(out) {
+		pkg, path, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if host, _, _ := strings.Cut(path, "/"); !strings.Contains(host, ".") || match([]string{module + "/..."}, path+"/") {
+			continue
+		}
+		ok := slices.ContainsFunc(required, func(m string) bool { return path == m || strings.HasPrefix(path, m+"/") })
+		assert.True(t, ok, "%s or its tests must not import %s", pkg, path)
+	}
+}
+
 // required are the modules that the root requires directly.
 var required = []string{
 	"go.etcd.io/etcd/api/v3", "google.golang.org/grpc", "google.golang.org/protobuf",
