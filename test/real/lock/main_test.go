@@ -122,12 +122,17 @@ func realServer(t testing.TB) string {
 }
 
 // said waits for the next line that begins with word and returns its rest. It returns "" if the
-// process has ended.
+// process has ended, and then prints why a test of the process failed.
 func (p *process) said(word string) string {
+	var others strings.Builder
 	for p.lines.Scan() {
 		if rest, ok := strings.CutPrefix(p.lines.Text(), word+" "); ok {
 			return rest
 		}
+		others.WriteString(p.lines.Text() + "\n")
+	}
+	if strings.Contains(others.String(), "--- FAIL") {
+		fmt.Fprint(os.Stderr, others.String())
 	}
 	return ""
 }
