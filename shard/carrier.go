@@ -24,7 +24,7 @@ type carrier struct {
 	done    func() // ends the deferral of the lease's revocation
 	keys    int    // shards that are queued for, or held, on it
 	works   int    // works that run on it
-	named   bool   // the member key, as it was written, names it
+	named   bool   // the member key is known to name it
 	ended   bool
 }
 
@@ -122,14 +122,6 @@ func (m *member) nameCarriers() {
 	for _, c := range m.carriers[1:] {
 		m.w.Self.Carriers = append(m.w.Self.Carriers, c.s.ID())
 	}
-}
-
-// named records that a member key was written that names all.
-func (m *member) named(all []*carrier) {
-	for _, c := range all {
-		c.named = true
-	}
-	m.dispatch()
 }
 
 // dropPending ends the pending acquisitions whose context has ended.

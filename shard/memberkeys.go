@@ -49,8 +49,22 @@ func (m *member) shown(key string, value []byte, mod int64, deleted bool) {
 	case mod > m.mod && deleted:
 		m.wrote, m.mod = "", 0
 	case mod > m.mod && string(value) != m.wrote:
-		m.wrote, m.mod = string(value), mod // somebody else wrote it, so it is written again
+		m.found(value, mod) // somebody else wrote it, so it is written again
 		m.heed(value)
+	}
+}
+
+// found records the value of the member key, and which carriers it names (rule SH11). It does so whoever
+// learned it, since the answer to the write that named them may be lost.
+func (m *member) found(value []byte, mod int64) {
+	m.wrote, m.mod = string(value), mod
+	if !slices.ContainsFunc(m.carriers, func(c *carrier) bool { return !c.named }) {
+		return
+	}
+	if known, err := shards.DecodeMember(m.n, value); err == nil {
+		for _, c := range m.carriers {
+			c.named = c.named || slices.Contains(known.Carriers, c.s.ID())
+		}
 	}
 }
 
@@ -83,7 +97,7 @@ func (m *member) write(now time.Time) {
 		return
 	}
 	m.writing, m.writeAt = true, time.Time{}
-	mod, names := m.mod, slices.Clone(m.carriers)
+	mod := m.mod
 	t := &pb.TxnRequest{
 		Compare: []*pb.Compare{m.s.Same(), txn.ModIs(m.key, mod)},
 		Success: []*pb.RequestOp{txn.Put(m.key, []byte(value), m.s.ID())},
@@ -95,12 +109,7 @@ func (m *member) write(now time.Time) {
 	}
 	m.job(func() func() {
 		resp, err := m.host.Cluster.Txn(m.ctx, cluster.Request{Op: "write the member key"}, t)
-		return func() {
-			m.written(value, mod, resp, err)
-			if err == nil && resp.Succeeded && !m.ended {
-				m.named(names)
-			}
-		}
+		return func() { m.written(value, mod, resp, err) }
 	})
 }
 
@@ -115,21 +124,21 @@ func (m *member) written(value string, mod int64, resp *pb.TxnResponse, err erro
 		m.writeAt = time.Now().Add(m.pace.Next())
 	case resp.Succeeded:
 		m.pace.Reset()
-		m.wrote, m.mod = value, resp.Header.Revision
+		m.found([]byte(value), resp.Header.Revision)
 	default:
-		m.found(txn.KV(resp, 0), mod)
+		m.refusedAt(txn.KV(resp, 0), mod)
 		if err := m.conflict(resp); m.fatal(err) != nil {
 			m.fail(err)
 		}
 	}
 }
 
-// found processes the member key as a write that was refused found it, or nil if it is gone. The write
-// expected modification revision mod.
-func (m *member) found(kv *mvccpb.KeyValue, mod int64) {
+// refusedAt processes the member key as a write that was refused found it, or nil if it is gone. The
+// write expected modification revision mod.
+func (m *member) refusedAt(kv *mvccpb.KeyValue, mod int64) {
 	m.wrote, m.mod = "", 0
 	if kv != nil {
-		m.wrote, m.mod = string(kv.Value), kv.ModRevision
+		m.found(kv.Value, kv.ModRevision)
 		m.heed(kv.Value)
 	}
 	if m.mod == mod { // no change, so the session has ended, and does not know it yet
@@ -155,7 +164,7 @@ func (m *member) remove() {
 				m.removed, m.writeAt = false, time.Now().Add(m.pace.Next())
 			case !resp.Succeeded && txn.KV(resp, 0) != nil: // it is not the key that had to be deleted
 				m.removed = false
-				m.found(txn.KV(resp, 0), mod)
+				m.refusedAt(txn.KV(resp, 0), mod)
 			}
 		}
 	})
