@@ -61,11 +61,40 @@ func (r *results) page() string {
 	return fmt.Sprintf(header, r.began.UTC().Format("2006-01-02"), r.rounds, r.took.Round(time.Second), machine(),
 		r.filesystem, r.sync.Round(time.Microsecond), version("go.etcd.io/etcd/server/v3"), version("go.etcd.io/etcd/client/v3"), r.steal.others()) +
 		join(
+			section{"In short", briefText, r.brief()},
 			section{"Uncontended locks", uncontendedText, r.table("workers", workers, operationColumns) + r.image("throughput.svg", "performance/")},
 			section{"A handover while others write", busyText, r.table("operation", busyPoints(), busyColumns) + r.image("busy.svg", "performance/")},
 			section{"The cost budget", budgetText, r.budget()},
 			section{"What is missed", missedText, r.misses(slices.Concat(targets(), kept()))},
 		)
+}
+
+// brief is the few figures that a user compares first.
+func (r *results) brief() string {
+	handover := point{busyName(1, 0, shortly), handovers(shortly)}
+	var b strings.Builder
+	for _, row := range []struct {
+		what string
+		at   point
+		column
+	}{
+		{"uncontended locks a second, 1 worker", workers[0], operationColumns[0]},
+		{"the same, 8 workers", workers[1], operationColumns[0]},
+		{"the same, 64 workers", workers[2], operationColumns[0]},
+		{"requests for each of these", workers[2], operationColumns[3]},
+		{"client CPU for each, µs", workers[2], operationColumns[4]},
+		{"release to acquire at the median, ms; the waiter came 10 ms before", handover, busyColumns[0]},
+		{"client memory for each lock held, B", point{"held", 10_000}, standingColumns[0]},
+	} {
+		if len(r.of(row.at.scenario, ours, row.at.n)) == 0 || len(r.of(row.at.scenario, theirs, row.at.n)) == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", row.what, r.cell(row.at, ours, row.column, false), r.cell(row.at, theirs, row.column, false))
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return "| | pawl | clientv3 |\n|---|---:|---:|\n" + b.String()
 }
 
 // data is the rest of what was measured.

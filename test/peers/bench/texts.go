@@ -22,6 +22,10 @@ in parentheses. Compare ratios and counts across machines, not absolute figures.
 [The rest of the data](performance/data.md): networks, queues, three members, faults, shards, sessions, modes, pawld. ` + "`make performance`" + ` repeats all of it in 47 minutes, and
 ` + "`go run ./test/peers/bench -only NAME`" + ` one scenario.
 `
+	briefText = `With many workers, pawl's writes share requests. A pawl waiter that has just come watches from the present on, which etcd serves at once; clientv3's
+watch begins in the past, and etcd serves it up to 100 ms later. pawl watches a lock that is held, which takes memory.
+
+`
 	missedText = `Targets that not every round has met. A figure of two clients is a ratio of the same round, so that both met the same machine. ` + "`make targets`" + ` prints all of them, with each round.
 
 `

@@ -130,13 +130,13 @@ func (s summary) String() string {
 	fmt.Fprintf(&b, "On %s, with three real members and %d processes on one machine with %d cores, for %v, from seed %d: "+
 		"%d rounds with a fault each, and %d pauses of whole processes.\n\n",
 		time.Now().UTC().Format("2006-01-02"), workers, runtime.NumCPU(), s.Lasted.Round(time.Second), s.Seed, s.Rounds, s.pauses.Load())
-	fmt.Fprintf(&b, "**Violations: 0.** Elements lost from fenced sets: %d of %d. From sets that do not check tokens, with the same look at `Err` "+
-		"right before each write: %d of %d, the writes of processes that were stopped after that look.\n\n",
+	fmt.Fprintf(&b, "**Violations: 0.** Elements lost from fenced sets: %d of %d. From sets that do not check tokens: %d of %d. "+
+		"Those writers, too, checked `Err` right before each write, but their process was stopped in between.\n\n",
 		s.sets["fenced"][0], s.sets["fenced"][1], s.sets["unfenced"][0], s.sets["unfenced"][1])
 	slices.Sort(s.late)
 	fmt.Fprintf(&b, "Holds that were lost: %d. Of these %d were noticed before the oracle saw the key go", s.early+len(s.late), s.early)
 	if n := len(s.late); n > 0 {
-		fmt.Fprintf(&b, "; the others last said \"held\" %v after it at the median, %v at most: an operator's deletions and revocations, which nobody announces",
+		fmt.Fprintf(&b, ". The others still said \"held\" for %v after that at the median, and for %v at most: nobody announces an operator's deletions and revocations",
 			s.late[n/2].Round(10*time.Microsecond), s.late[n-1].Round(10*time.Microsecond))
 	}
 	b.WriteString(".\n\n| sessions lost by | times |\n|---|---|\n")
