@@ -150,7 +150,7 @@ func (o *lockOptions) hasRun(ctx context.Context, r inside.Record, names []strin
 	ctx, cancel := context.WithTimeout(ctx, o.DialTimeout)
 	defer cancel()
 	ran, err := r.Covers(ctx, o.once.Time)
-	if ran {
+	if ran && err == nil { // a record that is ahead says nothing of a run
 		say.say(notice{Event: "recorded", Name: names[0], Cause: "it has run for " + o.once.String() + ", or a later time"})
 	}
 	return ran, o.withExitCode(ctx, err, say, nil)

@@ -27,12 +27,16 @@ func (o *tenure) flags(fs *pflag.FlagSet) {
 	fs.Var(&o.delay, "lock-delay", "how long nobody else gets what is held if it ends without a release; 1.2 times this and the TTL are 24h at most")
 	fs.StringVar(&o.owner, "owner", "", "name of the holder, for display (default host:pid)")
 	o.grace = noGrace
-	fs.Var(&o.grace, "grace", "time between TERM and KILL for the command, at most a sixth of the TTL, which is the default")
+	fs.Var(&o.grace, "grace", "time between TERM and KILL for the command, at most a sixth of the TTL, which is the default, up to 50s")
 	fs.BoolVar(&o.json, "json", false, "report what happens as lines of JSON")
 }
 
 // noGrace is the value of --grace if it was not given.
 const noGrace = seconds(-1)
+
+// mostGrace is the most that --grace is by default. After a sudden loss of the lock, a command may run for
+// as long beside the next holder's.
+const mostGrace = 50 * time.Second
 
 // session returns o's options for a session. Invalid ones are wrong usage.
 func (o *tenure) session() (lease.Options, error) {
@@ -49,7 +53,7 @@ func (o *tenure) session() (lease.Options, error) {
 // graceOf is the time from TERM to KILL under a lease of ttl as granted.
 func (o *tenure) graceOf(ttl time.Duration) time.Duration {
 	if o.grace == noGrace {
-		return ttl / 6
+		return min(ttl/6, mostGrace)
 	}
 	return time.Duration(o.grace)
 }

@@ -64,8 +64,8 @@ func Guard() (End, error) {
 	g := &guardian{conn: raw, page: shared}
 	g.begin(0)
 	signals, children := make(chan os.Signal, 16), make(chan os.Signal, 1)
+	g.senders.record() // first, so that each signal that is received has been counted
 	notify(signals, append([]os.Signal{unix.SIGCONT}, forwarded...)...)
-	g.senders.record()
 	signal.Notify(children, unix.SIGCHLD)
 	drop(unix.SIGPIPE)
 	g.reaper = adoptOrphans()

@@ -32,8 +32,9 @@ type action struct {
 	mask     uint64
 }
 
-// recordSenders begins to record who sends sigs, which have to be caught already. It returns false if
-// the system does not allow that.
+// recordSenders begins to record who sends sigs. The runtime catches them from its start, except for those
+// that this process was started to ignore, which are left out. It returns false if the system does not
+// allow that.
 func recordSenders(sigs ...syscall.Signal) bool {
 	for _, sig := range sigs {
 		var a action
