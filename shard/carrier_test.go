@@ -153,7 +153,11 @@ func TestTheEndOfTheMembersSessionEndsItsCarriers(t *testing.T) {
 		lease, old := w.member()
 		w.f.Revoke(lease)
 		w.pass(200 * time.Millisecond)
-		assert.Len(w, x.kinds(shard.Lost), many)
+		lost := map[int]bool{} // some of them twice, if it learns of the end of keys before that of the session
+		for _, ev := range x.kinds(shard.Lost) {
+			lost[ev.Shard] = true
+		}
+		assert.Len(w, lost, many)
 		assert.Empty(w, x.owned())
 		w.pass(ttl)
 		w.shared()

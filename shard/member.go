@@ -42,8 +42,10 @@ type member struct {
 	jobs         int // goroutines on its session that will still post
 	holds        map[int]*hold
 
-	wrote   string // the value of the member key
-	mod     int64  // its modification revision
+	self    shards.Member // what was encoded last
+	encoded string        // as this value; "" if nothing was
+	wrote   string        // the value of the member key
+	mod     int64         // its modification revision
 	writing bool
 	writeAt time.Time // the member key must not be written before
 	pace    backoff.Backoff
@@ -54,6 +56,7 @@ type member struct {
 	othersAt       time.Time // when to read next whether others remain; zero if the member does not leave
 	unplannedSince time.Time // since when counts have shown an unplanned member; zero if the last did not
 	waiters        map[int]*waiters
+	followed       shards.Set // the shards in waiters
 	missed         shards.Set // shards whose watch began after a write by others; their queues are read again
 	planning       bool
 	stopPlanning   context.CancelFunc

@@ -92,8 +92,11 @@ func (m *member) restoreWish(mod int64) {
 
 // write writes the member key, if its content has to change.
 func (m *member) write(now time.Time) {
-	value := string(m.w.Member(now).Encode())
-	if m.writing || m.removed || value == m.wrote || now.Before(m.writeAt) {
+	if m.writing || m.removed || now.Before(m.writeAt) {
+		return
+	}
+	value := m.value(now)
+	if value == m.wrote {
 		return
 	}
 	m.writing, m.writeAt = true, time.Time{}
@@ -111,6 +114,14 @@ func (m *member) write(now time.Time) {
 		resp, err := m.host.Cluster.Txn(m.ctx, cluster.Request{Op: "write the member key"}, t)
 		return func() { m.written(value, mod, resp, err) }
 	})
+}
+
+// value is what the member key should contain now. It is encoded again only if it has changed.
+func (m *member) value(now time.Time) string {
+	if self := m.w.Member(now); m.encoded == "" || !self.Equal(m.self) {
+		m.self, m.encoded = self, string(self.Encode())
+	}
+	return m.encoded
 }
 
 // written processes the answer to a write of the member key, if it had modification revision mod.

@@ -35,31 +35,26 @@ const readAgain = time.Second
 
 // follow follows who waits for the shards in offered, and for no others.
 func (m *member) follow(offered shards.Set) {
-	for i, w := range m.waiters {
-		if !offered.Has(i) {
-			w.stop()
-			delete(m.waiters, i)
-			m.w.Waits(i, false) // because nothing would report a change any more
-		}
+	for i := range m.followed.But(offered) {
+		m.forget(i)
+		m.w.Waits(i, false) // because nothing would report a change any more
 	}
-	var begin shards.Set
-	for i := range offered.All() {
-		if m.waiters[i] == nil {
-			m.waiters[i] = &waiters{keys: map[string]seen{}}
-			begin.Add(i)
-		}
+	begin := offered.Without(m.followed).Or(m.missed)
+	for i := range offered.But(m.followed) {
+		m.waiters[i] = &waiters{keys: map[string]seen{}}
+		m.followed.Add(i)
 	}
-	for i := range m.missed.All() {
-		begin.Add(i)
-	}
-	m.missed = shards.Set{}
+	m.missed = nil
 	m.readWaiters(begin)
 }
 
-func (w *waiters) stop() {
-	if w.watch != nil {
+// forget follows who waits for shard i no more.
+func (m *member) forget(i int) {
+	if w := m.waiters[i]; w.watch != nil {
 		w.watch.Cancel()
 	}
+	delete(m.waiters, i)
+	m.followed.Remove(i)
 }
 
 // readWaiters reads who waits for shards, and watches their queues from then on.
@@ -151,8 +146,7 @@ func (m *member) readLater(i int, w *waiters) {
 	time.AfterFunc(backoff.Jitter(readAgain), func() {
 		m.post(func() {
 			if m.waiters[i] == w {
-				w.stop()
-				delete(m.waiters, i)
+				m.forget(i) // follow begins anew
 			}
 		})
 	})

@@ -27,6 +27,21 @@ type health struct {
 	longest time.Duration     // the longest run of a work that failed
 	pause   time.Duration     // before the trial that comes next, or came last
 	since   time.Time         // since when it is as it is
+	fresh   []fresh           // the works that have begun since it is not well, the oldest first
+}
+
+// fresh is a work that has begun.
+type fresh struct {
+	shard int
+	task  *task
+	since time.Time
+}
+
+// began records that the work of shard i begins.
+func (h *health) began(i int, t *task) {
+	if h.is != Well {
+		h.fresh = append(h.fresh, fresh{i, t, t.since})
+	}
 }
 
 // failure records that shard i failed after its work had run for a while, or before it began.
@@ -55,19 +70,22 @@ func (w *Worker) sicken(now time.Time, longer bool) {
 
 // mostlyFails reports whether the worker fails with more shards than it works on.
 func (w *Worker) mostlyFails(now time.Time) bool {
-	failed, sound := 0, 0
-	for i, at := range w.health.failed {
-		if now.Sub(at) >= failedFor {
-			delete(w.health.failed, i)
+	failed, held := w.health.failed, 0
+	for p := working; p <= rechecking; p++ {
+		held += w.at.in[p].Len()
+	}
+	if 2*len(failed) <= held {
+		return false
+	}
+	sound := held
+	for i, at := range failed {
+		if w.looked++; now.Sub(at) >= failedFor {
+			delete(failed, i)
+		} else if w.tasks[i].held() {
+			sound--
 		}
 	}
-	failed = len(w.health.failed)
-	for i, t := range w.tasks {
-		if _, fails := w.health.failed[i]; t.held() && !fails {
-			sound++
-		}
-	}
-	return failed >= min(sickFrom, w.N) && failed > sound
+	return len(failed) >= min(sickFrom, w.N) && len(failed) > sound
 }
 
 // recover begins the trial of a sick worker, and makes it well when work has run for long enough.
@@ -79,6 +97,7 @@ func (w *Worker) recover(now time.Time) {
 	if at := w.proven(); !at.IsZero() && !now.Before(at) {
 		h.is, h.since = Well, now
 		clear(h.failed)
+		h.fresh = nil
 	}
 }
 
@@ -89,10 +108,13 @@ func (w *Worker) proven() (at time.Time) {
 	if h.is == Well {
 		return at
 	}
-	for _, t := range w.tasks {
-		if t.held() && !t.since.Before(h.last) && (at.IsZero() || t.since.Before(at)) {
-			at = t.since
+	for len(h.fresh) > 0 {
+		first := h.fresh[0]
+		if t := w.tasks[first.shard]; t == first.task && t.held() && t.since.Equal(first.since) && !t.since.Before(h.last) {
+			at = first.since
+			break
 		}
+		h.fresh = h.fresh[1:]
 	}
 	if at.IsZero() {
 		return at

@@ -1,8 +1,10 @@
 package shards
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 )
 
@@ -41,6 +43,14 @@ const (
 	Sick         // most of what it took has failed, so it gets nothing
 	Trial        // it was sick, and gets one shard to find out whether it still is
 )
+
+// Equal reports whether m and o have the same value in a member key.
+func (m Member) Equal(o Member) bool {
+	return m.Weight == o.Weight && bytes.Equal(m.Value, o.Value) && m.ID == o.ID &&
+		m.Leaving == o.Leaving && m.Drained == o.Drained && m.Health == o.Health &&
+		m.Cannot.Equal(o.Cannot) && m.Spared.Equal(o.Spared) && m.Coming.Equal(o.Coming) &&
+		slices.Equal(m.Carriers, o.Carriers)
+}
 
 // form is the form of a member key's value.
 type form struct {

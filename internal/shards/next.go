@@ -1,10 +1,14 @@
 package shards
 
-import "time"
+import (
+	"iter"
+	"time"
+)
 
 // Next returns what to do now. It returns each action once.
 func (w *Worker) Next(now time.Time) []Action {
 	w.recover(now)
+	w.unbar(now)
 	gaining, waiting, losing := w.underWay(now)
 	w.giveUp(now, losing)
 	gaining = w.obey(now, gaining)
@@ -19,31 +23,43 @@ func (w *Worker) Next(now time.Time) []Action {
 // long, and the shards that are being given up. What takes longer than a TTL may never end, so it does
 // not count any more, and other shards do not wait for it.
 func (w *Worker) underWay(now time.Time) (gaining, waiting, losing int) {
-	for i, t := range w.tasks {
-		if t == nil || t.phase == working || t.phase == releasing || t.phase == stuck {
-			continue
-		}
-		if t.phase == queued && w.unwanted(i, t) {
-			t.phase = quitting
-			w.act(Quit, i)
-		}
-		switch counts := t.lasted(now) < w.TTL; {
-		case !counts:
-		case t.phase == moving || t.phase == rechecking:
-			losing++
-		default:
-			gaining++
-			if t.phase == queued && !t.preparing && !t.try {
-				waiting++
+	for i := range w.unwanted() {
+		w.to(i, quitting)
+		w.act(Quit, i)
+	}
+	if !w.bounded(now) {
+		return 0, 0, 0
+	}
+	for _, p := range underWay {
+		for i := range w.each(w.at.in[p]) {
+			t := w.tasks[i]
+			switch counts := t.lasted(now) < w.TTL; {
+			case !counts:
+			case t.phase == moving || t.phase == rechecking:
+				losing++
+			default:
+				gaining++
+				if t.phase == queued && !t.preparing && !t.try {
+					waiting++
+				}
 			}
 		}
 	}
 	return gaining, waiting, losing
 }
 
-// unwanted reports whether the worker should no longer queue for shard i.
-func (w *Worker) unwanted(i int, t *task) bool {
-	return w.leaving || w.drained || !t.try && !w.wish.Has(i)
+// bounded reports whether what is under way bounds what begins.
+func (w *Worker) bounded(now time.Time) bool { return w.Moves > 0 && !w.due(now) }
+
+// underWay are the phases that count for Moves.
+var underWay = []phase{queued, quitting, moving, rechecking}
+
+// unwanted yields the shards for which the worker should no longer queue.
+func (w *Worker) unwanted() iter.Seq[int] {
+	if !w.follows() {
+		return w.each(w.at.in[queued])
+	}
+	return w.each(w.at.in[queued], w.wish, w.at.tries)
 }
 
 // lasted is how long t has been at its present step, as far as Next observed.
@@ -57,31 +73,43 @@ func (t *task) lasted(now time.Time) time.Duration {
 // giveUp ends the work of shards that go to other workers. losing is how many are being given up
 // already.
 func (w *Worker) giveUp(now time.Time, losing int) {
-	for i, t := range w.tasks {
-		if t == nil || t.phase != working || !w.offers(i) {
-			continue
-		}
-		forced := w.due(now)
-		if forced || t.waits && (w.Moves == 0 || losing < w.Moves) {
-			t.phase, t.forced = moving, forced
-			w.act(Move, i)
-			losing++
-		}
+	forced := w.due(now)
+	offered := w.at.asked
+	if forced {
+		offered = w.at.in[working]
 	}
+	for i := range w.each(offered, w.kept()) {
+		if !forced && w.Moves > 0 && losing >= w.Moves {
+			return
+		}
+		w.tasks[i].forced = forced
+		w.to(i, moving)
+		w.act(Move, i)
+		losing++
+	}
+}
+
+// kept are the shards that the worker does not give up.
+func (w *Worker) kept() Set {
+	if !w.follows() {
+		return nil
+	}
+	return w.wish
 }
 
 // obey queues for the shards in the wish. gaining is how many are being gained already, and obey
 // returns how many are afterwards.
 func (w *Worker) obey(now time.Time, gaining int) int {
-	for i := range w.wish.All() {
+	if !w.follows() {
+		return gaining
+	}
+	for i := range w.each(w.wish, w.at.gaveUp, w.at.barred, w.at.any) {
 		if w.Moves > 0 && gaining >= w.Moves {
 			break
 		}
-		if w.wants(now, i) && w.tasks[i] == nil {
-			w.tasks[i] = &task{phase: queued, preparing: true}
-			w.act(Enqueue, i)
-			gaining++
-		}
+		w.set(i, &task{phase: queued, preparing: true})
+		w.act(Enqueue, i)
+		gaining++
 	}
 	return gaining
 }
@@ -93,7 +121,7 @@ func (w *Worker) try(now time.Time, gaining int) {
 		i := w.free[0]
 		w.free = w.free[1:]
 		if w.tasks[i] == nil && !w.barred(now, i) {
-			w.tasks[i] = &task{phase: queued, try: true}
+			w.set(i, &task{phase: queued, try: true})
 			w.act(Try, i)
 			gaining++
 		}
@@ -102,34 +130,10 @@ func (w *Worker) try(now time.Time, gaining int) {
 
 // Offered are the held shards that are given up as soon as another worker waits for them. The caller
 // has to report Waits for them.
-func (w *Worker) Offered() (s Set) {
-	for i, t := range w.tasks {
-		if t != nil && t.phase == working && w.offers(i) {
-			s.Add(i)
-		}
-	}
-	return s
-}
+func (w *Worker) Offered() Set { return w.at.in[working].Without(w.kept()) }
 
 // Idle reports whether nothing is held, queued for, or worked on.
-func (w *Worker) Idle() bool {
-	for _, t := range w.tasks {
-		if t != nil {
-			return false
-		}
-	}
-	return true
-}
-
-// Held are the shards that the worker holds.
-func (w *Worker) Held() (s Set) {
-	for i, t := range w.tasks {
-		if t.held() {
-			s.Add(i)
-		}
-	}
-	return s
-}
+func (w *Worker) Idle() bool { return w.at.any.Len() == 0 }
 
 // Wake is when, if nothing else happens, Next or Member have something new at the latest. It is zero if
 // they never have.
@@ -139,17 +143,19 @@ func (w *Worker) Wake(now time.Time) (wake time.Time) {
 			wake = t
 		}
 	}
-	for _, b := range w.bars {
-		sooner(b.until)
+	if len(w.ends) > 0 {
+		sooner(w.ends[0].until)
 	}
 	if w.leaving {
 		sooner(w.leaveBy)
 	}
 	sooner(w.wished.Add(quiet))
 	sooner(w.healthWake())
-	for _, t := range w.tasks {
-		if t != nil && w.Moves > 0 {
-			sooner(t.from.Add(w.TTL)) // it does not count any more
+	if w.bounded(now) {
+		for _, p := range underWay {
+			for i := range w.each(w.at.in[p]) {
+				sooner(w.tasks[i].from.Add(w.TTL)) // it does not count any more
+			}
 		}
 	}
 	return wake
@@ -157,23 +163,14 @@ func (w *Worker) Wake(now time.Time) (wake time.Time) {
 
 // Member is what the member key should contain now.
 func (w *Worker) Member(now time.Time) Member {
+	w.unbar(now)
 	m := w.Self
 	m.Leaving, m.Drained, m.Health = w.leaving, w.drained, w.health.is
-	for i, t := range w.tasks {
-		barred, stuck := w.barred(now, i), t != nil && t.phase == stuck
-		if barred || stuck {
-			m.Cannot.Add(i)
-			if !barred || w.bars[i].spared {
-				m.Spared.Add(i)
-			}
-		}
-	}
-	if now.Sub(w.wished) >= quiet {
-		for i := range w.wish.All() {
-			if w.wants(now, i) && (w.tasks[i] == nil || w.tasks[i].phase == queued && w.tasks[i].preparing) {
-				m.Coming.Add(i)
-			}
-		}
+	barred, stuck := w.at.barred, w.at.in[stuck]
+	m.Cannot = barred.Or(stuck)
+	m.Spared = barred.And(w.at.spared).Or(stuck.Without(barred))
+	if now.Sub(w.wished) >= quiet && w.follows() {
+		m.Coming = w.wish.Without(w.at.gaveUp, w.at.barred, w.at.ready)
 	}
 	return m
 }

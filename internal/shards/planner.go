@@ -24,6 +24,8 @@ type Planner struct {
 	planned     int64         // the revision that the last plan was made of
 	lags        map[int64]lag // members that do not follow their wish
 	full        map[int64]time.Time
+	watchAt     time.Time // when to look for lags next
+	looked      int       // how often that has looked at a shard
 	memory
 }
 
@@ -36,6 +38,9 @@ type lag struct {
 
 // fullFor is for how many TTLs a member counts as full after it has not followed its wish for one TTL.
 const fullFor = 4
+
+// watchEach is how often in a TTL a planner looks for members that do not follow their wish.
+const watchEach = 8
 
 // settles is how many times Settle after the first change the plan is made at the latest.
 const settles = 5
@@ -139,6 +144,10 @@ func (p *Planner) watchOver(now time.Time) {
 			p.Changed(now)
 		}
 	}
+	if now.Before(p.watchAt) {
+		return // to look at all shards at each event would take the square of their number
+	}
+	p.watchAt = now.Add(p.TTL / watchEach)
 	for lease, m := range p.View.Members {
 		missing := p.missing(lease, m)
 		old := p.lags[lease]
@@ -161,8 +170,8 @@ func (p *Planner) missing(lease int64, m *MemberState) (n int) {
 	if !m.active() || !p.full[lease].IsZero() {
 		return 0
 	}
-	for i := range m.Wish.All() {
-		if !m.Coming.Has(i) && !m.Cannot.Has(i) && !p.View.In(i, lease) {
+	for i := range m.Wish.But(m.Coming, m.Cannot) {
+		if p.looked++; !p.View.In(i, lease) {
 			n++
 		}
 	}

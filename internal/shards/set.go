@@ -33,6 +33,15 @@ func (s *Set) Add(i int) {
 	(*s)[i/64] |= 1 << (i % 64)
 }
 
+// Set adds shard i, or removes it.
+func (s *Set) Set(i int, in bool) {
+	if in {
+		s.Add(i)
+	} else {
+		s.Remove(i)
+	}
+}
+
 // Remove removes shard i.
 func (s Set) Remove(i int) {
 	if i/64 < len(s) {
@@ -40,13 +49,50 @@ func (s Set) Remove(i int) {
 	}
 }
 
-// Without returns the shards in s that are not in t.
-func (s Set) Without(t Set) Set {
-	s = s.Clone()
-	for i := range min(len(s), len(t)) {
-		s[i] &^= t[i]
+// made is the Set of these words, without the empty ones at its end. An empty one allocates nothing.
+func made(n int, word func(j int) uint64) (s Set) {
+	for n > 0 && word(n-1) == 0 {
+		n--
+	}
+	if n > 0 {
+		s = make(Set, n)
+	}
+	for j := range s {
+		s[j] = word(j)
 	}
 	return s
+}
+
+// word is the part of s from shard 64*j on.
+func (s Set) word(j int) uint64 {
+	if j < len(s) {
+		return s[j]
+	}
+	return 0
+}
+
+// less is word without what is in one of the others.
+func (s Set) less(j int, others []Set) uint64 {
+	w := s.word(j)
+	for _, t := range others {
+		w &^= t.word(j)
+	}
+	return w
+}
+
+// Without returns the shards in s that are in none of the others.
+func (s Set) Without(others ...Set) Set {
+	return made(len(s), func(j int) uint64 { return s.less(j, others) })
+}
+
+// And returns the shards that are both in s and in t.
+func (s Set) And(t Set) Set {
+	return made(len(s), func(j int) uint64 { return s[j] & t.word(j) })
+}
+
+// Or returns the shards that are in s, or in t.
+func (s Set) Or(t Set) Set {
+	return made(max(len(s), len(t)), func(j int) uint64 { return s.word(j) | t.word(j) })
 }
 
 // Len is how many shards are in s.
@@ -58,10 +104,13 @@ func (s Set) Len() (n int) {
 }
 
 // All yields the shards in s in ascending order. s may be changed meanwhile.
-func (s Set) All() iter.Seq[int] {
+func (s Set) All() iter.Seq[int] { return s.But() }
+
+// But is All without the shards that are in one of the others.
+func (s Set) But(others ...Set) iter.Seq[int] {
 	return func(yield func(int) bool) {
-		for j, w := range s {
-			for ; w != 0; w &= w - 1 {
+		for j := range s {
+			for w := s.less(j, others); w != 0; w &= w - 1 {
 				if !yield(j*64 + bits.TrailingZeros64(w)) {
 					return
 				}

@@ -1,6 +1,7 @@
 package shards
 
 import (
+	"math"
 	"math/rand/v2"
 	"time"
 )
@@ -58,22 +59,6 @@ type step struct {
 	preparing bool
 }
 
-// bar keeps a worker from a shard for a while, which grows from one time to the next.
-type bar struct {
-	until  time.Time
-	wait   time.Duration
-	spared bool // the shard has not failed
-}
-
-// The bounds of a bar, and how long work has to run for the next bar to be the shortest again. The
-// shortest is longer than the planner's wait of a second, so that the shard goes to another worker
-// first.
-const (
-	minBar   = 2 * time.Second
-	maxBar   = time.Minute
-	forgiven = time.Minute
-)
-
 // quiet is how long after its wish a worker's member key does not say what it prepares for. Later it
 // says so, before a planner counts the worker as full. The planner does that after a TTL, which may be
 // as short as lease.MinTTL.
@@ -99,8 +84,11 @@ type Worker struct {
 	wishMod int64
 	wished  time.Time // when wish came
 	tasks   []*task   // by shard; nil if nothing is done about it
-	gaveUp  map[int]int64
+	at      standing
+	looked  int           // how often a loop has looked at a shard
+	gaveUp  map[int]int64 // when shards were given up, if that was not before the wish
 	bars    map[int]bar
+	ends    barEnds
 	health  health
 	leaving bool
 	drained bool
@@ -125,13 +113,13 @@ func NewWorker(n int, self Member, ttl, settle time.Duration, moves int) *Worker
 // one. A shard for which Prepare was called on the earlier one cannot be taken until Prepare has
 // returned.
 func (w *Worker) Joined(now time.Time) {
-	for _, t := range w.tasks {
-		if t != nil && (t.phase == queued || t.phase == quitting) {
-			t.phase = stuck
+	for _, p := range []phase{queued, quitting} {
+		for i := range w.at.in[p].All() {
+			w.to(i, stuck)
 		}
 	}
 	w.wish, w.wishMod, w.wished = nil, 0, now
-	clear(w.gaveUp)
+	w.forgive(math.MaxInt64)
 	w.joined, w.counts, w.missing, w.empty, w.extra, w.free = now, 0, false, nil, 0, nil
 }
 
@@ -139,6 +127,7 @@ func (w *Worker) Joined(now time.Time) {
 func (w *Worker) Wished(now time.Time, wish Set, mod int64) {
 	if mod > w.wishMod {
 		w.wish, w.wishMod, w.wished = wish, mod, now
+		w.forgive(mod)
 	}
 }
 
@@ -164,7 +153,7 @@ func (w *Worker) Deserted(now time.Time) {
 // that has not changed.
 func (w *Worker) Drain(on bool) {
 	if w.drained && !on {
-		clear(w.gaveUp)
+		w.forgive(math.MaxInt64)
 	}
 	w.drained = on
 }
@@ -173,19 +162,20 @@ func (w *Worker) Drain(on bool) {
 func (w *Worker) Prepared(i int) {
 	if t := w.tasks[i]; t != nil {
 		t.preparing = false
+		w.stand(i)
 	}
 }
 
 // Acquired records that the shard is held.
 func (w *Worker) Acquired(now time.Time, i int) {
-	w.tasks[i] = &task{phase: working, since: now}
-	w.act(Work, i)
+	w.set(i, &task{})
+	w.work(now, i)
 }
 
 // Refused records that an Enqueue or a Try has ended without a hold. If failed is true, it must not be
 // repeated at once.
 func (w *Worker) Refused(now time.Time, i int, failed bool) {
-	w.tasks[i] = nil
+	w.set(i, nil)
 	if failed {
 		w.failure(now, i, 0)
 	}
@@ -194,7 +184,7 @@ func (w *Worker) Refused(now time.Time, i int, failed bool) {
 // Hindered records that an Enqueue or a Try has ended without a hold, for a reason that is neither the
 // shard's nor the worker's. It must not be repeated at once.
 func (w *Worker) Hindered(now time.Time, i int) {
-	w.tasks[i] = nil
+	w.set(i, nil)
 	w.bar(now, i, true)
 }
 
@@ -202,6 +192,7 @@ func (w *Worker) Hindered(now time.Time, i int) {
 func (w *Worker) Waits(i int, waits bool) {
 	if t := w.tasks[i]; t != nil {
 		t.waits = waits
+		w.stand(i)
 	}
 }
 
@@ -211,18 +202,19 @@ func (w *Worker) Returned(now time.Time, i int) (early bool) {
 	early = t.phase == working
 	if t.phase != working || now.Sub(t.since) >= forgiven {
 		delete(w.bars, i)
+		w.at.barred.Remove(i)
 	}
 	switch {
 	case t.phase == stuck:
-		w.tasks[i] = nil
+		w.set(i, nil)
 	case t.phase == working && !w.leaving:
 		w.failure(now, i, now.Sub(t.since))
 		fallthrough
 	case t.phase == working || t.forced:
-		t.phase = releasing
+		w.to(i, releasing)
 		w.act(Release, i)
 	default:
-		t.phase = rechecking
+		w.to(i, rechecking)
 		w.act(Recheck, i)
 	}
 	return early
@@ -230,44 +222,31 @@ func (w *Worker) Returned(now time.Time, i int) (early bool) {
 
 // Rechecked records whether a successor waits, as a read at revision rev showed.
 func (w *Worker) Rechecked(now time.Time, i int, rev int64, waits bool) {
-	t := w.tasks[i]
-	t.waits = waits
+	w.Waits(i, waits)
 	if w.offers(i) && (waits || w.due(now)) {
-		t.phase = releasing
+		w.to(i, releasing)
 		w.gaveUp[i] = rev
+		w.at.gaveUp.Set(i, rev >= w.wishMod)
 		w.act(Release, i)
 		return
 	}
-	t.phase, t.since = working, now
-	w.act(Work, i)
+	w.work(now, i)
 }
 
 // Released records the end of a Release.
-func (w *Worker) Released(i int) { w.tasks[i] = nil }
+func (w *Worker) Released(i int) { w.set(i, nil) }
 
 // Lost records that a hold was lost, and whether its work runs. If work runs, its context has to be
 // ended, and Returned is called when it has returned. The shard cannot be taken before that.
 func (w *Worker) Lost(i int, runs bool) {
 	if runs {
-		w.tasks[i].phase = stuck
+		w.to(i, stuck)
 	} else {
-		w.tasks[i] = nil
+		w.set(i, nil)
 	}
 }
 
-// bar keeps the worker from shard i. spared says that i has not failed.
-func (w *Worker) bar(now time.Time, i int, spared bool) {
-	b := w.bars[i]
-	b.spared = spared
-	b.wait = min(max(2*b.wait, minBar), maxBar)
-	b.until = now.Add(b.wait)
-	w.bars[i] = b
-}
-
 func (w *Worker) act(k ActionKind, i int) { w.out = append(w.out, Action{k, i}) }
-
-// barred reports whether the worker cannot take shard i now.
-func (w *Worker) barred(now time.Time, i int) bool { return now.Before(w.bars[i].until) }
 
 // offers reports whether shard i is given up as soon as another worker waits for it.
 func (w *Worker) offers(i int) bool { return w.leaving || w.drained || !w.wish.Has(i) }
@@ -275,11 +254,9 @@ func (w *Worker) offers(i int) bool { return w.leaving || w.drained || !w.wish.H
 // due reports whether what the worker still holds is released even if no successor waits.
 func (w *Worker) due(now time.Time) bool { return w.leaving && !now.Before(w.leaveBy) }
 
-// wants reports whether the worker should follow its wish for shard i. It should not if it has given i
-// up since the wish was written, or cannot take i now.
-func (w *Worker) wants(now time.Time, i int) bool {
-	return !w.leaving && !w.drained && i < w.N && w.wishMod > w.gaveUp[i] && !w.barred(now, i)
-}
+// follows reports whether the worker follows its wish: for the shards that it has not given up since the
+// wish was written, and can take now.
+func (w *Worker) follows() bool { return !w.leaving && !w.drained }
 
 // listEach is how many counts of the queue keys there are from one list of them to the next.
 const listEach = 8
@@ -317,13 +294,8 @@ func (w *Worker) Listed(now time.Time, empty Set, share int) {
 	if w.leaving || share <= 0 || now.Sub(w.joined) < max(2*w.TTL, w.Settle+w.TTL) {
 		return
 	}
-	room := share + w.extra
+	room := share + w.extra - w.at.any.Len()
 	w.extra += w.Growth
-	for _, t := range w.tasks {
-		if t != nil {
-			room--
-		}
-	}
 	w.Shuffle(len(free), func(a, b int) { free[a], free[b] = free[b], free[a] })
 	w.free = free[:max(min(room, len(free)), 0)]
 }
