@@ -25,8 +25,8 @@ const (
 
 // A place is what a planner remembers of the workers that had an ID.
 type place struct {
-	deaths  int // of young workers, each less than loopFor after the one before
-	last    time.Time
+	deaths  int           // of young workers, each less than loopFor after the one before
+	last    time.Time     // the last death, of whatever age
 	penalty time.Duration // of the next one
 	counted int64         // the lease of the last that was counted
 }
@@ -66,8 +66,19 @@ func (p *Planner) went(now time.Time, lease int64, old MemberState, rev int64) {
 	if old.ID != "" && !old.Leaving {
 		p.bury(now, lease, old, rev)
 	}
+	p.forget(lease)
+}
+
+// forget drops what is remembered of a member that has gone. What failed on it still counts for a shard
+// that has not failed on two yet.
+func (p *Planner) forget(lease int64) {
 	delete(p.born, lease)
 	delete(p.penalties, lease)
+	for _, t := range p.troubles {
+		if t.light || !t.on[lease] {
+			delete(t.on, lease)
+		}
+	}
 }
 
 // bury counts the death of a worker, once.
@@ -84,7 +95,7 @@ func (p *Planner) bury(now time.Time, lease int64, m MemberState, rev int64) {
 	p.dead = append(p.dead, death{lease, rev, m.Wish})
 	born, seen := p.born[lease]
 	if !seen || now.Sub(born) >= young {
-		at.deaths, at.penalty = 0, 0
+		at.deaths, at.penalty, at.last = 0, 0, now // its keys may end later, and are the same death
 		return
 	}
 	if now.Sub(at.last) >= loopFor {
@@ -102,7 +113,9 @@ func (p *Planner) endPenalties(now time.Time) {
 	for lease, until := range p.penalties {
 		if !now.Before(until) {
 			delete(p.penalties, lease)
-			p.born[lease] = now
+			if m := p.View.Members[lease]; m != nil && m.There {
+				p.born[lease] = now
+			}
 			p.Changed(now)
 		}
 	}

@@ -98,6 +98,7 @@ func (w *Worker) recover(now time.Time) {
 		h.is, h.since = Well, now
 		clear(h.failed)
 		h.fresh = nil
+		w.vain, w.listAt = 0, 0
 	}
 }
 

@@ -41,7 +41,14 @@ func (m *memory) wake() (at time.Time) {
 }
 
 // Inherit takes over what an earlier Planner of the same term remembers.
-func (p *Planner) Inherit(from *Planner) { p.memory = from.memory }
+func (p *Planner) Inherit(from *Planner) {
+	p.memory = from.memory
+	for lease := range p.born {
+		if m := p.View.Members[lease]; m == nil || !m.There { // it has gone meanwhile
+			p.forget(lease)
+		}
+	}
+}
 
 // coarse is the precision with which a planner says when rests end, so that many that end at about the
 // same time are one set.

@@ -1,11 +1,13 @@
 package shards
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
+	"github.com/pawl-locks/pawl/internal/testkit/require"
 )
 
 // troubled is a planner of 12 shards and some members, which are its leases from 1.
@@ -180,4 +182,40 @@ func TestDeathsOfWorkersWithoutAnIDAreNotCounted(t *testing.T) {
 		p.pass(time.Second)
 	}
 	assert.Equal(t, Said{Planned: p.Planned()}, p.Said(0))
+}
+
+// rule: SH10
+func TestWhatIsRememberedDoesNotGrowWithTheWorkersThatHaveGone(t *testing.T) {
+	p := newTroubled(t, 4)
+	for lease := int64(100); lease < 200; lease++ {
+		p.member(lease, Member{Weight: 1, ID: fmt.Sprint(lease)})
+		p.member(lease, Member{Weight: 1, ID: fmt.Sprint(lease), Cannot: SetOf(0)})
+		p.die(lease)
+		p.pass(time.Minute)
+	}
+	assert.Equal(t, SetOf(0), p.Said(0).AllPoison().trimmed())
+	assert.LessOrEqual(t, len(p.troubles[0].on), 4)
+	assert.LessOrEqual(t, len(p.places), 20, "those of a quarter of an hour")
+	p.Remember(p.now, Said{Held: []Penalty{{Lease: 200, Until: p.now.Add(time.Minute)}}})
+	p.pass(2 * time.Minute)
+	assert.Len(t, p.born, 4)
+	next := newTroubled(t, 2) // two have gone while its watch was interrupted
+	next.Inherit(p.Planner)
+	assert.Len(t, next.born, 2)
+}
+
+// A worker that comes back within the TTL has died, and the end of its lease later is the same death.
+// rule: SH13
+func TestADeathOfAnOldWorkerCountsOnceForItsShard(t *testing.T) {
+	p := newTroubled(t, 2)
+	p.member(10, Member{Weight: 1, ID: "a"})
+	p.pass(young + time.Second)
+	key := p.hold(5, 10)
+	p.member(11, Member{Weight: 1, ID: "a"})
+	p.pass(5 * time.Second)
+	require.Contains(t, p.troubles, 5)
+	assert.Equal(t, 1, p.troubles[5].deaths)
+	p.die(10, key)
+	p.pass(2 * time.Second)
+	assert.Equal(t, 1, p.troubles[5].deaths)
 }

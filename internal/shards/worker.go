@@ -97,6 +97,9 @@ type Worker struct {
 	joined  time.Time
 	counts  int
 	missing bool  // the last count was too low
+	workers int   // how many the last count showed
+	vain    int   // how many lists in a row showed shards without an owner of which it could take none
+	listAt  int   // the count before which it does not list them again
 	poison  Set   // the shards that the planner takes care of, and Listed leaves out
 	empty   Set   // the shards without an owner in the last list
 	extra   int   // how many shards above its share it may take
@@ -121,6 +124,7 @@ func (w *Worker) Joined(now time.Time) {
 	w.wish, w.wishMod, w.wished = nil, 0, now
 	w.forgive(math.MaxInt64)
 	w.joined, w.counts, w.missing, w.empty, w.extra, w.free = now, 0, false, nil, 0, nil
+	w.vain, w.listAt = 0, 0
 }
 
 // Wished sets the wish, and the modification revision of its key.
@@ -154,6 +158,7 @@ func (w *Worker) Deserted(now time.Time) {
 func (w *Worker) Drain(on bool) {
 	if w.drained && !on {
 		w.forgive(math.MaxInt64)
+		w.vain, w.listAt = 0, 0
 	}
 	w.drained = on
 }
@@ -269,9 +274,9 @@ func (w *Worker) Counted(keys, workers int, poison Set) (list bool) {
 	w.counts++
 	missing := keys < w.N-poison.Len()
 	twice := w.missing && missing
-	w.missing, w.poison = missing, poison
+	w.missing, w.poison, w.workers = missing, poison, max(workers, 1)
 	turn := w.counts%listEach == 0 || keys > w.N // then one may hide that another is missing
-	return twice || w.empty.Len() > 0 || turn && w.Draw(max(workers, 1)) == 0
+	return (twice || w.empty.Len() > 0) && w.counts >= w.listAt || turn && w.Draw(w.workers) == 0
 }
 
 // Listed records which shards have no queue key at all, poison included, and the worker's share, rounded up. Next takes
@@ -287,6 +292,13 @@ func (w *Worker) Listed(now time.Time, empty Set, share int) {
 			free = append(free, i)
 		}
 	}
+	switch {
+	case empty.Len() == 0:
+		w.vain, w.listAt = 0, 0
+	case before.Len() > 0 && (len(free) == 0 || share <= 0):
+		w.vain++
+		w.listAt = w.counts + min(1<<min(w.vain, 20), w.workers)
+	}
 	if len(free) == 0 {
 		w.extra = 0
 		return
@@ -298,4 +310,5 @@ func (w *Worker) Listed(now time.Time, empty Set, share int) {
 	w.extra += w.Growth
 	w.Shuffle(len(free), func(a, b int) { free[a], free[b] = free[b], free[a] })
 	w.free = free[:max(min(room, len(free)), 0)]
+	w.vain, w.listAt = 0, 0
 }
