@@ -20,22 +20,26 @@
 // # What it guarantees
 //
 //  1. What a session holds becomes invalid before anybody else can acquire it. Validity counts from
-//     when the last confirmed renewal was sent, on a clock that runs during suspend, and ends at least
-//     a sixth of the TTL early.
+//     when the last confirmed renewal was sent, on a clock that runs during a suspend, and ends at
+//     least a sixth of the TTL before the lease can.
 //  2. Session.Err compares the clock at each call. What has ended stays ended, with one final cause:
 //     lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed, elect.ErrOverrun or ErrClusterChanged.
 //  3. One member's failure does not affect the others, because each has a separate connection, and the
 //     next try uses another member.
-//  4. A Client uses one cluster. It drops answers of another, and a
-//     revision that goes back ends every session with ErrClusterChanged.
+//  4. A Client uses one cluster. It drops answers of another, and if the revision goes back, every
+//     session ends with ErrClusterChanged.
 //  5. Every call returns at most 100 ms after the end of its context, and even with context.Background
 //     every request has a time limit. What cannot be deleted at once is deleted in the background.
 //
 // # What it does not
 //
-// No client can rule out that an operator deletes a key, that the server
-// revokes a living lease, that a restore or the loss of most members takes the cluster back, that a
-// machine is frozen together with its clocks, that two clocks' rates differ by more than the margin covers, or that a process is paused between its last check and its
-// write. The fencing token covers all of these, if the storage checks it.
-// etcd's grpc-proxy is not supported.
+// No client can rule out these events:
+//
+//   - An operator deletes a key, or the server revokes a living lease.
+//   - A restore, or the loss of most members, takes the cluster back.
+//   - A machine is frozen together with its clocks, or two clocks' rates differ by more than the
+//     margin covers.
+//   - A process is paused between its last check and its write.
+//
+// The fencing token covers all of these, if the storage checks it. etcd's grpc-proxy is not supported.
 package pawl

@@ -1,5 +1,5 @@
-// Package elect elects a leader on etcd: one that learns when it no longer leads, that comes with a
-// fencing token, and that anybody can observe.
+// Package elect elects a leader on etcd. A leader learns when it no longer leads, and has a fencing
+// token. Anybody can observe who leads.
 //
 // [Run] is the loop that everyone otherwise writes by hand:
 //
@@ -25,13 +25,13 @@
 //  3. Tokens: Term.Token is the create revision of Term.Key, and strictly greater
 //     than that of every earlier term of the name. It stays the same through
 //     Proclaim and Resume.
-//  4. Loss is reported: once the session has ended, or the key was deleted or
-//     overwritten by somebody else, Err returns that with one final cause, the
-//     Context is cancelled with it, and Done is closed. Err compares the clock at
-//     the call; after a pause of any length it is right at the first call.
+//  4. Loss is reported: a term is lost once the session has ended, or somebody else has
+//     deleted or overwritten the key. Then Err returns one final cause, the Context is
+//     cancelled with it, and Done is closed. Err compares the clock at the call, so after a
+//     pause of any length it is right at the first call.
 //  5. Either the error or the Term is nil. After any error of Campaign the candidate's
-//     queue key is deleted in the background. Until then it blocks others; if etcd cannot
-//     be reached, until its lease ends. A Resign that returns nil ended a term that lasted
+//     queue key is deleted in the background. Until then it blocks others, or until its lease
+//     ends if etcd cannot be reached. A Resign that returns nil ended a term that lasted
 //     until then, and nobody else had written to the key.
 //  6. Values: a Proclaim compares the create and the modification revision of its
 //     key. A value that was proclaimed is never replaced by an older one of the
@@ -46,15 +46,20 @@
 //     let another be elected sooner.
 //  9. Every call returns within its context's end plus 100 ms; for Run this counts from
 //     lead's return.
-//  10. A term costs no goroutine and no timer of its own; nor does Observe.
+//  10. Neither a term nor Observe costs a goroutine or a timer.
 //
 // # What it does not
 //
-// No client can rule out that an operator deletes the key, that the server revokes a living lease,
-// that a restore takes the cluster back, that a machine is frozen together with its clocks, that
-// clocks' rates differ by more than the session's margin covers, or that a process is paused
-// between its last call of Err and its write. A writer gives the storage its token, and the storage
-// refuses one below the highest it has seen (see package fencing).
+// No client can rule out these events:
+//
+//   - An operator deletes the key, or the server revokes a living lease.
+//   - A restore, or the loss of most members, takes the cluster back.
+//   - A machine is frozen together with its clocks, or clocks' rates differ by more than the
+//     session's margin covers.
+//   - A process is paused between its last call of Err and its write.
+//
+// So a writer gives the storage its token, and the storage refuses one below the highest it has
+// seen (see package fencing).
 //
 // An observer learns who led, not who leads: when it acts, another may lead. A request that is sent
 // to a leader should carry the token that was observed. There are no priorities, and leadership

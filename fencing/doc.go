@@ -18,12 +18,12 @@
 //     resource, even after a restart of the store that keeps the guard's tokens. A refusal is
 //     a *StaleError, and nothing was written.
 //  2. A token equal to the highest is admitted: one holder writes many times.
-//  3. After a guard admitted a shared token, it refuses every smaller exclusive one, and no
-//     shared one because of it. So no current holder is refused, and a writer that
-//     was paused is refused after a reader that came later.
+//  3. After a guard admitted a shared token, it refuses every smaller exclusive one, but no other
+//     shared one for that reason. So it refuses no current holder, and it refuses a writer that
+//     was paused once a later reader has come.
 //  4. A token that is zero or negative, and an empty resource, are refused with an error, and
 //     nothing is written.
-//  5. The token of a context is the innermost; one that cannot be used hides the outer ones.
+//  5. The token of a context is the innermost one. If that cannot be used, no outer one is.
 //     FromContext finds exclusive tokens only.
 //
 // # What the caller does

@@ -12,9 +12,9 @@
 //
 //  1. Exclusion: while a Held's Err is nil, nobody else can have acquired the
 //     name, through pawl or, with Options.EtcdLayout, through clientv3's
-//     concurrency.Mutex. Shared acquisitions, though, hold a name together, and a Semaphore
-//     has as many holders as slots. Two goroutines on one session, or one Mutex, exclude
-//     each other as two processes do.
+//     concurrency.Mutex. Two goroutines on one session, or one Mutex, exclude each other as
+//     two processes do. Shared acquisitions hold a name together, and a Semaphore has as many
+//     holders as slots.
 //  2. Order: waiters get the lock first come, first served. A waiter that gives
 //     up, or dies, leaves the others' order unchanged. Shared acquisitions hold the lock
 //     together, in the same order: one that came after a waiter for exclusive mode waits for
@@ -23,13 +23,13 @@
 //     than that of every earlier exclusive holder of the name. An exclusive holder's is also
 //     greater than that of every earlier shared one. Each of several shared holders has its own.
 //     A Semaphore's is greater than that of every earlier holder of its slot.
-//  4. Loss is reported: once the session has ended, the key was deleted or overwritten by
-//     somebody else, or the lock was held for longer than Options.MaxHold, Err returns that
-//     with one final cause, the Context is cancelled with it, and Done is closed. Err compares
-//     the clock at the call; after a pause of any length it is right at the first call.
+//  4. Loss is reported: a lock is lost once the session has ended, somebody else has deleted or
+//     overwritten the key, or it was held for longer than Options.MaxHold. Then Err returns one
+//     final cause, the Context is cancelled with it, and Done is closed. Err compares the clock
+//     at the call, so after a pause of any length it is right at the first call.
 //  5. Either the error or the Held is nil. After any error the acquisition's queue key is
-//     deleted in the background. Until then it blocks others; if etcd cannot be reached, until
-//     its lease ends. A Release that returns nil released a lock that was held until then, and
+//     deleted in the background. Until then it blocks others, or until its lease ends if etcd
+//     cannot be reached. A Release that returns nil released a lock that was held until then, and
 //     nobody else had written to the key.
 //  6. Every call returns within its context's end plus 100 ms. Do, DoShared, Once and Every wait
 //     for the function first.
@@ -37,11 +37,16 @@
 //
 // # What it does not
 //
-// No client can rule out that an operator deletes the key, that the server revokes a living lease,
-// that a restore, or the loss of most members, takes the cluster back, that a machine is frozen
-// together with its clocks, that clocks' rates differ by more than the session's margin covers, or
-// that a process is paused between its last call of Err and its write. A writer gives the storage its
-// token, and the storage refuses one below the highest it has seen (see package fencing).
+// No client can rule out these events:
+//
+//   - An operator deletes the key, or the server revokes a living lease.
+//   - A restore, or the loss of most members, takes the cluster back.
+//   - A machine is frozen together with its clocks, or clocks' rates differ by more than the
+//     session's margin covers.
+//   - A process is paused between its last call of Err and its write.
+//
+// So a writer gives the storage its token, and the storage refuses one below the highest it has
+// seen (see package fencing).
 //
 // It is not reentrant and has no priorities. A shared hold cannot be upgraded to an exclusive one:
 // release, acquire, and read again. A lock and an election of one name are one queue: they exclude

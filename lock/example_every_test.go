@@ -19,7 +19,7 @@ func clean(ctx context.Context, h *lock.Held, at time.Time) error {
 	return ctx.Err()
 }
 
-// onFiring is told of each run, and of what keeps the job from running.
+// onFiring is called after each run, and when something keeps the job from running.
 func onFiring(f lock.Firing) {
 	if f.Err != nil {
 		log.Println("cleaning for", f.At, "failed:", f.Err)
