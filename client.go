@@ -51,7 +51,7 @@ type Client struct {
 // Dial checks cfg and connects to the cluster. It returns when at least one member has answered, or
 // with an error that says, for each endpoint, what was wrong. It does not wait where nobody listens,
 // nor for other members once one has refused the password. For members that are silent or in an election
-// it waits until ctx ends, or for 12 s if ctx has no deadline.
+// it waits until ctx ends, or for 20 s if ctx has no deadline.
 // With Config.Lazy it only checks cfg. ctx bounds only the call. The caller must close the Client.
 func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	if ctx == nil {

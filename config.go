@@ -40,7 +40,7 @@ type Config struct {
 	Namespace string
 	// Lazy makes Dial only check the Config, so that a program can start before the cluster. The first
 	// call that needs the cluster does what Dial would have done, and queries the endpoints repeatedly
-	// until one answers, until its context ends, or for 12 s. If it fails, a later call tries again.
+	// until one answers, until its context ends, or for 20 s. If it fails, a later call tries again.
 	Lazy bool
 	// SyncEvery is how often the list of endpoints is refreshed from the cluster's list of members. 0
 	// means never.

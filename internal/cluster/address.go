@@ -88,7 +88,7 @@ func (a *addresses) pending() string {
 	if a == nil || !a.name.pending() {
 		return ""
 	}
-	return ": " + a.name.late().Error()
+	return "no answer yet: " + a.name.late().Error()
 }
 
 // order returns the addresses at hosts in the order in which they are tried.

@@ -16,13 +16,13 @@ import (
 )
 
 // dialTotal bounds Dial if its context does not.
-const dialTotal = 12 * time.Second
+const dialTotal = 20 * time.Second
 
 // Dial checks cfg and reaches at least one member. It queries all endpoints at once for their identity,
 // and returns after the first good answer, which pins the cluster, and, if there is a user, a token. It
 // processes the other answers in the background. It waits for members that are silent or in an election,
 // and for a resolver that is silent or fails,
-// until ctx ends, or for 12 s if ctx has no deadline, unless a member refuses the password. ctx bounds
+// until ctx ends, or for 20 s if ctx has no deadline, unless a member refuses the password. ctx bounds
 // only Dial. If no endpoint serves, the error contains each endpoint's answer. With Config.Lazy it only
 // checks cfg.
 func Dial(ctx context.Context, cfg Config) (*Cluster, error) {
@@ -55,7 +55,7 @@ func Dial(ctx context.Context, cfg Config) (*Cluster, error) {
 
 // Reach returns nil once the cluster has been reached and its ID pinned. After Dial it returns nil at
 // once, unless Lazy was set. With Lazy the first call that needs the cluster does what Dial would have
-// done, and queries the endpoints repeatedly until one answers, until ctx ends, or for 12 s.
+// done, and queries the endpoints repeatedly until one answers, until ctx ends, or for 20 s.
 func (c *Cluster) Reach(ctx context.Context) error {
 	return c.reachUntil(ctx, time.Now().Add(dialTotal))
 }
@@ -121,7 +121,7 @@ func (c *Cluster) reach(ctx context.Context, until time.Time, waitOut func(*Memb
 func sayAll(list []*Member, errs []error) []error {
 	for i, m := range list {
 		if errs[i] == nil {
-			errs[i] = fmt.Errorf("%s: no answer yet%s", m.Endpoint(), m.addresses.pending())
+			errs[i] = fmt.Errorf("%s: %s", m.Endpoint(), cmp.Or(m.line.Load().soFar(), "no answer yet"))
 		}
 	}
 	return errs
@@ -213,6 +213,16 @@ var hints = []struct {
 	{regexp.MustCompile("Error while dialing: lookup .*: no such host"), "the resolver knows no such name", "the resolver knows no such name"},
 }
 
+const nobody = "nobody answers there"
+
+func speechless(tls bool) string {
+	wants := "TLS"
+	if tls {
+		wants = "a client certificate"
+	}
+	return "it takes connections and says nothing: stopped, overloaded, not an etcd server, or one that wants " + wants
+}
+
 // explain adds to err, of a failed first contact, what it probably means. No decision depends on its
 // texts.
 func explain(m *Member, err error) error {
@@ -221,7 +231,11 @@ func explain(m *Member, err error) error {
 		return fmt.Errorf("%s: %w", m.Endpoint(), err)
 	}
 	plain := &plainStatus{err, s.Message()}
-	if hint := hintOf(s, m.line.Load().mute.Load() && !passing(err), m.endpoint.tls); hint != "" {
+	hint := hintOf(s, m.line.Load().mute.Load() && !passing(err), m.endpoint.tls)
+	if s.Code() == codes.DeadlineExceeded {
+		hint = cmp.Or(m.line.Load().soFar(), hint)
+	}
+	if hint != "" {
 		return fmt.Errorf("%s: %s: %w", m.Endpoint(), hint, plain)
 	}
 	return fmt.Errorf("%s: %w", m.Endpoint(), plain)
@@ -232,11 +246,9 @@ func hintOf(s *status.Status, mute, tls bool) string {
 	case mute && strings.Contains(s.Message(), "Error while dialing: lookup"):
 		return "its name was not resolved: the resolver is silent, slow or failing"
 	case mute && strings.Contains(s.Message(), "Error while dialing"):
-		return "nobody answers there"
-	case mute && tls:
-		return "it takes connections and says nothing: stopped, overloaded, not an etcd server, or one that wants a client certificate"
+		return nobody
 	case mute:
-		return "it takes connections and says nothing: stopped, overloaded, not an etcd server, or one that wants TLS"
+		return speechless(tls)
 	case isUserEmpty(s.Err()):
 		return "the cluster demands authentication, and there is no user name"
 	case s.Code() == codes.Unimplemented:

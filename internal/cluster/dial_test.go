@@ -220,11 +220,15 @@ func TestTheEndOfTheLastConnectionDecidesWhetherDialWaits(t *testing.T) {
 		want     string
 	}{
 		"silence":                     {"10.0.0.2:2379", silent, true, "says nothing"},
-		"silence after a first frame": {"10.0.0.2:2379", says(settings), true, "no answer in time"},
+		"silence after a first frame": {"10.0.0.2:2379", says(settings), true, "keepalive ping failed"},
 		"silence in the handshake":    {"https://10.0.0.2:2379", says("\x16"), true, "says nothing"},
 		"the end": {"10.0.0.2:2379", func(there net.Conn) {
-			go silent(there)
-			time.Sleep(time.Second)
+			gone := make(chan struct{})
+			go func() { silent(there); close(gone) }()
+			select {
+			case <-gone:
+			case <-time.After(time.Second):
+			}
 			_ = there.Close()
 		}, false, "wants TLS"},
 		"another protocol":          {"10.0.0.2:2379", says("HTTP/1.1 400 Bad Request\r\n\r\n"), false, ""},

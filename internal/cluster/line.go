@@ -234,7 +234,7 @@ func (s *asking) settle() {
 
 // connect is the dialer of the line's connections.
 func (l *line) connect(ctx context.Context, _ string) (net.Conn, error) {
-	dial := l.m.addresses.connect
+	dial := l.m.connect
 	if path, ok := strings.CutPrefix(l.m.endpoint.name, "unix://"); ok {
 		dial = func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "unix", path) }
 	}
@@ -243,6 +243,30 @@ func (l *line) connect(ctx context.Context, _ string) (net.Conn, error) {
 		l.mute.Store(isSilence(err) || isTemporary(err))
 	}
 	return conn, err
+}
+
+// connect dials the member by name. Once the cluster is known, that takes no longer than a request may: an address that
+// is silent then may be gone, and the resolver may list another.
+func (m *Member) connect(ctx context.Context) (net.Conn, error) {
+	if m.c.id.Load() != 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, m.TryFor())
+		defer cancel()
+	}
+	return m.addresses.connect(ctx)
+}
+
+// soFar says of a line that has not answered yet what is known, or "".
+func (l *line) soFar() string {
+	switch pending := l.m.addresses.pending(); {
+	case pending != "":
+		return pending
+	case l.wire.Load() == nil:
+		return nobody
+	case l.reads.Load() == 0:
+		return speechless(l.m.endpoint.tls)
+	}
+	return ""
 }
 
 // listening are transport credentials that let a line see when bytes are sent and read, below

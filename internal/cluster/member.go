@@ -57,6 +57,13 @@ type Member struct {
 	termAt  time.Time     // when the member was last asked for its raft term
 }
 
+// connectTotal bounds one attempt to connect: three round trips with TLS, and two without. It is also how
+// long an idle connection may owe the answer to a ping.
+const connectTotal = 10 * time.Second
+
+// TryFor is how long one request to the member may take: 3 s, or two usual round trips if that is more.
+func (m *Member) TryFor() time.Duration { return max(defaultPerTry, 2*time.Duration(m.trip.Load())) }
+
 func newMember(ep endpoint, c *Cluster) (*Member, error) {
 	m := &Member{c: c, endpoint: ep, addresses: addressesOf(ep, c), wait: retry.Wait, ownPause: retry.Backoff{First: minOwnPause, Most: maxOwnPause}}
 	l, err := m.newLine()
@@ -77,10 +84,10 @@ func (m *Member) dialOptions(l *line) []grpc.DialOption {
 		grpc.WithContextDialer(l.connect),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32), grpc.MaxCallSendMsgSize(math.MaxInt32)),
 		// The server ends connections that ping more often than every 5 s, or while idle.
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 3 * time.Second}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: connectTotal}),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
-			MinConnectTimeout: 3 * time.Second,
+			MinConnectTimeout: connectTotal,
 		}),
 		grpc.WithDisableRetry(),
 		grpc.WithDisableServiceConfig(),

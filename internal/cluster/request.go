@@ -26,7 +26,7 @@ const (
 type Request struct {
 	Op      string        // names the operation in error texts, such as "enqueue" or "lease grant"
 	Repeat  Repeat        // when it is sent again
-	PerTry  time.Duration // limits one try; 0 means 3 s
+	PerTry  time.Duration // limits one try; 0 means Member.TryFor
 	Total   time.Duration // limits all tries together; 0 means 12 s. A context that ends sooner wins
 	Avoid   *Member       // use another member than this one, if there is one
 	On      *Member       // use only this member, and one try

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -42,9 +43,6 @@ type sender struct {
 }
 
 func (s *sender) run(ctx context.Context) error {
-	if s.r.PerTry == 0 {
-		s.r.PerTry = defaultPerTry
-	}
 	if s.r.Total == 0 {
 		s.r.Total = defaultTotal
 	}
@@ -102,7 +100,7 @@ func (s *sender) prepare(ctx context.Context) (err error) {
 // Outcome is meaningful only with an error.
 func (s *sender) try(ctx context.Context) (Outcome, error) {
 	s.began = time.Now()
-	end := s.began.Add(s.r.PerTry)
+	end := s.began.Add(cmp.Or(s.r.PerTry, s.member.TryFor()))
 	if end.After(s.until) {
 		end = s.until
 	}

@@ -7,8 +7,7 @@ import (
 )
 
 const (
-	openWithin   = 3 * time.Second // a stream that has a token must open within it, or is abandoned
-	answerWithin = 3 * time.Second // a creation or an echo must be answered within it, or the stream is abandoned
+	answerWithin = 3 * time.Second // sending must not block for longer, or the stream is abandoned
 	quietFor     = 5 * time.Second // after that, a silent stream is probed
 	idleFor      = 2 * time.Second // after that, a stream without watches is closed
 	drainFor     = 100 * time.Millisecond
@@ -59,15 +58,16 @@ func (p *pulse) answered(now time.Time, left int) {
 	}
 }
 
-// due returns what to do at now, and when to check again if nothing happens until then.
-func (p *pulse) due(now time.Time) (what act, at time.Time) {
+// due returns what to do at now, and when to check again if nothing happens until then. A stream that has a token must
+// open within the time within, and a creation or an echo be answered within it.
+func (p *pulse) due(now time.Time, within time.Duration) (what act, at time.Time) {
 	switch {
 	case p.since.IsZero():
 		return nothing, at
 	case !p.open:
-		what, at = abandon, p.since.Add(openWithin)
+		what, at = abandon, p.since.Add(within)
 	case !p.unanswered.IsZero():
-		what, at = abandon, p.unanswered.Add(answerWithin)
+		what, at = abandon, p.unanswered.Add(within)
 	default:
 		what, at = probe, p.since.Add(quietFor)
 	}

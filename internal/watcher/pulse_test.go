@@ -9,6 +9,7 @@ import (
 )
 
 func TestWhatIsDueIsDueAtTheNanosecond(t *testing.T) {
+	const within = 3 * time.Second
 	t0 := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := func(d time.Duration) time.Time { return t0.Add(d) }
 	for name, c := range map[string]struct {
@@ -16,18 +17,18 @@ func TestWhatIsDueIsDueAtTheNanosecond(t *testing.T) {
 		what act
 		at   time.Time
 	}{
-		"opening":                {pulse{since: t0}, abandon, at(openWithin)},
+		"opening":                {pulse{since: t0}, abandon, at(within)},
 		"open and quiet":         {pulse{open: true, since: t0}, probe, at(quietFor)},
-		"a creation unanswered":  {pulse{open: true, since: at(-time.Hour), unanswered: t0}, abandon, at(answerWithin)},
-		"active, not answered":   {pulse{open: true, since: at(2 * time.Second), unanswered: t0}, abandon, at(answerWithin)},
-		"echo unanswered":        {pulse{open: true, since: at(-quietFor), unanswered: t0}, abandon, at(answerWithin)},
-		"echo outlived by noise": {pulse{open: true, since: at(time.Minute), unanswered: t0}, abandon, at(answerWithin)},
+		"a creation unanswered":  {pulse{open: true, since: at(-time.Hour), unanswered: t0}, abandon, at(within)},
+		"active, not answered":   {pulse{open: true, since: at(2 * time.Second), unanswered: t0}, abandon, at(within)},
+		"echo unanswered":        {pulse{open: true, since: at(-quietFor), unanswered: t0}, abandon, at(within)},
+		"echo outlived by noise": {pulse{open: true, since: at(time.Minute), unanswered: t0}, abandon, at(within)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			what, next := c.p.due(c.at.Add(-1))
+			what, next := c.p.due(c.at.Add(-1), within)
 			assert.Equal(t, nothing, what)
 			assert.Equal(t, c.at, next)
-			what, _ = c.p.due(c.at)
+			what, _ = c.p.due(c.at, within)
 			assert.Equal(t, c.what, what)
 		})
 	}

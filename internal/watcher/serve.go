@@ -130,7 +130,7 @@ func (s *stream) doDue(now time.Time) error {
 	if idle {
 		return errIdle
 	}
-	what, at := s.pulse.due(now)
+	what, at := s.pulse.due(now, s.link.member.TryFor())
 	switch {
 	case s.link.member.Retired():
 		return &linkError{errRetired, s.link.token, false}
@@ -142,7 +142,7 @@ func (s *stream) doDue(now time.Time) error {
 		s.hub.mu.Unlock()
 		s.link.send(echo)
 		s.pulse.sent(time.Now())
-		_, at = s.pulse.due(now)
+		_, at = s.pulse.due(now, s.link.member.TryFor())
 	}
 	if next = sooner(next, at); !next.IsZero() {
 		s.alarm.Reset(next.Sub(now))
