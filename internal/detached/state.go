@@ -53,8 +53,8 @@ type form struct {
 	Create   int64    `json:"create"`
 	Mod      int64    `json:"mod"`
 	Next     int64    `json:"next"`
-	ToRemove [][]byte `json:"unsettled,omitempty"`
-	Lost     []int64  `json:"forfeit,omitempty"`
+	ToRemove [][]byte `json:"toRemove,omitempty"`
+	Lost     []int64  `json:"lost,omitempty"`
 	Kept     []kept   `json:"kept,omitempty"`
 	At       int64    `json:"at,omitempty"` // Unix milliseconds
 	Claim    string   `json:"claim,omitempty"`
@@ -149,7 +149,7 @@ func (f form) state() (State, error) {
 	}
 	for _, key := range f.ToRemove {
 		if len(key) == 0 {
-			return State{}, errors.New("an unsettled key is empty")
+			return State{}, errors.New("a key to remove is empty")
 		}
 		s.ToRemove = append(s.ToRemove, string(key))
 	}
