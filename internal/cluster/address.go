@@ -23,10 +23,11 @@ type addresses struct {
 	port     string
 	dial     func(ctx context.Context, network, address string) (net.Conn, error)
 
-	mu     sync.Mutex
-	count  int                  // when they were last tried
-	failed map[string]time.Time // when each last failed
-	served string               // that of the last connection on which a request was answered
+	mu       sync.Mutex
+	count    int                  // when they were last tried
+	failed   map[string]time.Time // when each last failed
+	served   string               // that of the last connection on which a request was answered
+	unlisted string               // that of the last connection, if the resolver's answer did not list it
 }
 
 // addressesOf returns nil for a socket. An IP literal is a name with one address, itself.
@@ -71,6 +72,27 @@ func (a *addresses) serve(conn net.Conn) {
 		defer a.mu.Unlock()
 		a.served = address
 	}
+}
+
+// forget drops the address of conn, at which another cluster answers, if the resolver's answer did not
+// list it, and reports whether it did not. The name is then resolved before anything else is tried.
+func (a *addresses) forget(conn net.Conn) bool {
+	address := addressOf(conn)
+	if a == nil || address == "" {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if address != a.unlisted {
+		return false
+	}
+	if a.served == address {
+		a.served = ""
+	}
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		a.name.forget(host)
+	}
+	return true
 }
 
 // several reports whether there is more than one address.
@@ -208,9 +230,17 @@ func (d *dialing) listed() {
 
 // connected tells the name which of its hosts a connection was made to.
 func (d *dialing) connected(to dialed) {
-	if host, _, err := net.SplitHostPort(to.address); err == nil {
-		d.a.name.connected(d.asked, d.a.endpoint, host)
+	host, _, err := net.SplitHostPort(to.address)
+	if err != nil {
+		return
 	}
+	unlisted := ""
+	if !d.a.name.connected(d.asked, d.a.endpoint, host) {
+		unlisted = to.address
+	}
+	d.a.mu.Lock()
+	defer d.a.mu.Unlock()
+	d.a.unlisted = unlisted
 }
 
 // why adds to err, of the last address that was tried, that the name was not resolved.

@@ -70,6 +70,18 @@ func (l *line) blame() {
 	}
 }
 
+// disown ends the connection if another cluster answers on it, at an address that the resolver did not
+// list. That says nothing of the endpoint: its member may have moved, and its old address may be another
+// cluster's now. It reports whether it has ended the connection.
+func (l *line) disown() bool {
+	w := l.wire.Load()
+	if w == nil || !l.m.addresses.forget(w.Conn) {
+		return false
+	}
+	_ = w.Conn.Close() // closing it again is harmless
+	return true
+}
+
 // begin records that a call begins, which expects an answer. t is its try; it may be nil.
 func (l *line) begin(t *try) {
 	l.open.Add(1)

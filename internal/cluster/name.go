@@ -49,8 +49,8 @@ func (c *Cluster) nameOf(host string) *name {
 	if n.lookup == nil {
 		n.lookup = net.DefaultResolver.LookupHost
 	}
-	if _, err := netip.ParseAddr(host); err == nil {
-		n.fixed = &lookup{done: make(chan struct{}), hosts: []string{host}}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		n.fixed = &lookup{done: make(chan struct{}), hosts: []string{ip.Unmap().String()}} // as connections show it
 		close(n.fixed.done)
 	}
 	shared, _ := c.names.LoadOrStore(host, n)
@@ -154,9 +154,10 @@ func (l *lookup) answer() ([]string, error) {
 // errUnlisted is why an address is used that only an earlier answer listed.
 var errUnlisted = errors.New("the resolver's answer does not list it")
 
-// connected records that l was asked, and that a connection to host was made. It logs when that is the
-// first without the resolver's answer, or against it, and when it is no longer so.
-func (n *name) connected(l *lookup, endpoint, host string) {
+// connected records that l was asked, and that a connection to host was made, and reports whether the
+// resolver's answer lists the host. It logs when that is the first connection without the resolver's
+// answer, or against it, and when it is no longer so.
+func (n *name) connected(l *lookup, endpoint, host string) (listed bool) {
 	hosts, err := l.answer()
 	switch {
 	case slices.Contains(hosts, host):
@@ -176,6 +177,14 @@ func (n *name) connected(l *lookup, endpoint, host string) {
 	case err == nil && was:
 		n.c.log.Info("etcd endpoint is reached at an address that its name has", "endpoint", endpoint, "address", host)
 	}
+	return err == nil
+}
+
+// forget drops a host that only an earlier answer listed.
+func (n *name) forget(host string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.hosts = slices.DeleteFunc(slices.Clone(n.hosts), func(h string) bool { return h == host })
 }
 
 // isTemporary reports whether err is of a lookup that may succeed later, although nothing changes but the

@@ -224,7 +224,53 @@ func TestTheAddressOfBeforeIsTriedLast(t *testing.T) {
 	})
 }
 
-// A member of another cluster at an address of before is found out like any other.
+// A member that has moved may leave its address to another cluster. As long as the resolver does not list that address,
+// this says nothing of the member, and ends nothing.
+//
+// rule: C10
+func TestAnotherClusterAtAnAddressOfBeforeEndsNothing(t *testing.T) {
+	for _, fault := range []string{"SERVFAIL", "NXDOMAIN", "silent", "nowhere"} {
+		t.Run(fault, func(t *testing.T) {
+			inResolved(t, func(t *testing.T, r *Resolved) {
+				c := resolving(t, r)
+				r.Moved("m1.example", "10.0.0.2")
+				r.Member(0).SetClusterID(99)
+				r.Resolve(fault)
+				r.Member(0).Reset()
+				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+				defer cancel()
+				_, err := c.Txn(ctx, Request{Op: "txn", Repeat: Always}, writing())
+				require.Error(t, err)
+				require.NoError(t, c.Err())
+				assert.NotContains(t, r.Log(), "set aside")
+				r.Resolve("well")
+				time.Sleep(10 * time.Second)
+				assert.Less(t, mustWrite(t, c), 5*time.Second)
+				require.NoError(t, c.Err())
+			})
+		})
+	}
+}
+
+// Nothing connects to it again before the resolver has been asked.
+//
+// rule: C10
+func TestAnotherClusterAtAnAddressOfBeforeIsNotDialedAgain(t *testing.T) {
+	inResolved(t, func(t *testing.T, r *Resolved) {
+		a := resolving(t, r).list()[0].addresses
+		a.unlisted = "10.0.0.1:2379"
+		at := func(ip string) net.Conn { return placed{nil, &net.TCPAddr{IP: net.ParseIP(ip), Port: 2379}} }
+		assert.False(t, a.forget(at("10.0.0.2")), "the last connection is another one")
+		assert.Equal(t, "10.0.0.1:2379", a.served)
+		assert.Equal(t, []string{"10.0.0.1"}, a.name.hosts)
+		assert.True(t, a.forget(at("10.0.0.1")))
+		assert.Empty(t, a.served)
+		assert.Empty(t, a.name.hosts)
+		assert.Equal(t, []string{"10.0.0.2:2379"}, a.order([]string{"10.0.0.2"}))
+	})
+}
+
+// A member of another cluster at an address that the resolver lists is found out, whatever was dialed before.
 //
 // rule: C10
 func TestWhoIsAtAnAddressOfBeforeShowsItsIdentity(t *testing.T) {
@@ -236,6 +282,9 @@ func TestWhoIsAtAnAddressOfBeforeShowsItsIdentity(t *testing.T) {
 		}
 		r.Member(0).Reset()
 		_, err := c.Txn(t.Context(), Request{Op: "txn", Repeat: Always}, writing())
+		require.Error(t, err)
+		r.Resolve("well")
+		_, err = c.Txn(t.Context(), Request{Op: "txn", Repeat: Always}, writing())
 		require.Error(t, err)
 		time.Sleep(5 * time.Second)
 		require.ErrorIs(t, c.Err(), ErrChanged)

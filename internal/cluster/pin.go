@@ -67,6 +67,9 @@ func (c *Cluster) checkID(m *Member, id uint64) error {
 		}
 		return nil
 	}
+	if m.line.Load().disown() {
+		return fmt.Errorf("%s: %w (%x instead of %x) at an address of before", m.Endpoint(), errForeign, id, pinned)
+	}
 	if m.foreign.CompareAndSwap(0, 1) {
 		c.log.Error("endpoint set aside: it belongs to another etcd cluster",
 			"endpoint", m.Endpoint(), "cluster_id", hex(id), "want_cluster_id", hex(pinned))
