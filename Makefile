@@ -71,12 +71,13 @@ trial: ## workers in Python under pawld, while all of it is killed at random, fo
 compat: ## locks, elections and sessions against etcd 3.6, 3.5 and Debian's 3.4
 	.ci/compat
 
-outside: ## the quick lane, all tests of the root at its lowest versions, and of the four modules outside the workspace; .ci/run has a part of the first, and two of the four
+outside: ## the quick lane, known vulnerabilities, all tests of the root at its lowest versions, and of the four modules outside the workspace; .ci/run has a part of the first, and two of the four
 	GOWORK=off go vet ./...
 	GOWORK=off go test ./...
 	.ci/root-with v3.6.16
 	.ci/root-with v3.7.0
 	go test -count=1 -timeout 60m ./test/peers/modules -modules all
+	.ci/vulnerabilities
 	for module in fencing/blobfence/s3blob test/alerts test/peers/interop/etcdctl test/recipes; do \
 		(cd $$module && GOWORK=off go vet ./... && GOWORK=off go test ./...) && .ci/staticcheck $$module || exit; \
 	done
@@ -114,7 +115,7 @@ proto: ## Go code of proto/, with the compiler and plugins that tools/go.mod nam
 release-test: ## checks that a release contains what it should: takes minutes the first time
 	PAWL_RELEASE=1 go test -count=1 -run TestARelease ./tools/release
 
-release: ## binaries, Debian packages, images and checksums of VERSION, into ./dist
+release: ## binaries, their bills of materials, Debian packages, images and checksums of VERSION, into ./dist
 	go run ./tools/release -version $(VERSION) -o dist
 
 api: ## what the API has lost since the last tag

@@ -1,5 +1,6 @@
 // Command release makes what is published of a version: static binaries of the commands for each
-// system, a Debian package, a container image, and the checksums of all of them.
+// system, what is in them (a bill of materials), a Debian package, a container image, and the checksums of
+// all of them.
 //
 //	go run ./tools/release -version v0.1.0 -o dist
 //
@@ -105,6 +106,13 @@ func (r *release) make(t target, docs []file) error {
 	}
 	name := fmt.Sprintf("pawl_%s_%s_%s", strings.TrimPrefix(r.version, "v"), t.os, t.arch)
 	if err := r.write(name+".tar.gz", r.archive(name, binaries, docs)); err != nil {
+		return err
+	}
+	bill, err := r.bill(t, binaries)
+	if err != nil {
+		return err
+	}
+	if err := r.write(name+".cdx.json", bill); err != nil {
 		return err
 	}
 	if t.os != "linux" {

@@ -139,7 +139,7 @@ func TestARelease(t *testing.T) {
 	}
 
 	sums := read("SHA256SUMS")
-	for _, name := range []string{base + ".tar.gz", base + ".oci.tar", deb} {
+	for _, name := range []string{base + ".tar.gz", base + ".cdx.json", base + ".oci.tar", deb} {
 		if !bytes.Contains(sums, fmt.Appendf(nil, "%x  %s\n", sha256.Sum256(read(name)), name)) {
 			t.Errorf("no right sum of %s", name)
 		}
