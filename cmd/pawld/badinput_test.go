@@ -213,8 +213,8 @@ func TestWhatCannotBeStartedSaysWhy(t *testing.T) {
 	}{
 		{[]string{"x"}, `"x": want flags alone`},
 		{[]string{"--nothing"}, "unknown flag: --nothing\npawld: see pawld --help\n"},
-		{[]string{"--max-ttl", "2s"}, "--max-ttl is 2s, want 3s to 12h0m0s"},
-		{[]string{"--max-ttl", "11h", "--lock-delay", "2h"}, "--lock-delay is 2h0m0s: lease: Options.LockDelay is 2h0m0s, want 0 to 1h40m0s with a TTL of 22h0m0s"},
+		{[]string{"--max-ttl", "2s"}, "--max-ttl is 2s, want 3s to 2m30s"},
+		{[]string{"--max-ttl", "120s", "--lock-delay", "24h"}, "--lock-delay is 24h0m0s: lease: Options.LockDelay is 24h0m0s, want 0 to 19h56m40s with a TTL of 4m0s"},
 		{[]string{"--lock-delay", "-1s"}, "--lock-delay is -1s: "},
 		{[]string{"--sync-every", "-1s"}, "--sync-every is -1s, want 0 or more"},
 		{[]string{"--token-floor", "-1"}, "--token-floor is -1, want a token"},

@@ -205,10 +205,11 @@ func refuseEmpty(fs *pflag.FlagSet) (err error) {
 	return err
 }
 
-// These bound --max-ttl. Twice it is the TTL of a session at etcd.
+// These bound --max-ttl. Twice it is the TTL of a session at etcd. It is far below lease.MaxTTL, because
+// pawld's stop, and its clients' calls while it is away, last for as long as a TTL.
 const (
 	minTTL     = 3 * time.Second
-	mostMaxTTL = lease.MaxTTL / 2
+	mostMaxTTL = 150 * time.Second
 )
 
 // session returns the options of pawld's session.

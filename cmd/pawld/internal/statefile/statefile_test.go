@@ -16,7 +16,7 @@ import (
 
 // left is one of everything that a file could hold when its version was new.
 func left(t *testing.T) (s service.Saved) {
-	require.NoError(t, s.Handle.UnmarshalText([]byte("pawl1.eyJsZWFzZSI6MSwiY2x1c3RlciI6MiwidHRsIjozMCwia2V5IjoiTHk5d1lYZHNMekU9IiwiY3JlYXRlIjozLCJtb2QiOjMsIm5leHQiOjUsInVuc2V0dGxlZCI6WyJiUzh4TFRJPSJdLCJmb3JmZWl0IjpbMl19")))
+	require.NoError(t, s.Handle.UnmarshalText([]byte("pawl1.eyJsZWFzZSI6MSwiY2x1c3RlciI6MiwidHRsIjozMCwia2V5IjoiTHk5d1lYZHNMekU9IiwiY3JlYXRlIjozLCJtb2QiOjMsIm5leHQiOjUsInRvUmVtb3ZlIjpbImJTOHhMVEk9Il0sImxvc3QiOlsyXX0")))
 	s.Sessions = []service.SavedSession{{
 		ID: "0123456789abcdef0123456789abcdef", Identity: "uid:1000", TTL: 10 * time.Second, Rows: []service.SavedRow{
 			{
