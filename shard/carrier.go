@@ -187,12 +187,12 @@ func (c *carrier) end() {
 // acquire queues for shard i on c.
 func (c *carrier) acquire(ctx context.Context, i int, ifFree bool) {
 	m := c.m
-	m.w.Prepared(i)
 	c.keys++
 	m.job(func() func() {
 		q := queue.Queue{Queue: m.keys.Queue(i)}
 		works := &session.Deferral{}
-		a, err := queue.Acquire(ctx, c.s, queue.Request{Value: keys.Plain(time.Now(), false), Handoffs: true, Try: ifFree, Work: works}, q)
+		a, err := queue.Acquire(ctx, c.s, queue.Request{Value: keys.Plain(time.Now(), false), Handoffs: true, Try: ifFree, Work: works,
+			Enqueued: func() { m.post(func() { m.w.Prepared(i) }) }}, q)
 		return func() {
 			if err == nil && c.acquired(i, a, works) {
 				return

@@ -271,3 +271,22 @@ func TestWhoLeavesWhileShardsWaitForACarrierLeavesAtOnce(t *testing.T) {
 		assert.Less(w, time.Since(began), ttl)
 	})
 }
+
+// A worker that is to take many shards has to wait for its turn to send each enqueue. It says meanwhile
+// that they come, so that the planner does not take it for one that cannot.
+// rule: SH8, SH11
+func TestAJoinThatTakesLongerThanATTLIsNotGivenUp(t *testing.T) {
+	const n = 6 * shards.KeysPerLease
+	inBubble(t, n, func(w *fixture) {
+		w.start(shard.Options{}, idle)
+		w.pass(10 * time.Second)
+		w.f.Inject(etcdfake.Rule{Op: "enqueue", HoldAnswer: 3 * time.Second})
+		w.f.Inject(etcdfake.Rule{Op: "lease grant", HoldAnswer: 2500 * time.Millisecond})
+		y := w.start(shard.Options{}, idle)
+		w.pass(15 * time.Second)
+		require.Less(w, len(y.owned()), n/2, "it takes longer than a TTL")
+		w.pass(25 * time.Second)
+		w.shared()
+		assert.Len(w, y.kinds(shard.Acquired), n/2)
+	})
+}

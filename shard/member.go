@@ -42,14 +42,15 @@ type member struct {
 	jobs         int // goroutines on its session that will still post
 	holds        map[int]*hold
 
-	self    shards.Member // what was encoded last
-	encoded string        // as this value; "" if nothing was
-	wrote   string        // the value of the member key
-	mod     int64         // its modification revision
-	writing bool
-	writeAt time.Time // the member key must not be written before
-	pace    backoff.Backoff
-	removed bool // the member key was deleted for good, because it could not be written
+	self     shards.Member // what was encoded last
+	encoded  string        // as this value; "" if nothing was
+	comingAt time.Time     // when to look at its Coming again
+	wrote    string        // the value of the member key
+	mod      int64         // its modification revision
+	writing  bool
+	writeAt  time.Time // the member key must not be written before
+	pace     backoff.Backoff
+	removed  bool // the member key was deleted for good, because it could not be written
 
 	watches        map[string]*watcher.Watch // of the member key and the wish key
 	countAt        time.Time

@@ -116,10 +116,19 @@ func (m *member) write(now time.Time) {
 	})
 }
 
+// comingPause is the pause before the member key is written again because of Coming alone, which changes
+// with each of thousands of shards. It is short beside the shortest TTL of a planner.
+const comingPause = 200 * time.Millisecond
+
 // value is what the member key should contain now. It is encoded again only if it has changed.
 func (m *member) value(now time.Time) string {
-	if self := m.w.Member(now); m.encoded == "" || !self.Equal(m.self) {
+	self := m.w.Member(now)
+	if m.encoded == m.wrote && now.Before(m.comingAt) {
+		self.Coming = m.self.Coming
+	}
+	if m.encoded == "" || !self.Equal(m.self) {
 		m.self, m.encoded = self, string(self.Encode())
+		m.comingAt = now.Add(comingPause)
 	}
 	return m.encoded
 }

@@ -246,6 +246,7 @@ func (r *runner) wake(now time.Time) time.Duration {
 		sooner(r.w.Wake(now))
 		sooner(r.m.countAt)
 		sooner(r.m.writeAt)
+		sooner(r.m.comingAt)
 		if len(r.m.pending) > 0 {
 			sooner(r.m.makeAt)
 		}

@@ -163,7 +163,7 @@ func (w *Worker) Drain(on bool) {
 	w.drained = on
 }
 
-// Prepared records that an Enqueue has prepared, and now queues for the shard.
+// Prepared records that an Enqueue has prepared, and that its key is in the shard's queue.
 func (w *Worker) Prepared(i int) {
 	if t := w.tasks[i]; t != nil {
 		t.preparing = false
