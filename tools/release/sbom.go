@@ -47,7 +47,7 @@ func (r *release) bill(t target, binaries []file) ([]byte, error) {
 		Format: "CycloneDX", SpecVersion: "1.5", Version: 1,
 		Metadata: metadata{
 			Timestamp: r.date.Format(time.RFC3339),
-			Component: component{Ref: "pawl", Type: "application", Name: "pawl " + t.String(), Version: r.version},
+			Component: component{Ref: "release", Type: "application", Name: "pawl " + t.String(), Version: r.version},
 		},
 	}
 	for _, f := range binaries {

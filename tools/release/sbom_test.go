@@ -40,6 +40,13 @@ func TestTheBillOfMaterialsNamesWhatIsInABinary(t *testing.T) {
 	if !slices.ContainsFunc(c.Components, func(c component) bool { return c.Name == "stdlib" && c.Version != "" }) {
 		t.Errorf("no standard library in %s", text)
 	}
+	refs := map[string]bool{}
+	for _, c := range append(append([]component{b.Metadata.Component}, b.Components...), c.Components...) {
+		if refs[c.Ref] {
+			t.Errorf("two components are %q", c.Ref)
+		}
+		refs[c.Ref] = true
+	}
 	if _, err := r.bill(target{"linux", "arm64"}, []file{{"pawl", []byte("#!/bin/sh\n"), 0o755}}); err == nil {
 		t.Error("a bill of what is no binary of Go")
 	}
