@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	retry "github.com/pawl-locks/pawl/internal/backoff"
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 )
 
 // Member is one endpoint with a separate connection, and so with its own TLS server name and its own
@@ -83,6 +84,7 @@ func (m *Member) dialOptions(l *line) []grpc.DialOption {
 		grpc.WithTransportCredentials(listening{creds, l}),
 		grpc.WithContextDialer(l.connect),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32), grpc.MaxCallSendMsgSize(math.MaxInt32)),
+		grpc.WithDefaultCallOptions(etcdapi.CallOptions()...),
 		// The server ends connections that ping more often than every 5 s, or while idle.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: connectTotal}),
 		grpc.WithConnectParams(grpc.ConnectParams{

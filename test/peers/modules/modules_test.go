@@ -62,7 +62,7 @@ func TestProgramsWithPawlAndAnotherModuleLockBesideIt(t *testing.T) {
 	}
 	ran := 0
 	for _, r := range rows {
-		if *which == "all" || slices.Contains(strings.Split(*which, ","), r.name()) {
+		if selected(r.name()) {
 			ran++
 			t.Run(r.name(), r.run)
 		}
@@ -70,15 +70,17 @@ func TestProgramsWithPawlAndAnotherModuleLockBesideIt(t *testing.T) {
 	require.Positive(t, ran, "no program is called so: %s", *which)
 }
 
+// selected reports whether a program is to be run.
+func selected(name string) bool {
+	return *which == "all" || slices.Contains(strings.Split(*which, ","), name)
+}
+
 // run makes a module of the row in a folder, as a user would, and runs its program with a real server.
 func (r row) run(t *testing.T) {
 	p := program{t, t.TempDir()}
 	p.copy("main.go")
 	p.copy(r.kind + ".go")
-	root, err := filepath.Abs("../../..")
-	require.NoError(t, err)
-	p.run("go", "mod", "init", "example.com/beside")
-	p.run("go", "mod", "edit", "-go=1.25.0", "-require=github.com/pawl-locks/pawl@v0.0.0", "-replace=github.com/pawl-locks/pawl="+root)
+	p.init()
 	if r.module != "" {
 		p.run("go", "get", r.module+"@"+r.version)
 	}
@@ -93,6 +95,15 @@ func (r row) run(t *testing.T) {
 type program struct {
 	t   *testing.T
 	dir string
+}
+
+// init makes the folder a module that requires pawl.
+func (p program) init() {
+	p.t.Helper()
+	root, err := filepath.Abs("../../..")
+	require.NoError(p.t, err)
+	p.run("go", "mod", "init", "example.com/beside")
+	p.run("go", "mod", "edit", "-go=1.25.0", "-require="+pawl+"@v0.0.0", "-replace="+pawl+"="+root)
 }
 
 func (p program) copy(name string) {
