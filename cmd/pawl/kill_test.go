@@ -134,7 +134,7 @@ func TestAGuardianLeavesALeaseToExpireIfItMayNotRevokeIt(t *testing.T) {
 func TestNothingIsRevokedBeforeAStoppedHolderIsDead(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t)
-	p := begin(t, s.Addr(), "lock", "-v", "--ttl", "6", "a", "--", "sh", "-c", "echo $$; exec sleep 1000")
+	p := begin(t, s.Addr(), "lock", "-v", "--ttl", "18", "a", "--", "sh", "-c", "echo $$; exec sleep 1000") // 3 s for a busy machine to kill it
 	command := pid(t, p.lines())
 	holder := parentOf(t, command)
 	watch, err := pb.NewWatchClient(s.Conn(t)).Watch(t.Context())
