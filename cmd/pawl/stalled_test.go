@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,8 +10,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"golang.org/x/sys/unix"
 
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
@@ -96,6 +99,27 @@ func TestAStoppedTerminalHoldsUpNoLock(t *testing.T) {
 			_ = s.cmd.Wait()
 			assert.Equal(t, 143, s.cmd.ProcessState.ExitCode())
 			requireNothingLeft(t, etcd)
+		})
+	}
+}
+
+// What shows something holds nothing, so nothing has to be done before it ends.
+func TestACommandThatShowsEndsAtASignalAlthoughNobodyReads(t *testing.T) {
+	t.Parallel()
+	s := etcdtest.Start(t)
+	k, err := keys.NewShards("", "jobs")
+	require.NoError(t, err)
+	_, err = pb.NewKVClient(s.Conn(t)).Put(t.Context(), &pb.PutRequest{Key: []byte(k.Queue(9_999).Prefix + "1")})
+	require.NoError(t, err)
+	for _, args := range [][]string{{"shards", "--watch", "--json", "jobs"}, {"shards", "--each", "jobs"}} {
+		t.Run(args[1], func(t *testing.T) {
+			t.Parallel()
+			p := begin(t, s.Addr(), args...)
+			_, err := io.ReadFull(p.stdout, make([]byte, 1)) // it writes more than fits into the pipe
+			require.NoError(t, err)
+			require.NoError(t, p.cmd.Process.Signal(unix.SIGTERM))
+			_ = p.cmd.Wait()
+			assert.Equal(t, 143, p.cmd.ProcessState.ExitCode())
 		})
 	}
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -45,20 +46,49 @@ func PrefixOf(args []string) string {
 	return args[0]
 }
 
-// With calls read with a client, and with a ctx that a deadly signal ends.
+// endGrace is longer than pawl ui takes to end its connections.
+const endGrace = 4 * time.Second
+
+// With calls read with a client, and with a ctx that a deadly signal ends. It waits for read no longer
+// than endGrace after that, because a write to a pipe that nobody reads, or to a terminal that Ctrl-S has
+// stopped, may never return.
 func (o *Reader) With(cmd *cobra.Command, read func(ctx context.Context, c *pawl.Client) error) error {
 	ctx, stop := supervise.Catch().Ends(context.Background())
 	defer stop()
-	client, closed, err := o.Open(ctx, cmd.Flags())
-	if err == nil {
-		err = read(ctx, client)
-		if cerr := closed(); err == nil {
-			err = cerr
-		}
-	}
+	done := make(chan error, 1)
+	go func() { done <- o.with(ctx, cmd, read) }() // ends with read, or with the process
+	err := await(ctx, done)
 	var sig *supervise.Interrupted
 	if errors.As(context.Cause(ctx), &sig) && err != nil {
 		return EndedBy(sig.Signal, sig)
 	}
 	return Reach(err)
+}
+
+// with calls read with a client, which it closes.
+func (o *Reader) with(ctx context.Context, cmd *cobra.Command, read func(ctx context.Context, c *pawl.Client) error) error {
+	client, closed, err := o.Open(ctx, cmd.Flags())
+	if err != nil {
+		return err
+	}
+	err = read(ctx, client)
+	if cerr := closed(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+// await returns the error from done, or, a while after the end of ctx, its cause.
+func await(ctx context.Context, done <-chan error) error {
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(endGrace):
+		return context.Cause(ctx)
+	}
 }
