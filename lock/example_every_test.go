@@ -19,9 +19,13 @@ func clean(ctx context.Context, h *lock.Held, at time.Time) error {
 	return ctx.Err()
 }
 
-// onFiring is called after each run, and when something keeps the job from running.
+// onFiring is called after each run, and when something keeps the job from running: then At is zero.
 func onFiring(f lock.Firing) {
-	if f.Err != nil {
+	switch {
+	case f.Err == nil:
+	case f.At.IsZero():
+		log.Println("cleaning cannot run:", f.Err)
+	default:
 		log.Println("cleaning for", f.At, "failed:", f.Err)
 	}
 }
