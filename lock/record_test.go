@@ -123,7 +123,7 @@ func TestATimeThatWasNeverInForceIsNotRun(t *testing.T) {
 					stop()
 					r.minutes()
 					for range 3 {
-						stop = w.every(c.new, r.job, lock.EveryOptions{CatchUp: catchUp})
+						w.every(c.new, r.job, lock.EveryOptions{CatchUp: catchUp})
 					}
 					time.Sleep(time.Second)
 					assert.Empty(w, r.minutes(), "at the deployment")

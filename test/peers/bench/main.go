@@ -95,8 +95,12 @@ func bench() error {
 	if err != nil {
 		return err
 	}
-	if f.out == "" {
-		fmt.Print(r.page())
+	switch {
+	case f.targets:
+		fmt.Print(r.verdicts(slices.Concat(targets(), kept())))
+		return nil
+	case f.out == "":
+		fmt.Print(r.page() + r.data())
 		return nil
 	}
 	return r.write(f.out)
