@@ -3,6 +3,7 @@ package session
 import (
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,12 +28,15 @@ import (
 func TestEnqueuesAreFewWhileARenewalIsLate(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		late, other := r.session(lease.Options{TTL: 8 * time.Second}), r.session(lease.Options{TTL: time.Minute})
+		var mu sync.Mutex
 		var leave []gate.Place
 		enter := func() {
 			for range 300 {
 				go func() { // until there is room
 					if at, err := other.Enqueues(t.Context(), "enqueue", 1); err == nil {
+						mu.Lock()
 						leave = append(leave, at)
+						mu.Unlock()
 					}
 				}()
 				synctest.Wait()
