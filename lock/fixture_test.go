@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -157,11 +158,28 @@ func (a *acquireCall) failed() error {
 }
 
 // lines is a log. Its String waits, in a bubble, until what was logged is written.
-type lines struct{ bytes.Buffer }
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
 
 func (l *lines) String() string {
 	synctest.Wait()
-	return l.Buffer.String()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func (l *lines) Reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text.Reset()
 }
 
 // causes are all causes that a loss or a failed acquisition can match.

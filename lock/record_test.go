@@ -381,6 +381,7 @@ func TestTheSessionOfEveryEndsNothingElse(t *testing.T) {
 			}, lock.EveryOptions{})
 		}()
 		time.Sleep(time.Hour + 29*time.Second)
+		synctest.Wait()
 		require.Len(w, held, 1)
 		assert.NotNil(w, w.f.Get(held[0]), "it stays taken")
 		time.Sleep(2 * time.Second)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -166,9 +167,12 @@ func TestWhatRestsIsNoFault(t *testing.T) {
 			<-ctx.Done()
 			return nil
 		}
+		var mu sync.Mutex
 		var unowned, resting int
 		c := w.Dial(pawl.Config{Observer: observe.Func(func(_ context.Context, ev observe.Event) {
 			if ev, ok := ev.(observe.ShardsCounted); ok {
+				mu.Lock()
+				defer mu.Unlock()
 				if resting = max(resting, ev.Resting); ev.Unowned > 0 {
 					unowned++
 				}
@@ -180,10 +184,14 @@ func TestWhatRestsIsNoFault(t *testing.T) {
 		w.add(shard.Options{}, work)
 		w.add(shard.Options{}, failsAfter(0))
 		w.pass(5 * time.Minute)
+		mu.Lock()
 		unowned, resting = 0, 0
+		mu.Unlock()
 		w.pass(5 * time.Minute)
+		mu.Lock()
 		assert.LessOrEqual(w, unowned, 2, "when the sick one has failed on trial")
 		assert.Equal(w, 1, resting)
+		mu.Unlock()
 		for table, err := range shard.Observe(w.Context(), w.client(w.f.Dial), "jobs") {
 			require.NoError(w, err)
 			assert.WithinDuration(w, time.Now(), table.Shards[5].Rest.Until, 66*time.Second)
