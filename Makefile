@@ -127,5 +127,5 @@ man: ## man pages of the command, into ./man
 demo: ## the lock at work on an embedded etcd
 	go run ./cmd/pawl demo
 
-ci: ## what runs for each change: at most 12 minutes on two cores, 20 with empty caches
+ci: ## what runs for each change: about 25 minutes on two cores, longer with empty caches
 	.ci/run
