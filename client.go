@@ -12,8 +12,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/cleanup"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/gate"
-	"github.com/pawl-locks/pawl/internal/inside"
-	"github.com/pawl-locks/pawl/internal/kvinside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/watcher"
 	"github.com/pawl-locks/pawl/kv"
@@ -69,7 +68,7 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("pawl: dial: %w", err)
 	}
 	c := &Client{
-		cfg: cfg, cluster: conn, writes: batch.New(conn), watches: watcher.New(conn), reader: session.NewReader(conn), cleanup: &cleanup.Group{}, kv: kvinside.Client(conn).(*kv.Client),
+		cfg: cfg, cluster: conn, writes: batch.New(conn), watches: watcher.New(conn), reader: session.NewReader(conn), cleanup: &cleanup.Group{}, kv: hooks.KVClient(conn).(*kv.Client),
 		own: gate.New(1), sessions: make(map[*session.Session]struct{}),
 	}
 	c.life, c.end = context.WithCancel(context.Background())
@@ -273,22 +272,22 @@ func (c *Client) host() session.Host {
 }
 
 func init() {
-	inside.HostOf = func(v any) (session.Host, error) {
+	hooks.HostOf = func(v any) (session.Host, error) {
 		c, _ := v.(*Client)
 		if err := c.usable(context.Background()); err != nil {
 			return session.Host{}, err
 		}
 		return c.host(), nil
 	}
-	inside.HostFor = func(ctx context.Context, v any) (session.Host, error) {
+	hooks.HostFor = func(ctx context.Context, v any) (session.Host, error) {
 		switch of := v.(type) {
 		case *Client:
-			return inside.HostOf(of)
+			return hooks.HostOf(of)
 		case *ownSessions:
-			return inside.HostOf(of.client)
+			return hooks.HostOf(of.client)
 		case sessionsOf:
 			if of.client != nil {
-				return inside.HostOf(of.client)
+				return hooks.HostOf(of.client)
 			}
 		}
 		s, err := v.(Sessions).Session(ctx)
@@ -300,13 +299,13 @@ func init() {
 		}
 		return s.client.host(), nil
 	}
-	inside.Carry = func(v any, name string, more []string) error {
+	hooks.Carry = func(v any, name string, more []string) error {
 		if s, ok := v.(sessionsOf); ok {
 			return s.carry(name, more)
 		}
 		return nil
 	}
-	inside.SessionOf = func(v any) *session.Session {
+	hooks.SessionOf = func(v any) *session.Session {
 		if s, _ := v.(*Session); s != nil {
 			return s.engine
 		}

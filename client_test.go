@@ -21,7 +21,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/etcdapi"
-	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
@@ -107,7 +107,7 @@ func TestNilAndZeroValuesGiveErrorsAndNoPanic(t *testing.T) {
 		assert.Error(t, err, name)
 		assert.NoError(t, c.Close(), name)
 		assert.NoError(t, c.Close(), name)
-		_, err = inside.HostOf(c)
+		_, err = hooks.HostOf(c)
 		assert.Error(t, err, name)
 	}
 	for name, s := range map[string]*pawl.Session{"nil": nil, "zero": {}} {
@@ -120,7 +120,7 @@ func TestNilAndZeroValuesGiveErrorsAndNoPanic(t *testing.T) {
 		assert.Equal(t, s.Err(), context.Cause(s.Context()))
 		assert.Error(t, s.Close(ctx))
 		assert.Equal(t, lease.Handle{}, s.Detach())
-		assert.Nil(t, inside.SessionOf(s))
+		assert.Nil(t, hooks.SessionOf(s))
 	}
 	inBubble(t, pawl.Config{}, func(t *testing.T, _ *etcdfake.Cluster, c *pawl.Client) {
 		_, err := c.Session(nil) //nolint:staticcheck // what a caller may do
@@ -144,7 +144,7 @@ func TestAClosedClientSaysSo(t *testing.T) {
 		assert.ErrorIs(t, err, lease.ErrClosed)
 		_, err = c.KV().Txn(context.Background(), kv.Txn{Then: []kv.Op{kv.Get("k")}})
 		assert.ErrorIs(t, err, lease.ErrClosed)
-		_, err = inside.HostOf(c)
+		_, err = hooks.HostOf(c)
 		assert.ErrorIs(t, err, lease.ErrClosed)
 	})
 }
@@ -296,7 +296,7 @@ func TestAClientForgetsSessionsThatHaveEnded(t *testing.T) {
 			s, err := c.NewSession(context.Background(), lease.Options{})
 			require.NoError(t, err)
 			require.NoError(t, s.Close(context.Background()))
-			all = append(all, weak.Make(inside.SessionOf(s)))
+			all = append(all, weak.Make(hooks.SessionOf(s)))
 		}
 		time.Sleep(time.Second) // the cancels of their watches have been sent
 		runtime.GC()

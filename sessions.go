@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 )
 
 // Sessions provides the session for each call of a lock or an election. A *Client provides its session,
@@ -65,7 +65,7 @@ func (o *ownSessions) end(after time.Duration) {
 }
 
 func init() {
-	inside.Own = func(v any) (own any, end func(time.Duration), ttl time.Duration) {
+	hooks.Own = func(v any) (own any, end func(time.Duration), ttl time.Duration) {
 		c, ok := v.(*Client)
 		if of, is := v.(sessionsOf); is {
 			c, ok = of.client, of.client != nil

@@ -8,7 +8,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
-	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/queue"
 	"github.com/pawl-locks/pawl/internal/session"
@@ -124,7 +124,7 @@ func (e *Election) with(ctx context.Context, get func(*session.Session, queue.Qu
 	if err != nil {
 		return nil, err
 	}
-	s := inside.SessionOf(session)
+	s := hooks.SessionOf(session)
 	if s == nil {
 		return nil, errors.New("nil session")
 	}
@@ -154,7 +154,7 @@ func (e *Election) check(ctx context.Context) error {
 	if err := opts.Check([]queue.Want{{Name: e.name}}); err != nil {
 		return err
 	}
-	if err := inside.Carry(e.sessions, e.name, nil); err != nil {
+	if err := hooks.Carry(e.sessions, e.name, nil); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {

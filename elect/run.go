@@ -14,7 +14,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/failing"
-	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/txn"
 )
@@ -134,7 +134,7 @@ func (r *runner) permitted(ctx context.Context) error {
 
 // fatal returns why Run ends after err, or nil if it continues.
 func (r *runner) fatal(err error) error {
-	if _, closed := inside.HostOf(r.client); closed != nil {
+	if _, closed := hooks.HostOf(r.client); closed != nil {
 		return closed
 	}
 	if errors.Is(err, pawl.ErrClusterChanged) || errors.Is(err, pawl.ErrTokenFloor) || cluster.IsTooLarge(err) {
@@ -218,7 +218,7 @@ func (r *runner) round(ctx context.Context) (o outcome) {
 		return outcome{err: err}
 	}
 	r.works()
-	return r.reign(ctx, inside.SessionOf(session), t)
+	return r.reign(ctx, hooks.SessionOf(session), t)
 }
 
 // leaveWait is how long Run waits for a session to be closed; after that closing continues in
@@ -228,7 +228,7 @@ const leaveWait = time.Second
 // leave closes the session of a round. If Run's ctx has ended, the time left after it was spent
 // on the resignation, so leave does not wait.
 func (r *runner) leave(ctx context.Context, s *pawl.Session) {
-	inside.SessionOf(s).CloseInBackground()
+	hooks.SessionOf(s).CloseInBackground()
 	if ctx.Err() != nil {
 		return
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/gate"
-	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/internal/queue"
 	"github.com/pawl-locks/pawl/kv"
 )
@@ -148,5 +148,5 @@ func (t *Term) call(op string, ctx context.Context, f func(context.Context) erro
 }
 
 func init() {
-	inside.KeeperOfTerm = func(v any) inside.Keeper { return v.(*Term).acquisition() }
+	hooks.KeeperOfTerm = func(v any) hooks.Keeper { return v.(*Term).acquisition() }
 }

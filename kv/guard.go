@@ -6,7 +6,7 @@ import (
 
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/cluster"
-	"github.com/pawl-locks/pawl/internal/kvinside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 )
 
 var (
@@ -23,7 +23,7 @@ var (
 type Guard struct {
 	key    string
 	token  fencing.Token
-	holder kvinside.Holder
+	holder hooks.Holder
 }
 
 // Key returns the lock's whole key in etcd, with Config.Namespace. For the zero Guard it is empty, which

@@ -8,7 +8,7 @@ import (
 
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/cluster"
-	"github.com/pawl-locks/pawl/internal/kvinside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/observe"
 )
 
@@ -23,8 +23,8 @@ const (
 type Client struct{ c *cluster.Cluster }
 
 func init() {
-	kvinside.Client = func(c *cluster.Cluster) any { return &Client{c} }
-	kvinside.Guard = func(key string, token fencing.Token, holder kvinside.Holder) any {
+	hooks.KVClient = func(c *cluster.Cluster) any { return &Client{c} }
+	hooks.KVGuard = func(key string, token fencing.Token, holder hooks.Holder) any {
 		return Guard{key: key, token: token, holder: holder}
 	}
 }

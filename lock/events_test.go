@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
@@ -117,7 +117,7 @@ func TestAnEnqueueWhoseSessionHasEndedIsNotReported(t *testing.T) {
 		synctest.Wait()
 		ends = func() error {
 			ends = nil
-			return inside.SessionOf(s).Gone("revoked elsewhere")
+			return hooks.SessionOf(s).Gone("revoked elsewhere")
 		}
 		_, err = lock.New(s, "name", lock.Options{}).Acquire(w.Context())
 		require.ErrorIs(w, err, lease.ErrRevoked)

@@ -10,7 +10,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/failing"
-	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/observe"
@@ -142,7 +142,7 @@ func newEvery(m *Mutex, r *record, s Schedule, fn func(context.Context, *Held, t
 		m: m, own: m, end: func(time.Duration) {}, record: r, schedule: s, fn: fn, opts: opts,
 		failures: failing.New(log, "schedule", "name", m.Name()), jobs: failing.New(log, "job", "name", m.Name()),
 	}
-	if own, end, ttl := inside.Own(m.sessions); own != nil {
+	if own, end, ttl := hooks.Own(m.sessions); own != nil {
 		e.own, e.end, e.idle = New(own.(pawl.Sessions), m.Name(), m.opts), end, idleTTLs*ttl
 	}
 	return e
@@ -287,7 +287,7 @@ func (e *every) permitted(ctx context.Context) error {
 	if !e.denied {
 		return nil
 	}
-	host, err := inside.HostFor(ctx, e.own.sessions)
+	host, err := hooks.HostFor(ctx, e.own.sessions)
 	if err != nil {
 		return err
 	}
@@ -306,7 +306,7 @@ func (e *every) final(ctx context.Context, err error) error {
 	if s, ok := e.m.sessions.(*pawl.Session); ok && s.Err() != nil {
 		return s.Err()
 	}
-	if _, closed := inside.HostFor(ctx, e.m.sessions); errors.Is(closed, lease.ErrClosed) {
+	if _, closed := hooks.HostFor(ctx, e.m.sessions); errors.Is(closed, lease.ErrClosed) {
 		return closed
 	}
 	if errors.Is(err, pawl.ErrClusterChanged) || errors.Is(err, pawl.ErrTokenFloor) {

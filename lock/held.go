@@ -9,7 +9,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
-	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/queue"
 	"github.com/pawl-locks/pawl/kv"
@@ -195,8 +195,8 @@ func (h *Held) String() string { return h.acquisition().Describe("lock") }
 func (h *Held) LogValue() slog.Value { return h.acquisition().LogValue() }
 
 func init() {
-	inside.KeeperOfHeld = func(v any) inside.Keeper { return v.(*Held).acquisition() }
-	inside.HeldOf = func(acquisition, session any) any {
+	hooks.KeeperOfHeld = func(v any) hooks.Keeper { return v.(*Held).acquisition() }
+	hooks.HeldOf = func(acquisition, session any) any {
 		return &Held{acquisition.(*queue.Acquisition), session.(*pawl.Session)}
 	}
 }

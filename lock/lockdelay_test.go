@@ -11,7 +11,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/clock"
-	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
@@ -99,23 +99,23 @@ func TestALockStaysTakenForItsDelayAfterAHoldThatWasNotReleased(t *testing.T) {
 			clock.SetWallJump(0)
 		},
 		"forfeited": func(_ *fixture, _ *pawl.Client, _ *pawl.Session, h *lock.Held) {
-			inside.KeeperOfHeld(h).Forfeit(errForfeit)
+			hooks.KeeperOfHeld(h).Forfeit(errForfeit)
 		},
 		"forfeited, and released later": func(w *fixture, _ *pawl.Client, _ *pawl.Session, h *lock.Held) {
-			inside.KeeperOfHeld(h).Forfeit(errForfeit)
+			hooks.KeeperOfHeld(h).Forfeit(errForfeit)
 			assert.ErrorIs(w, h.Release(w.Context()), lock.ErrLost)
 		},
 		"forfeited, and closed": func(w *fixture, _ *pawl.Client, s *pawl.Session, h *lock.Held) {
-			inside.KeeperOfHeld(h).Forfeit(errForfeit)
+			hooks.KeeperOfHeld(h).Forfeit(errForfeit)
 			time.Sleep(time.Second)
 			assert.Error(w, w.shut(s))
 		},
 		"forfeited, and taken over": func(w *fixture, _ *pawl.Client, s *pawl.Session, h *lock.Held) {
-			inside.KeeperOfHeld(h).Forfeit(errForfeit)
+			hooks.KeeperOfHeld(h).Forfeit(errForfeit)
 			_, _ = w.delayed(lease.Options{Resume: s.Detach()})
 		},
 		"forfeited, taken over, and closed": func(w *fixture, _ *pawl.Client, s *pawl.Session, h *lock.Held) {
-			inside.KeeperOfHeld(h).Forfeit(errForfeit)
+			hooks.KeeperOfHeld(h).Forfeit(errForfeit)
 			_, next := w.delayed(lease.Options{Resume: s.Detach()})
 			assert.Error(w, w.shut(next))
 		},
@@ -135,8 +135,8 @@ func TestALockStaysTakenForItsDelayAfterAHoldThatWasNotReleased(t *testing.T) {
 			w.f.Delete(fmt.Sprintf("//pawl/%x", s.ID()))
 		},
 		"promised": func(w *fixture, _ *pawl.Client, _ *pawl.Session, h *lock.Held) {
-			require.NoError(w, inside.KeeperOfHeld(h).Promise(clock.Now().Add(3*time.Second)))
-			inside.KeeperOfHeld(h).Forfeit(errForfeit)
+			require.NoError(w, hooks.KeeperOfHeld(h).Promise(clock.Now().Add(3*time.Second)))
+			hooks.KeeperOfHeld(h).Forfeit(errForfeit)
 		},
 	} {
 		for mode, of := range delayModes {

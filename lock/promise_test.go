@@ -8,7 +8,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/clock"
-	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
@@ -23,7 +23,7 @@ var errForfeit = errors.New("its client is gone")
 // rule: V4
 func TestAKeyIsNotDeletedBeforeWhatWasPromised(t *testing.T) {
 	for name, end := range map[string]func(w *fixture, h *lock.Held){
-		"forfeited":   func(_ *fixture, h *lock.Held) { inside.KeeperOfHeld(h).Forfeit(errForfeit) },
+		"forfeited":   func(_ *fixture, h *lock.Held) { hooks.KeeperOfHeld(h).Forfeit(errForfeit) },
 		"overwritten": func(w *fixture, h *lock.Held) { w.f.Put(h.Key(), "x", int64(h.Session().ID())) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -33,12 +33,12 @@ func TestAKeyIsNotDeletedBeforeWhatWasPromised(t *testing.T) {
 				time.Sleep(time.Minute) // its watch is armed
 				begin := clock.Now()
 				other := w.acquireNamed(s, "other")
-				require.NoError(w, inside.KeeperOfHeld(other).Promise(begin.Add(10*time.Second)))
-				require.NoError(w, inside.KeeperOfHeld(h).Promise(begin.Add(3*time.Second)))
+				require.NoError(w, hooks.KeeperOfHeld(other).Promise(begin.Add(10*time.Second)))
+				require.NoError(w, hooks.KeeperOfHeld(h).Promise(begin.Add(3*time.Second)))
 				end(w, h)
 				<-h.Done()
 				require.ErrorIs(w, h.Err(), lock.ErrLost)
-				assert.Equal(w, h.Err(), inside.KeeperOfHeld(h).Promise(begin.Add(time.Hour)))
+				assert.Equal(w, h.Err(), hooks.KeeperOfHeld(h).Promise(begin.Add(time.Hour)))
 				time.Sleep(3*time.Second - 1 - clock.Now().Sub(begin))
 				synctest.Wait()
 				assert.NotNil(w, w.f.Get(h.Key()))
@@ -63,7 +63,7 @@ func (w *fixture) acquireNamed(s *pawl.Session, name string) *lock.Held {
 func TestAReleaseDoesNotWaitForWhatWasPromised(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
-		require.NoError(w, inside.KeeperOfHeld(h).Promise(clock.Now().Add(time.Hour)))
+		require.NoError(w, hooks.KeeperOfHeld(h).Promise(clock.Now().Add(time.Hour)))
 		w.release(h)
 		assert.Nil(w, w.f.Get(h.Key()))
 	})
@@ -79,14 +79,14 @@ func TestAForfeitIsNoRelease(t *testing.T) {
 		next := w.waiting(w.session())
 		time.Sleep(time.Second)
 		begin := time.Now()
-		inside.KeeperOfHeld(h).Forfeit(errForfeit)
-		inside.KeeperOfHeld(h).Forfeit(errors.New("again"))
+		hooks.KeeperOfHeld(h).Forfeit(errForfeit)
+		hooks.KeeperOfHeld(h).Forfeit(errors.New("again"))
 		require.ErrorIs(w, h.Err(), errForfeit)
 		assert.ErrorIs(w, h.Release(w.Context()), lock.ErrLost)
 		w.release(next.won())
 		assert.GreaterOrEqual(w, time.Since(begin), lockDelay)
 		assert.Less(w, time.Since(begin), lockDelay+time.Second)
-		assert.Equal(w, clock.Instant{}, inside.KeeperOfHeld(h).Until())
+		assert.Equal(w, clock.Instant{}, hooks.KeeperOfHeld(h).Until())
 		require.NoError(w, s.Err())
 	})
 }

@@ -9,9 +9,8 @@ import (
 
 	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/cluster"
-	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/internal/keys"
-	"github.com/pawl-locks/pawl/internal/kvinside"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/observe"
 )
@@ -38,12 +37,12 @@ func (m *Mutex) record(ctx context.Context) (*record, error) {
 	if err := m.all().check(ctx); err != nil {
 		return nil, err
 	}
-	host, err := inside.HostFor(ctx, m.sessions)
+	host, err := hooks.HostFor(ctx, m.sessions)
 	if err != nil {
 		return nil, err
 	}
 	return &record{
-		name: m.Name(), cluster: host.Cluster, kv: kvinside.Client(host.Cluster).(*kv.Client), key: keys.OnceKey(host.Namespace, m.Name()),
+		name: m.Name(), cluster: host.Cluster, kv: hooks.KVClient(host.Cluster).(*kv.Client), key: keys.OnceKey(host.Namespace, m.Name()),
 	}, nil
 }
 
@@ -173,16 +172,16 @@ func (r *record) begin(ctx context.Context, now time.Time) error {
 }
 
 func init() {
-	inside.RecordOf = func(ctx context.Context, mutex any) (inside.Record, error) {
+	hooks.RecordOf = func(ctx context.Context, mutex any) (hooks.Record, error) {
 		r, err := mutex.(*Mutex).record(ctx)
-		return insideRecord{r}, err
+		return hookRecord{r}, err
 	}
 }
 
-// insideRecord is a record as package inside hands it out.
-type insideRecord struct{ *record }
+// hookRecord is a record as package hooks hands it out.
+type hookRecord struct{ *record }
 
-func (r insideRecord) Covers(ctx context.Context, at time.Time) (bool, error) {
+func (r hookRecord) Covers(ctx context.Context, at time.Time) (bool, error) {
 	run, recorded, err := r.read(ctx)
 	if err != nil {
 		return false, err
@@ -190,6 +189,6 @@ func (r insideRecord) Covers(ctx context.Context, at time.Time) (bool, error) {
 	return recorded && !run.At.Before(at), r.checkAhead(run, at)
 }
 
-func (r insideRecord) Write(ctx context.Context, held any, at time.Time) error {
+func (r hookRecord) Write(ctx context.Context, held any, at time.Time) error {
 	return r.write(ctx, held.(*Held), r.run(at))
 }

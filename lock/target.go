@@ -9,7 +9,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/cluster"
-	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/internal/inspect"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/queue"
@@ -80,7 +80,7 @@ func (t *target) check(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := inside.Carry(t.sessions, t.wants[0].Name, t.more()); err != nil {
+	if err := hooks.Carry(t.sessions, t.wants[0].Name, t.more()); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
@@ -98,7 +98,7 @@ func (t *target) resolve(ctx context.Context) (*pawl.Session, []queue.Queue, err
 	if err != nil {
 		return nil, nil, err
 	}
-	s := inside.SessionOf(session)
+	s := hooks.SessionOf(session)
 	if s == nil {
 		return nil, nil, errors.New("nil session")
 	}
@@ -117,7 +117,7 @@ func (t *target) resolve(ctx context.Context) (*pawl.Session, []queue.Queue, err
 func (t *target) acquire(ctx context.Context, op string, try bool) (*Held, error) {
 	session, queues, err := t.resolve(ctx)
 	if err == nil {
-		s := inside.SessionOf(session)
+		s := hooks.SessionOf(session)
 		r := queue.Request{
 			Try: try, Limits: t.options().Limits,
 			Value:    s.LabelOf(t.opts.Owner, t.opts.EtcdLayout, t.wants[0].Name, t.more()),
@@ -136,7 +136,7 @@ func (t *target) resume(ctx context.Context, own []string, token fencing.Token) 
 	session, queues, err := t.resolve(ctx)
 	if err == nil {
 		var a *queue.Acquisition
-		if a, err = queue.Resume(ctx, inside.SessionOf(session), own, token, t.options().Limits, queues...); err == nil {
+		if a, err = queue.Resume(ctx, hooks.SessionOf(session), own, token, t.options().Limits, queues...); err == nil {
 			return &Held{a, session}, nil
 		}
 	}

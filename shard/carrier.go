@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/queue"
 	"github.com/pawl-locks/pawl/internal/session"
@@ -29,7 +29,7 @@ type carrier struct {
 }
 
 func newCarrier(session *pawl.Session) *carrier {
-	s := inside.SessionOf(session)
+	s := hooks.SessionOf(session)
 	return &carrier{session: session, s: s, done: s.DeferRevocation()}
 }
 
@@ -98,7 +98,7 @@ func (m *member) makeCarriers() {
 func (m *member) made(session *pawl.Session, err error) {
 	switch {
 	case m.ended && err == nil:
-		inside.SessionOf(session).CloseInBackground()
+		hooks.SessionOf(session).CloseInBackground()
 	case m.ended:
 	case err != nil:
 		m.makeAt = time.Now().Add(m.makePace.Next())

@@ -2,7 +2,7 @@ package shard
 
 import (
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/internal/queue"
 	"github.com/pawl-locks/pawl/lock"
 )
@@ -18,5 +18,5 @@ type Held struct {
 func (h *Held) Shard() int { return h.shard }
 
 func newHeld(a *queue.Acquisition, s *pawl.Session, shard int) *Held {
-	return &Held{inside.HeldOf(a, s).(*lock.Held), shard}
+	return &Held{hooks.HeldOf(a, s).(*lock.Held), shard}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/cluster"
-	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/shards"
@@ -144,7 +144,7 @@ func (r *runner) enter(ctx context.Context, value []byte, denied bool) (m *membe
 	if err != nil {
 		return nil, err
 	}
-	s := inside.SessionOf(session)
+	s := hooks.SessionOf(session)
 	defer func() {
 		if err != nil {
 			s.CloseInBackground()

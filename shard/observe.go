@@ -8,7 +8,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
-	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/listwatch"
 	"github.com/pawl-locks/pawl/internal/session"
@@ -101,7 +101,7 @@ func newObserver(ctx context.Context, c *pawl.Client, name string) (o *observer,
 		return nil, errNilContext
 	}
 	o = &observer{}
-	if o.host, err = inside.HostOf(c); err != nil {
+	if o.host, err = hooks.HostOf(c); err != nil {
 		return nil, err
 	}
 	if o.keys, err = keys.NewShards(o.host.Namespace, name); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/failing"
-	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/notify"
 	"github.com/pawl-locks/pawl/internal/session"
@@ -111,7 +111,7 @@ func (r *runner) check(ctx context.Context) (err error) {
 	if err := r.opts.check(); err != nil {
 		return err
 	}
-	if r.host, err = inside.HostOf(r.client); err != nil {
+	if r.host, err = hooks.HostOf(r.client); err != nil {
 		return err
 	}
 	r.source = r.host.Cluster.Notifier().NewSource()
@@ -291,7 +291,7 @@ func (r *runner) fail(err error) {
 
 // fatal returns why Run ends after err, or nil if it continues.
 func (r *runner) fatal(err error) error {
-	if _, closed := inside.HostOf(r.client); closed != nil {
+	if _, closed := hooks.HostOf(r.client); closed != nil {
 		return closed
 	}
 	if errors.Is(err, pawl.ErrClusterChanged) || errors.Is(err, pawl.ErrTokenFloor) || errors.Is(err, ErrCount) {

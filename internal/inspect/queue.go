@@ -6,7 +6,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
-	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 )
 
 // A Queue lists who holds one name and who waits for it at one moment. First come those that hold
@@ -53,7 +53,7 @@ func (m Mode) String() string { return string(m) }
 // QueueOf reads the queue of one name, linearizably, through s. If a lock and a semaphore have that
 // name, scope.Only says which of them. With a *pawl.Client it needs no session.
 func QueueOf(ctx context.Context, s pawl.Sessions, scope Scope) (Queue, error) {
-	host, err := inside.HostFor(ctx, s)
+	host, err := hooks.HostFor(ctx, s)
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/cluster"
-	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/txn"
@@ -80,7 +80,7 @@ func newReader(ctx context.Context, c *pawl.Client) (*reader, error) {
 	if ctx == nil {
 		return nil, errors.New("nil context")
 	}
-	host, err := inside.HostOf(c)
+	host, err := hooks.HostOf(c)
 	return &reader{host}, err
 }
 

@@ -13,16 +13,16 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// hooks is a context that never ends, and counts what waits for its end.
-type hooks struct {
+// waitedFor is a context that never ends, and counts what waits for its end.
+type waitedFor struct {
 	context.Context
 	done chan struct{}
 	n    atomic.Int64
 }
 
-func (h *hooks) Done() <-chan struct{} { return h.done }
+func (h *waitedFor) Done() <-chan struct{} { return h.done }
 
-func (h *hooks) AfterFunc(func()) func() bool {
+func (h *waitedFor) AfterFunc(func()) func() bool {
 	h.n.Add(1)
 	return func() bool { h.n.Add(-1); return true }
 }
@@ -31,7 +31,7 @@ func (h *hooks) AfterFunc(func()) func() bool {
 func TestNoCallLeavesAnythingOnItsContext(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 1}, func(w *fixture) {
 		s := w.session()
-		ctx := &hooks{Context: w.Context(), done: make(chan struct{})}
+		ctx := &waitedFor{Context: w.Context(), done: make(chan struct{})}
 		c, err := Acquire(ctx, s, Request{}, w.queue())
 		require.NoError(w, err)
 		assert.Zero(w, ctx.n.Load(), "won")

@@ -16,7 +16,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/gate"
-	"github.com/pawl-locks/pawl/internal/kvinside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/txn"
@@ -224,7 +224,7 @@ func (a *Acquisition) Guards() (all []kv.Guard) {
 }
 
 func (a *Acquisition) guard(key string) kv.Guard {
-	return kvinside.Guard(key, a.Token(), a).(kv.Guard)
+	return hooks.KVGuard(key, a.Token(), a).(kv.Guard)
 }
 
 // Err returns nil while it is held, and then why it no longer is. It compares the clock at the

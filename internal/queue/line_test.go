@@ -12,7 +12,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/cluster"
-	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
@@ -148,7 +148,7 @@ func TestASessionWithManyEnqueuesDelaysAnotherByOneOfThem(t *testing.T) {
 		for i := range sessions {
 			s, err := c.NewSession(w.Context(), lease.Options{})
 			require.NoError(w, err)
-			sessions[i] = w.alone(inside.SessionOf(s))
+			sessions[i] = w.alone(hooks.SessionOf(s))
 		}
 		w.slowly("enqueue", 100*time.Millisecond)
 		wait := w.crowd(sessions[0], "many", 500)

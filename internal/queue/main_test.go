@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
@@ -81,7 +81,7 @@ func (w *fixture) sessionWith(cfg pawl.Config) *session.Session {
 	s, err := c.Session(w.Context())
 	require.NoError(w, err)
 	w.others.join(c)
-	return inside.SessionOf(s)
+	return hooks.SessionOf(s)
 }
 
 // queue returns the queue that most tests use.

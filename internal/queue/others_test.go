@@ -10,7 +10,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/batch"
-	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
@@ -54,7 +54,7 @@ func (o *others) join(c *pawl.Client) {
 	own, err := c.NewSession(o.w.Context(), lease.Options{})
 	require.NoError(o.w, err)
 	synctest.Wait() // until all members have said what they are
-	s := inside.SessionOf(own)
+	s := hooks.SessionOf(own)
 	s.Host().Together.Hold(time.Millisecond, o.n+1, func(w batch.Write) {
 		if !strings.HasPrefix(w.Queue, othersName) {
 			o.begin(s)

@@ -12,7 +12,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
@@ -30,7 +30,7 @@ func (w *fixture) through(in grpc.UnaryClientInterceptor) *session.Session {
 	w.Cleanup(func() { _ = c.Close() })
 	s, err := c.Session(w.Context())
 	require.NoError(w, err)
-	return inside.SessionOf(s)
+	return hooks.SessionOf(s)
 }
 
 // resend sends each request a second time when the first answer is lost, as middleware that retries does.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
-	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
@@ -33,7 +33,7 @@ func (w *fixture) successorWith(s *session.Session, cfg pawl.Config) *session.Se
 	w.Cleanup(func() { _ = c.Close() })
 	next, err := c.NewSession(w.Context(), lease.Options{Resume: s.Detach()})
 	require.NoError(w, err)
-	return inside.SessionOf(next)
+	return hooks.SessionOf(next)
 }
 
 // Hazard A13: whatever happens to the query, a key is resumed by this call or the next, and a key

@@ -14,7 +14,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/etcdapi"
-	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/internal/queue"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
@@ -46,7 +46,7 @@ func rewriting(t *testing.T, f func(w *writer)) {
 		defer c.Close()
 		s, err := c.NewSession(t.Context(), lease.Options{TTL: 60 * time.Second})
 		require.NoError(t, err)
-		engine := inside.SessionOf(s)
+		engine := hooks.SessionOf(s)
 		q, err := queue.New("", "e", false)
 		require.NoError(t, err)
 		held, err := queue.Acquire(t.Context(), engine, queue.Request{Value: []byte("0")}, q)

@@ -15,8 +15,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/cluster"
-	"github.com/pawl-locks/pawl/internal/inside"
-	"github.com/pawl-locks/pawl/internal/kvinside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
@@ -116,7 +115,7 @@ func TestWhatIsNoWriteOfTheQueueGoesAlone(t *testing.T) {
 		})
 		assert.NotContains(w, sizes(), 8, "session keys")
 		w.each(8, false, func(q Queue) {
-			_, err := kvinside.Client(s.Host().Cluster).(*kv.Client).Txn(w.Context(), kv.Txn{Then: []kv.Op{kv.Put("of"+q.Prefix+"x", nil)}})
+			_, err := hooks.KVClient(s.Host().Cluster).(*kv.Client).Txn(w.Context(), kv.Txn{Then: []kv.Op{kv.Put("of"+q.Prefix+"x", nil)}})
 			assert.NoError(w, err)
 		})
 		assert.NotContains(w, sizes(), 8, "callers' transactions")
@@ -275,7 +274,7 @@ func TestALeaseThatIsGoneEndsNoOtherSessionAfterALostAnswer(t *testing.T) {
 		for i := range both {
 			own, err := c.NewSession(w.Context(), lease.Options{})
 			require.NoError(w, err)
-			both[i] = inside.SessionOf(own)
+			both[i] = hooks.SessionOf(own)
 		}
 		synctest.Wait()
 		both[0].Host().Together.Hold(time.Millisecond, 32, nil)

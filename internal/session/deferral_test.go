@@ -12,7 +12,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/clock"
-	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
@@ -34,7 +34,7 @@ func abandoning(t *testing.T, f func(fake *etcdfake.Cluster, c *pawl.Client, s *
 		defer c.Close()
 		s, err := c.NewSession(t.Context(), lease.Options{TTL: 6 * time.Second})
 		require.NoError(t, err)
-		f(fake, c, inside.SessionOf(s))
+		f(fake, c, hooks.SessionOf(s))
 	})
 }
 
@@ -156,7 +156,7 @@ func TestNoPathRevokesWhileRevocationIsDeferred(t *testing.T) {
 						if resumed {
 							next, err := c.NewSession(context.Background(), lease.Options{Resume: s.Detach()})
 							require.NoError(t, err)
-							s = inside.SessionOf(next)
+							s = hooks.SessionOf(next)
 						}
 						done := deferBy(t, c, s, clientWide)
 						end(fake, s)
@@ -183,7 +183,7 @@ func deferBy(t *testing.T, c *pawl.Client, s *session.Session, clientWide bool) 
 	if !clientWide {
 		return s.DeferRevocation()
 	}
-	host, err := inside.HostOf(c)
+	host, err := hooks.HostOf(c)
 	require.NoError(t, err)
 	return host.Deferral.Begin()
 }

@@ -9,10 +9,10 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
-	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
 )
 
@@ -115,7 +115,7 @@ func TestAnExpiredSessionLeavesWhatItHeldToItsLockDelay(t *testing.T) {
 				err = s.Close(context.Background())
 				assert.Zero(t, time.Since(began))
 				if holds {
-					assert.ErrorIs(t, err, kv.ErrUnknown)
+					assert.ErrorIs(t, err, cluster.ErrUnknown)
 					assert.ErrorContains(t, err, "left to expire")
 					sleep(20*time.Second - 1)
 				}

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 )
@@ -41,7 +41,7 @@ func (c pawlClient) session(ctx context.Context, ttl time.Duration) (session, er
 type pawlSession struct{ s *pawl.Session }
 
 // together lets up to n later writes share a request, or none if n is 0.
-func (s pawlSession) together(n int) { inside.SessionOf(s.s).Host().Together.Hold(0, n, nil) }
+func (s pawlSession) together(n int) { hooks.SessionOf(s.s).Host().Together.Hold(0, n, nil) }
 
 func (s pawlSession) locker(name string) locker {
 	return pawlLocker{lock.New(s.s, name, lock.Options{})}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
-	"github.com/pawl-locks/pawl/internal/kvinside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/internal/testkit/paired"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/test/etcdtest"
@@ -29,5 +29,5 @@ func BenchmarkEtcdPut(b *testing.B) {
 	}
 	paired.Bench(b,
 		paired.Way{Name: "bare", Do: put()},
-		paired.Way{Name: "Guard", Do: put(kvinside.Guard("lock", fencing.Token(res.Revision), nil).(kv.Guard))})
+		paired.Way{Name: "Guard", Do: put(hooks.KVGuard("lock", fencing.Token(res.Revision), nil).(kv.Guard))})
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/fencing/fencetest"
-	"github.com/pawl-locks/pawl/internal/kvinside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
@@ -68,7 +68,7 @@ func (g *guarded) guard(ctx context.Context, resource string, t fencing.Token) (
 		}
 		h.highest, h.created[t] = t, res.Revision
 	}
-	return kvinside.Guard(key, fencing.Token(max(h.created[t], 1)), nil).(kv.Guard), nil
+	return hooks.KVGuard(key, fencing.Token(max(h.created[t], 1)), nil).(kv.Guard), nil
 }
 
 func (g *guarded) do(ctx context.Context, resource string, t fencing.Token, op kv.Op) (kv.Result, error) {

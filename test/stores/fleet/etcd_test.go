@@ -12,7 +12,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
-	"github.com/pawl-locks/pawl/internal/kvinside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/internal/testkit/fleet"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/kv"
@@ -70,7 +70,7 @@ func openEtcd(socket string, guard bool) (fleet.Store, error) {
 func (s etcdStore) do(ctx context.Context, resource string, t fencing.Token, op kv.Op) (kv.Result, error) {
 	txn := kv.Txn{Then: []kv.Op{op}}
 	if s.guard {
-		txn.Guards = []kv.Guard{kvinside.Guard(lockKey(resource), t, nil).(kv.Guard)}
+		txn.Guards = []kv.Guard{hooks.KVGuard(lockKey(resource), t, nil).(kv.Guard)}
 	}
 	r, err := s.KV().Txn(ctx, txn)
 	if err != nil && !errors.Is(err, kv.ErrUnknown) {

@@ -13,7 +13,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/internal/cluster"
-	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/internal/tlsfiles"
 )
 
@@ -259,7 +259,7 @@ func clusterOf(ends []endpoint) *pb.ResponseHeader {
 
 // call makes one request.
 func (d *doctor) call(ctx context.Context, c *pawl.Client, r cluster.Request, f func(ctx context.Context, m *cluster.Member) (*pb.ResponseHeader, error)) error {
-	host, err := inside.HostOf(c)
+	host, err := hooks.HostOf(c)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/internal/cluster"
-	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/internal/inspect"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/txn"
@@ -136,7 +136,7 @@ func mayWrite(ctx context.Context, c *pawl.Client, prefix string) error {
 }
 
 func transact(ctx context.Context, c *pawl.Client, t *pb.TxnRequest) error {
-	host, err := inside.HostOf(c)
+	host, err := hooks.HostOf(c)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
-	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 )
 
 // lookPath finds the program of argv before anything else is done.
@@ -90,10 +90,10 @@ type holding struct{ keeper }
 
 // Keep defers the revocation of the lease, and the deletion of the keys. The session goes on being
 // renewed if it has not ended.
-func (h holding) Keep() (done func()) { return inside.SessionOf(h.Session()).DeferRevocation() }
+func (h holding) Keep() (done func()) { return hooks.SessionOf(h.Session()).DeferRevocation() }
 
 func (h holding) Remains() supervise.Remains {
-	return supervise.Remains(inside.SessionOf(h.Session()).Remains())
+	return supervise.Remains(hooks.SessionOf(h.Session()).Remains())
 }
 
 // commandEnd is pawl's error for a command's end.

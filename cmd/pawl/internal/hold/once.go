@@ -13,7 +13,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
-	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lock"
 )
@@ -130,11 +130,11 @@ func (o *lockOptions) keep(sigs *supervise.Signals, lost <-chan struct{}, began 
 
 // record finds the record of --once, and whether the run is recorded already. Without --once there
 // is no record.
-func (o *lockOptions) record(ctx context.Context, client *pawl.Client, names []string, say reporter) (inside.Record, bool, error) {
+func (o *lockOptions) record(ctx context.Context, client *pawl.Client, names []string, say reporter) (hooks.Record, bool, error) {
 	if o.once.IsZero() {
 		return nil, false, nil
 	}
-	r, err := inside.RecordOf(ctx, lock.New(client, names[0], lock.Options{}))
+	r, err := hooks.RecordOf(ctx, lock.New(client, names[0], lock.Options{}))
 	if err != nil {
 		return nil, false, o.withExitCode(ctx, err, say, nil)
 	}
@@ -143,7 +143,7 @@ func (o *lockOptions) record(ctx context.Context, client *pawl.Client, names []s
 }
 
 // hasRun reports whether a run for --once is recorded. Without a record it has not run.
-func (o *lockOptions) hasRun(ctx context.Context, r inside.Record, names []string, say reporter) (bool, error) {
+func (o *lockOptions) hasRun(ctx context.Context, r hooks.Record, names []string, say reporter) (bool, error) {
 	if r == nil {
 		return false, nil
 	}
@@ -157,7 +157,7 @@ func (o *lockOptions) hasRun(ctx context.Context, r inside.Record, names []strin
 }
 
 // write records the run of --once. what says how far it has come, for an error.
-func (o *lockOptions) write(r inside.Record, held grip, what string) error {
+func (o *lockOptions) write(r hooks.Record, held grip, what string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), o.DialTimeout)
 	defer cancel()
 	switch err := r.Write(ctx, held.Held, o.once.Time); {
@@ -175,7 +175,7 @@ func (o *lockOptions) write(r inside.Record, held grip, what string) error {
 // writeAfter records the run of --once after the command has exited with 0. A command that was told to
 // end has usually not done all its work, whatever its exit code, so its run is not recorded, and pawl
 // ends as of the signal.
-func (o *lockOptions) writeAfter(r inside.Record, held grip, ended syscall.Signal) error {
+func (o *lockOptions) writeAfter(r hooks.Record, held grip, ended syscall.Signal) error {
 	switch {
 	case r == nil || o.recordFirst:
 		return nil

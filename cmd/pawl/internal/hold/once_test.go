@@ -11,7 +11,7 @@ import (
 
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
-	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/inmemory"
 	"github.com/pawl-locks/pawl/lock"
@@ -111,7 +111,7 @@ func TestACommandThatEndsForMaxHoldIsToldSo(t *testing.T) {
 func TestKeysStayWhileTheCommandLives(t *testing.T) {
 	for name, end := range map[string]func(h *lock.Held){
 		"--max-hold":            func(*lock.Held) {},
-		"the session is closed": func(h *lock.Held) { inside.SessionOf(h.Session()).CloseInBackground() },
+		"the session is closed": func(h *lock.Held) { hooks.SessionOf(h.Session()).CloseInBackground() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
 	"github.com/pawl-locks/pawl/internal/clock"
-	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/internal/session"
 )
 
@@ -62,7 +62,7 @@ func revokeRemains(ctx context.Context, c *cli.Connection, fs *pflag.FlagSet, le
 		return err
 	}
 	defer func() { _ = closed() }()
-	host, err := inside.HostOf(client)
+	host, err := hooks.HostOf(client)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/registry"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
-	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 )
 
 // A Request is what each call on a session has in common.
@@ -142,7 +142,7 @@ func (s *Service) waiting(ref registry.Ref, p *part) (Answer, error) {
 
 // silent is the error while etcd does not answer, with what is known about why.
 func (s *Service) silent() error {
-	if host, err := inside.HostOf(s.client); err == nil {
+	if host, err := hooks.HostOf(s.client); err == nil {
 		if why := host.Cluster.Failing(); why != "" {
 			return fmt.Errorf("%w: %s", s.unanswered(), why)
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/clock"
-	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
@@ -204,7 +204,7 @@ func (s *Service) Detach(write func(Saved) error) error {
 	}
 	own := s.current()
 	if own != nil {
-		saved.Handle = inside.SessionOf(own).DetachKeeping(func() map[string]bool { return s.keptFor(saved.Sessions) })
+		saved.Handle = hooks.SessionOf(own).DetachKeeping(func() map[string]bool { return s.keptFor(saved.Sessions) })
 	}
 	s.stop()
 	return write(saved)

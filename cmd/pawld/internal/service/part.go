@@ -9,7 +9,7 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/registry"
 	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/clock"
-	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/observe"
 )
@@ -103,7 +103,7 @@ func deletedAlone(ctx context.Context, own *pawl.Session, err error) error {
 	if !errors.Is(err, lock.ErrKeyDeleted) {
 		return err
 	}
-	if gone := inside.SessionOf(own).Examine(ctx); gone != nil {
+	if gone := hooks.SessionOf(own).Examine(ctx); gone != nil {
 		return fmt.Errorf("%v; %v", err, gone) // matches neither
 	}
 	return err

@@ -10,7 +10,7 @@ import (
 	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/clock"
-	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/lock"
 )
 
@@ -82,7 +82,7 @@ func (s *Service) release(ref registry.Ref) {
 			ctx, cancel := context.WithTimeout(s.life, 5*time.Second)
 			err := p.held.back(ctx)
 			if p.again && errors.Is(err, lock.ErrKeyDeleted) { // by the predecessor's release, or with its lease
-				own := inside.SessionOf(p.held.Session())
+				own := hooks.SessionOf(p.held.Session())
 				if shown := own.Examine(ctx); shown == nil || own.Err() == nil {
 					err = shown
 				}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/cluster"
-	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 )
 
 // AwaitSpace waits while etcd is out of space (NOSPACE), because a successor could then take nothing
@@ -50,5 +50,5 @@ func (s *Service) rehearse(ctx context.Context) error {
 	if own == nil || own.Err() != nil {
 		return nil
 	}
-	return inside.SessionOf(own).Rehearse(ctx)
+	return hooks.SessionOf(own).Rehearse(ctx)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
-	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/internal/queue"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/lease"
@@ -27,7 +27,7 @@ import (
 // ErrInterrupted: when this process has ended, another can take all of it over with saved, if that is
 // claimed.
 func (s *Service) Resume(ctx context.Context, saved Saved) (taken int, err error) {
-	host, err := inside.HostOf(s.client)
+	host, err := hooks.HostOf(s.client)
 	if err != nil {
 		return 0, err
 	}
@@ -167,7 +167,7 @@ func (s *Service) takeOne(ctx context.Context, own *pawl.Session, from SavedRow,
 		return
 	}
 	w, _ := wantOf(from)
-	discard := func() { inside.SessionOf(own).Discard(time.Now().Add(until.Sub(clock.Now())), from.Keys...) }
+	discard := func() { hooks.SessionOf(own).Discard(time.Now().Add(until.Sub(clock.Now())), from.Keys...) }
 	if from.Why != "" {
 		to.Why = from.Why.cause()
 		discard()

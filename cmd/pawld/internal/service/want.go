@@ -10,7 +10,7 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/registry"
 	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/fencing"
-	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/lock"
 )
 
@@ -54,7 +54,7 @@ func namesOf(text string) []string {
 
 // A held is what was acquired, in one form for locks and terms. It implements registry.Holding.
 type held struct {
-	inside.Keeper
+	hooks.Keeper
 	handle
 	term *elect.Term // nil for a lock
 	keys []string    // one for each name
@@ -76,11 +76,11 @@ func ofLock(h *lock.Held, err error) (*held, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &held{Keeper: inside.KeeperOfHeld(h), handle: h, keys: h.Keys(), slot: max(h.Slot(), 0), back: h.Release, ask: make(chan struct{})}, nil
+	return &held{Keeper: hooks.KeeperOfHeld(h), handle: h, keys: h.Keys(), slot: max(h.Slot(), 0), back: h.Release, ask: make(chan struct{})}, nil
 }
 
 func ofTerm(t *elect.Term) *held {
-	return &held{Keeper: inside.KeeperOfTerm(t), handle: t, term: t, keys: []string{t.Key()}, back: t.Resign}
+	return &held{Keeper: hooks.KeeperOfTerm(t), handle: t, term: t, keys: []string{t.Key()}, back: t.Resign}
 }
 
 // leavesRest reports whether a lost set leaves keys of its other names, which stay taken until

@@ -1,7 +1,7 @@
-// Package inside lets lock and elect, and the test kits, reach the engine behind the public types of
-// package pawl, without making that engine part of an API. Package pawl sets the hooks when it is
-// initialised.
-package inside
+// Package hooks lets lock, elect, the queue and the test kits reach what the public types of packages
+// pawl, kv and lock hide, without making it part of an API. Each of these packages sets its hooks when
+// it is initialised.
+package hooks
 
 import (
 	"context"
