@@ -42,12 +42,8 @@ func (e *every) due(run keys.Run, recorded bool) (at time.Time, ok bool, err err
 	case e.plan.other != nil && e.since.After(last):
 		last = e.since
 	}
-	most := 1
-	if e.opts.CatchUp == All {
-		most = e.opts.Most
-	}
-	var m missing
-	if m, e.plan.err = missed(e.schedule, last, now, most); e.plan.err != nil {
+	m := &e.missed
+	if e.plan.err = m.count(last, now); e.plan.err != nil {
 		return at, false, nil
 	}
 	e.plan.skipped, e.plan.next, e.plan.spot, e.plan.bad = m.older, m.next, m.spot, m.bad

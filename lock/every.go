@@ -116,6 +116,7 @@ type every struct {
 	opts     EveryOptions
 
 	plan   plan
+	missed missed
 	waited time.Time // the time that was waited for last
 	since  time.Time // times before it are not run if the record is of another schedule; zero until a record was read
 	seen   struct {  // the record that was read last
@@ -140,7 +141,11 @@ func newEvery(m *Mutex, r *record, s Schedule, fn func(context.Context, *Held, t
 	log := r.cluster.Logger()
 	e := &every{
 		m: m, own: m, end: func(time.Duration) {}, record: r, schedule: s, fn: fn, opts: opts,
+		missed:   missed{schedule: s, most: 1},
 		failures: failing.New(log, "schedule", "name", m.Name()), jobs: failing.New(log, "job", "name", m.Name()),
+	}
+	if opts.CatchUp == All {
+		e.missed.most = opts.Most
 	}
 	if own, end, ttl := hooks.Own(m.sessions); own != nil {
 		e.own, e.end, e.idle = New(own.(pawl.Sessions), m.Name(), m.opts), end, idleTTLs*ttl

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -146,6 +147,37 @@ func TestCatchUpSaysWhichMissedTimesAreRun(t *testing.T) {
 			})
 		})
 	}
+}
+
+// asked counts how often a schedule is asked.
+type asked struct {
+	lock.Schedule
+	n atomic.Int64
+}
+
+func (s *asked) Next(t time.Time) time.Time {
+	s.n.Add(1)
+	return s.Schedule.Next(t)
+}
+
+func TestAllAsksItsScheduleAFewTimesForEachTimeThatWasMissed(t *testing.T) {
+	inBubble(t, func(w *fixture) {
+		const missed = 500
+		r, s := &runs{}, &asked{Schedule: lock.Interval(time.Second, 0)}
+		opts := lock.EveryOptions{CatchUp: lock.All, Most: missed}
+		stop := w.every(s, r.job, opts)
+		time.Sleep(time.Second / 2)
+		stop()
+		time.Sleep(missed * time.Second) // nobody is there
+		s.n.Store(0)
+		w.every(s, r.job, opts)
+		time.Sleep(time.Second / 4)
+		synctest.Wait()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		require.Len(w, r.ats, missed)
+		assert.Less(w, s.n.Load(), int64(6*missed))
+	})
 }
 
 // A machine that dies in the middle of a run loses no time, even if the period is below its

@@ -42,42 +42,6 @@ const (
 	Skip
 )
 
-// missedMost bounds how many missed times are counted one by one. If there are more, the older half
-// of the rest is passed over at once, as often as needed.
-const missedMost = 100_000
-
-// A missing is what a schedule has between two times.
-type missing struct {
-	times []time.Time // the newest, in order
-	older int         // how many were found before them
-	next  time.Time   // the first after the second time; zero if there is none
-	spot  time.Time   // the last after which the schedule did not advance; zero if it always did
-	bad   error       // what was wrong there
-}
-
-// missed returns what s has after last and not after now, at most most times.
-func missed(s Schedule, last, now time.Time, most int) (m missing, err error) {
-	for t, n := last, 0; ; n++ {
-		next, bad, err := nextAfter(s, t)
-		if err != nil {
-			return missing{}, err
-		}
-		if bad != nil {
-			m.spot, m.bad = t, bad
-		}
-		if m.next = next; next.IsZero() || next.After(now) {
-			return m, nil
-		}
-		if t = next; len(m.times) == most {
-			m.times, m.older = append(m.times[:0], m.times[1:]...), m.older+1
-		}
-		m.times = append(m.times, t)
-		if n == missedMost {
-			t, n = t.Add(now.Sub(t)/2), 0
-		}
-	}
-}
-
 // stepMost is how far nextAfter steps over times after which a schedule does not advance. A zone's
 // clock has skipped a whole day.
 const stepMost = 25 * time.Hour
