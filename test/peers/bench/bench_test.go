@@ -73,7 +73,7 @@ func TestAChainPassesTheLockOnInTurn(t *testing.T) {
 
 // measuring returns results that are empty, and an etcd with so many members.
 func measuring(t *testing.T, members int) (*results, *etcd) {
-	e, err := startEtcd(t.Context(), t.TempDir(), members)
+	e, err := startEtcd(t.Context(), t.TempDir(), members, false)
 	require.NoError(t, err)
 	t.Cleanup(e.stop)
 	return &results{flags: flags{short: true}, got: map[string]map[string][][]figures{}}, e

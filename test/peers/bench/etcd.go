@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -20,7 +21,6 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
 	"github.com/pawl-locks/pawl/internal/testkit/faultproxy"
@@ -31,6 +31,8 @@ import (
 // they wait for their disk.
 type etcd struct {
 	addr    string // the first member's
+	metrics string // where that shows its metrics
+	cert    string // the file of the members' certificate; "" without TLS
 	dir     string
 	members []member
 	procs   []proc
@@ -53,8 +55,9 @@ type proc struct {
 	stdin io.Closer
 }
 
-// startEtcd starts n members, one or more, with data in a new directory under dir.
-func startEtcd(ctx context.Context, dir string, n int) (e *etcd, err error) {
+// startEtcd starts n members, one or more, with data in a new directory under dir, and with TLS if secure is
+// set.
+func startEtcd(ctx context.Context, dir string, n int, secure bool) (e *etcd, err error) {
 	e = &etcd{proxies: map[time.Duration]*faultproxy.Proxy{}}
 	defer func() {
 		if err != nil {
@@ -64,26 +67,40 @@ func startEtcd(ctx context.Context, dir string, n int) (e *etcd, err error) {
 	if e.dir, err = os.MkdirTemp(dir, "pawl-bench-etcd-"); err != nil {
 		return e, err
 	}
+	if secure {
+		e.cert = filepath.Join(e.dir, certFile)
+		if err := certify(e.dir); err != nil {
+			return e, err
+		}
+	}
 	var ports []*loopback.Port
 	var cluster []string
-	for i := range 2 * n {
+	for i := range 3 * n {
 		p, err := loopback.Reserve()
 		if err != nil {
 			return e, err
 		}
 		defer p.Release()
 		ports = append(ports, p)
-		if i%2 == 1 {
-			cluster = append(cluster, fmt.Sprintf("m%d=http://%s", i/2, p))
+		if i%3 == 1 {
+			cluster = append(cluster, fmt.Sprintf("m%d=http://%s", i/3, p))
 		}
 	}
 	for i := range n {
-		if err := e.startMember(fmt.Sprintf("m%d", i), ports[2*i].String(), ports[2*i+1].String(), strings.Join(cluster, ",")); err != nil {
+		if err := e.startMember(fmt.Sprintf("m%d", i), ports[3*i].String(), ports[3*i+1].String(), ports[3*i+2].String(), strings.Join(cluster, ",")); err != nil {
 			return e, err
 		}
 	}
 	e.addr = e.members[0].Addr
-	if e.conn, err = connect(e.addr); err != nil {
+	e.metrics = e.addr
+	var cfg *tls.Config
+	if secure {
+		e.metrics = ports[2].String()
+		if cfg, err = trust(e.cert); err != nil {
+			return e, err
+		}
+	}
+	if e.conn, err = connectWith(cfg, e.addr); err != nil {
 		return e, err
 	}
 	e.kv, e.leases = pb.NewKVClient(e.conn), pb.NewLeaseClient(e.conn)
@@ -91,8 +108,12 @@ func startEtcd(ctx context.Context, dir string, n int) (e *etcd, err error) {
 	return e, err
 }
 
-func (e *etcd) startMember(name, client, peer, cluster string) error {
-	cmd := again(roleServer, filepath.Join(e.dir, name), client, peer, name, cluster)
+func (e *etcd) startMember(name, client, peer, metrics, cluster string) error {
+	certs := ""
+	if e.cert != "" {
+		certs = e.dir
+	}
+	cmd := again(roleServer, filepath.Join(e.dir, name), client, peer, name, cluster, metrics, certs)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	cmd.SysProcAttr.Setpgid = true // a stopped process is woken in an orphaned process group
 	stdin, err := cmd.StdinPipe()
@@ -105,6 +126,14 @@ func (e *etcd) startMember(name, client, peer, cluster string) error {
 	e.procs = append(e.procs, proc{cmd, stdin})
 	e.members = append(e.members, member{client, cmd.Process.Pid})
 	return nil
+}
+
+// url is that of the first member.
+func (e *etcd) url() string {
+	if e.cert != "" {
+		return "https://" + e.addr
+	}
+	return "http://" + e.addr
 }
 
 // dial returns the address for a client whose round trips take rtt longer than on loopback.
@@ -178,8 +207,10 @@ func (e *etcd) clear(ctx context.Context) error {
 	return err
 }
 
-func connect(addr string) (*grpc.ClientConn, error) {
-	return grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+func connect(addr string) (*grpc.ClientConn, error) { return connectWith(nil, addr) }
+
+func connectWith(cfg *tls.Config, addr string) (*grpc.ClientConn, error) {
+	return grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(transport(cfg)))
 }
 
 // again is the command that runs this program again, in another role. It ends with this
@@ -192,7 +223,8 @@ func again(role string, args ...string) *exec.Cmd {
 }
 
 // serve is the main of a server's process. args are its directory, its addresses for clients and
-// peers, its name, and its cluster's members. It ends when its standard input does.
+// peers, its name, its cluster's members, its address for metrics if it serves clients with TLS, and the
+// folder of its certificate, which is "" if it does not. It ends when its standard input does.
 func serve(args []string) error {
 	cfg := embed.NewConfig()
 	cfg.Dir, cfg.LogLevel, cfg.Metrics, cfg.EnablePprof = args[0], "error", "extensive", true
@@ -200,6 +232,9 @@ func serve(args []string) error {
 	cfg.ListenPeerUrls = []url.URL{{Scheme: "http", Host: args[2]}}
 	cfg.AdvertiseClientUrls, cfg.AdvertisePeerUrls = cfg.ListenClientUrls, cfg.ListenPeerUrls
 	cfg.Name, cfg.InitialCluster = args[3], args[4]
+	if args[6] != "" {
+		secure(cfg, args[6], args[5])
+	}
 	cfg.SocketOpts.ReusePort = loopback.Shared
 	server, err := embed.StartEtcd(cfg)
 	if err != nil {

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -25,10 +26,11 @@ type floorKit struct {
 	own     bool // a waiter's key is watched too, which is how a waiter notices its end
 	batched bool // transactions share requests
 	bounded bool // a request ends with its caller's context, or after a while
+	tls     *tls.Config
 }
 
 func (k floorKit) dial(_ context.Context, addrs ...string) (client, error) {
-	conn, err := connect(addrs[0])
+	conn, err := connectWith(k.tls, addrs[0])
 	if err != nil {
 		return nil, err
 	}

@@ -59,7 +59,7 @@ func (r recording) Txn(ctx context.Context, t *pb.TxnRequest, opts ...grpc.CallO
 // values.
 func TestTheFloorSendsPawlsTransactions(t *testing.T) {
 	t.Parallel()
-	e, err := startEtcd(t.Context(), t.TempDir(), 1)
+	e, err := startEtcd(t.Context(), t.TempDir(), 1, false)
 	require.NoError(t, err)
 	defer e.stop()
 	all := map[string]*sent{ours: {}, bare: {}, joint: {}, dutiful: {}}

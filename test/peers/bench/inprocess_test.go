@@ -19,7 +19,7 @@ import (
 
 // withEach runs op for each kit, on a server in a separate process, with a name that no other uses.
 func withEach(b *testing.B, op func(b *testing.B, c client, name string)) {
-	e, err := startEtcd(b.Context(), b.TempDir(), 1)
+	e, err := startEtcd(b.Context(), b.TempDir(), 1, false)
 	require.NoError(b, err)
 	defer e.stop()
 	for i, kit := range three {

@@ -106,6 +106,12 @@ func bench() error {
 	return r.write(f.out)
 }
 
+// servers is what distinguishes the clusters of a run.
+type servers struct {
+	members int
+	tls     bool
+}
+
 // measure runs all rounds.
 func measure(ctx context.Context, f flags) (*results, error) {
 	chosen := slices.DeleteFunc(scenarios(f.short), func(s scenario) bool { return !strings.Contains(s.Name, f.only) })
@@ -136,7 +142,7 @@ func measure(ctx context.Context, f flags) (*results, error) {
 			return nil, err
 		}
 	}
-	clusters := map[int]*etcd{} // by the number of their members
+	clusters := map[servers]*etcd{}
 	defer func() {
 		for _, e := range clusters {
 			e.stop()
@@ -147,13 +153,14 @@ func measure(ctx context.Context, f flags) (*results, error) {
 			if s.rounds > 0 && round >= s.rounds {
 				continue
 			}
-			e := clusters[s.Members]
+			of := servers{s.Members, s.TLS}
+			e := clusters[of]
 			if e == nil {
-				if e, err = startEtcd(ctx, f.data, s.Members); err != nil {
+				if e, err = startEtcd(ctx, f.data, s.Members, s.TLS); err != nil {
 					return nil, fmt.Errorf("start etcd: %w", err)
 				}
-				clusters[s.Members] = e
-				fmt.Fprintf(os.Stderr, "etcd: http://%s, profiles under /debug/pprof\n", e.addr)
+				clusters[of] = e
+				fmt.Fprintf(os.Stderr, "etcd: %s, profiles under /debug/pprof\n", e.url())
 			}
 			if err := r.round(ctx, e, round, s); err != nil {
 				return nil, err

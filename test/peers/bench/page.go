@@ -107,6 +107,8 @@ func (r *results) data() string {
 		{"A queue of waiters, locks held for 5 ms", "", r.table("waiters", charts()[2].points, chainColumns) + r.image("handoff-5ms.svg", "")},
 		{"A queue of waiters in several processes", apartText, r.table("queue", apartPoints(), apartColumns)},
 		{"On three members", threeText, strings.TrimLeft(r.table("workers", onThreePoints(workers), threeColumns)+"\n"+r.table("queue", onThreePoints(chained), chainColumns[:4]), "\n")},
+		{"With TLS", tlsText, r.table("workers", tlsPoints(1), operationColumns)},
+		{"With TLS, on three members", "", r.table("workers", tlsPoints(3), threeColumns)},
 		{"Shards of one name", shardsText, r.table("operation", shardPoints(), shardColumns)},
 		{"TryAcquire, and a new session", tryText, r.table("operation", []point{{"try-held", 1}, {"try-free", 1}, {"sessions", 200}}, operationColumns)},
 		{"Locks held", heldText, r.table("locks", charts()[3].points, standingColumns) + r.image("memory.svg", "")},

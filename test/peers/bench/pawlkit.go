@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"time"
 
@@ -18,10 +19,11 @@ import (
 type pawlKit struct {
 	alone   bool // no write shares a request
 	options []grpc.DialOption
+	tls     *tls.Config
 }
 
 func (k pawlKit) dial(ctx context.Context, addrs ...string) (client, error) {
-	c, err := pawl.Dial(ctx, pawl.Config{Endpoints: addrs, DialOptions: k.options})
+	c, err := pawl.Dial(ctx, pawl.Config{Endpoints: addrs, TLS: k.tls, DialOptions: k.options})
 	return pawlClient{c, k.alone}, err
 }
 

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"time"
 
@@ -13,10 +14,10 @@ import (
 )
 
 // peerKit is etcd's client and its concurrency package, unchanged.
-type peerKit struct{}
+type peerKit struct{ tls *tls.Config }
 
-func (peerKit) dial(_ context.Context, addrs ...string) (client, error) {
-	c, err := clientv3.New(clientv3.Config{Endpoints: addrs, Logger: zap.NewNop()})
+func (k peerKit) dial(_ context.Context, addrs ...string) (client, error) {
+	c, err := clientv3.New(clientv3.Config{Endpoints: addrs, TLS: k.tls, Logger: zap.NewNop()})
 	return peerClient{c}, err
 }
 

@@ -38,7 +38,7 @@ func (r *results) round(ctx context.Context, e *etcd, round int, s scenario) err
 			slices.Reverse(inTurn)
 		}
 		for i, kit := range inTurn {
-			o := order{Kit: kit, Scenario: s, Addr: e.addr, Dial: dial, Members: e.members, Profile: r.profile, Daemon: r.daemon, Tag: fmt.Sprintf("%s-r%dt%dk%d", s.Name, round, turnNo, i)}
+			o := order{Kit: kit, Scenario: s, Addr: e.addr, Metrics: e.metrics, Cert: e.cert, Dial: dial, Members: e.members, Profile: r.profile, Daemon: r.daemon, Tag: fmt.Sprintf("%s-r%dt%dk%d", s.Name, round, turnNo, i)}
 			start := time.Now()
 			var got []figures
 			var err error

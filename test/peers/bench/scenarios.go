@@ -30,6 +30,7 @@ type scenario struct {
 	TTL     time.Duration
 	RTT     time.Duration // added to each of a client's round trips
 	Members int           // of the cluster; one if 0
+	TLS     bool          // between clients and server
 	kits    []string
 	turns   int // how many runs each kit makes in a round
 	rounds  int // in how many of the first rounds; in all if 0
@@ -66,6 +67,7 @@ func scenarios(short bool) []scenario {
 	list = append(list, chains(short)...)
 	list = append(list, aparts()...)
 	list = append(list, onThree(list)...)
+	list = append(list, withTLS()...)
 	list = append(list, busyScenarios()...)
 	list = append(list, shardScenarios()...)
 	list = append(list,

@@ -75,6 +75,9 @@ and all are in one process. "250 names of 4" is 1,000 waiters in 20 processes, f
 with each other and with the client. pawl and clientv3 spread their requests over all of them; the floor sends its own to the first.
 
 `
+	tlsText = `As "Uncontended locks", on servers that serve their clients with TLS, and gRPC and HTTP on one address, as most clusters do.
+
+`
 	busyText = `One client holds a lock; another begins to wait for it, and so long later the first releases. Meanwhile others write so many
 keys a second that have nothing to do with the lock. In "one-client" both are sessions of one client; "permit" is the one slot of a semaphore (of clientv3 a lock), "set" eight names
 at once (of clientv3 one after another), "election" a campaign that follows a resignation. etcd serves a watch that begins at a revision that has passed only at its next tick, up to 100 ms later.

@@ -23,6 +23,8 @@ type order struct {
 	Kit      string
 	Scenario scenario
 	Addr     string   // the server, or the first member
+	Metrics  string   // where it shows its metrics
+	Cert     string   // the file of its certificate; "" without TLS
 	Dial     []string // where a client connects
 	Members  []member // if there is more than one
 	Tag      string   // of this run; no other uses its names
@@ -58,6 +60,9 @@ func work() error {
 	if d, ok := k.(daemonKit); ok {
 		d.path = o.Daemon
 		k = d
+	}
+	if k, err = securedWith(k, o.Cert); err != nil {
+		return err
 	}
 	w := &worker{order: o, kit: k}
 	if w.client, err = k.dial(ctx, o.Dial...); err != nil {
@@ -191,7 +196,7 @@ func (w *worker) grow(ctx context.Context, n int) error {
 
 // metered measures f, which returns how many operations it was.
 func (w *worker) metered(f func() (int, error)) (figures, error) {
-	m := &meter{addr: w.Addr}
+	m := &meter{addr: w.Metrics}
 	m.daemon, _ = w.client.(*daemon)
 	if err := m.start(); err != nil {
 		return figures{}, err
