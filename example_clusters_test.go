@@ -5,14 +5,14 @@ import (
 	"fmt"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/internal/testkit/stage"
+	"github.com/pawl-locks/pawl/internal/testkit/exampletb"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/test/pawltest"
 )
 
 // Each name is on one of two clusters; the program need not know on which.
 func ExampleClusters() {
-	t := stage.Begin()
+	t := exampletb.Begin()
 	defer t.End()
 	ctx := context.Background()
 

@@ -5,14 +5,14 @@ import (
 	"fmt"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/internal/testkit/stage"
+	"github.com/pawl-locks/pawl/internal/testkit/exampletb"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/test/pawltest"
 )
 
 // A program that starts before its cluster: the first call reaches it.
 func ExampleConfig_lazy() {
-	t := stage.Begin()
+	t := exampletb.Begin()
 	defer t.End()
 	ctx := context.Background()
 

@@ -15,8 +15,8 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/exampletb"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
-	"github.com/pawl-locks/pawl/internal/testkit/stage"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/test/pawltest"
@@ -274,7 +274,7 @@ func TestBreakingOutOfAWatchLeavesNothing(t *testing.T) {
 
 // A program keeps a copy of its configuration up to date.
 func ExampleClient_Watch() {
-	t := stage.Begin()
+	t := exampletb.Begin()
 	defer t.End()
 	ctx := context.Background()
 	client := pawltest.New(t).Client(t, pawl.Config{})

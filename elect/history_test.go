@@ -20,9 +20,9 @@ import (
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/leaderview"
 	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/lease"
 )
 
@@ -176,7 +176,7 @@ func (c *contest) deed(f forced, compacted bool, do func()) {
 // rule: K1
 func TestThreeCandidatesOverTwoHundredLosses(t *testing.T) {
 	losses := racedetector.Of(50, 200)
-	rnd := rand.New(rand.NewPCG(lane.Seed(t), 2))
+	rnd := rand.New(rand.NewPCG(testscale.Seed(t), 2))
 	inBubble(t, func(w *fixture) {
 		c := newContest(w)
 		eyes := w.client()

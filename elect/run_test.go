@@ -19,8 +19,8 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
 )
@@ -444,7 +444,7 @@ func TestTheClustersReturnEndsTheWait(t *testing.T) {
 		{"silent", (*etcdfake.Cluster).BlackHole, (*etcdfake.Cluster).Heal},
 		{"without a leader", func(c *etcdfake.Cluster) { c.Member(1).Isolate(); c.Member(2).Isolate() }, (*etcdfake.Cluster).Heal},
 	} {
-		for i := range lane.Of(2, 30) {
+		for i := range testscale.Of(2, 30) {
 			t.Run(fmt.Sprint(o.name, " ", i), func(t *testing.T) {
 				inBubble(t, func(w *fixture) {
 					c := w.client()

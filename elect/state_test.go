@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
@@ -50,7 +50,7 @@ func (c *prefixModel) step(rnd *rand.Rand) (events []watcher.Event) {
 }
 
 func TestElectionStateAgreesWithAModelThatSortsEveryTime(t *testing.T) {
-	rnd := rand.New(rand.NewPCG(lane.Seed(t), 1))
+	rnd := rand.New(rand.NewPCG(testscale.Seed(t), 1))
 	for range 100 {
 		c := &prefixModel{rev: 1, keys: map[string]watcher.Event{}}
 		for range rnd.IntN(10) {

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
 func refused(t *testing.T, err error, want StaleError) {
@@ -138,7 +138,7 @@ func (m truth) greatest() (t Token) {
 }
 
 func TestGateNeverAdmitsWhatAGateThatForgetsNothingRefuses(t *testing.T) {
-	rnd := rand.New(rand.NewPCG(lane.Seed(t), 0))
+	rnd := rand.New(rand.NewPCG(testscale.Seed(t), 0))
 	g := &Gate{Limit: 7}
 	all := truth{}
 	var saved [][]byte

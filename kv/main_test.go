@@ -13,9 +13,9 @@ import (
 
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/leaks"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
 func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
@@ -30,7 +30,7 @@ func newEtcd(t testing.TB, o etcdfake.Options, opts ...grpc.DialOption) *cluster
 
 func dial(t testing.TB, cfg cluster.Config) *cluster.Cluster {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), lane.Hang)
+	ctx, cancel := context.WithTimeout(context.Background(), testscale.Hang)
 	defer cancel()
 	c, err := cluster.Dial(ctx, cfg)
 	require.NoError(t, err)

@@ -13,8 +13,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 )
@@ -305,7 +305,7 @@ func TestManyWaitersCostNoGoroutineBeyondTheirCallers(t *testing.T) {
 				}
 				s := w.session()
 				ctx, cancel := context.WithCancel(w.Context())
-				waiters := lane.Of(250, 1000)
+				waiters := testscale.Of(250, 1000)
 				ends := make(chan error, waiters+1)
 				wait := func() {
 					go func() { ends <- mode.acquire(ctx, s) }()

@@ -6,7 +6,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
-	"github.com/pawl-locks/pawl/internal/testkit/stage"
+	"github.com/pawl-locks/pawl/internal/testkit/exampletb"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/test/pawltest"
 )
@@ -20,7 +20,7 @@ func train(ctx context.Context, device int) error {
 
 // Four devices are shared by any number of programs, each of which works on one of them.
 func ExampleSemaphore_Do() {
-	t := stage.Begin()
+	t := exampletb.Begin()
 	defer t.End()
 	etcd := pawltest.New(t) // an etcd in memory, for the example
 	client := etcd.Client(t, pawl.Config{})
@@ -38,7 +38,7 @@ func ExampleSemaphore_Do() {
 
 // At most as many hold as there are slots, and each has another one.
 func ExampleNewSemaphore() {
-	t := stage.Begin()
+	t := exampletb.Begin()
 	defer t.End()
 	etcd := pawltest.New(t)
 	client := etcd.Client(t, pawl.Config{})

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/internal/testkit/stage"
+	"github.com/pawl-locks/pawl/internal/testkit/exampletb"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/test/pawltest"
@@ -16,7 +16,7 @@ import (
 
 // A Held can be printed, and logged as a group of attributes.
 func ExampleHeld_LogValue() {
-	t := stage.Begin()
+	t := exampletb.Begin()
 	defer t.End()
 	etcd := pawltest.New(t) // an etcd in memory, for the example
 	client := etcd.Client(t, pawl.Config{})
@@ -46,7 +46,7 @@ func ExampleHeld_LogValue() {
 
 // Locks of one session are lost together, and no others with them.
 func ExampleHeld_Session() {
-	t := stage.Begin()
+	t := exampletb.Begin()
 	defer t.End()
 	etcd := pawltest.New(t) // an etcd in memory, for the example
 	client := etcd.Client(t, pawl.Config{})
@@ -73,7 +73,7 @@ func ExampleHeld_Session() {
 
 // A job that must not run twice, and rather not at all: the record is written first.
 func ExampleOptions_recordFirst() {
-	t := stage.Begin()
+	t := exampletb.Begin()
 	defer t.End()
 	etcd := pawltest.New(t) // an etcd in memory, for the example
 	client := etcd.Client(t, pawl.Config{})

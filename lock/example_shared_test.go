@@ -7,14 +7,14 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
-	"github.com/pawl-locks/pawl/internal/testkit/stage"
+	"github.com/pawl-locks/pawl/internal/testkit/exampletb"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/test/pawltest"
 )
 
 // Several may read at once, and nobody writes meanwhile.
 func ExampleMutex_AcquireShared() {
-	t := stage.Begin()
+	t := exampletb.Begin()
 	defer t.End()
 	etcd := pawltest.New(t) // an etcd in memory, for the example
 	client := etcd.Client(t, pawl.Config{})
@@ -40,7 +40,7 @@ func ExampleMutex_AcquireShared() {
 
 // The function's context carries the shared token, for the storage's guard.
 func ExampleMutex_DoShared() {
-	t := stage.Begin()
+	t := exampletb.Begin()
 	defer t.End()
 	etcd := pawltest.New(t) // an etcd in memory, for the example
 	client := etcd.Client(t, pawl.Config{})

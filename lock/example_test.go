@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/internal/testkit/stage"
+	"github.com/pawl-locks/pawl/internal/testkit/exampletb"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/test/pawltest"
@@ -14,7 +14,7 @@ import (
 
 // With a client, a Mutex outlives the sessions that its locks are held on.
 func ExampleNew() {
-	t := stage.Begin()
+	t := exampletb.Begin()
 	defer t.End()
 	etcd := pawltest.New(t) // an etcd in memory, for the example
 	client := etcd.Client(t, pawl.Config{})
@@ -40,7 +40,7 @@ func ExampleNew() {
 
 // Who holds it, and who waits?
 func ExampleMutex_Queue() {
-	t := stage.Begin()
+	t := exampletb.Begin()
 	defer t.End()
 	etcd := pawltest.New(t) // an etcd in memory, for the example
 	client := etcd.Client(t, pawl.Config{Session: lease.Options{Owner: "ann"}})
@@ -65,7 +65,7 @@ func ExampleMutex_Queue() {
 
 // A cron job on ten machines runs once a firing.
 func ExampleMutex_Once() {
-	t := stage.Begin()
+	t := exampletb.Begin()
 	defer t.End()
 	etcd := pawltest.New(t) // an etcd in memory, for the example
 	firing := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)

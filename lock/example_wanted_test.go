@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/internal/testkit/stage"
+	"github.com/pawl-locks/pawl/internal/testkit/exampletb"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/test/pawltest"
 )
@@ -40,7 +40,7 @@ func share(ctx context.Context, m *lock.Mutex, jobs <-chan func(ctx context.Cont
 }
 
 func ExampleHeld_Wanted() {
-	t := stage.Begin()
+	t := exampletb.Begin()
 	defer t.End()
 	etcd := pawltest.New(t) // an etcd in memory, for the example
 	here, there := etcd.Client(t, pawl.Config{}), etcd.Client(t, pawl.Config{})

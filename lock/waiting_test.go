@@ -19,8 +19,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 )
@@ -130,7 +130,7 @@ func TestOneReleaseWakesOneOfManyWaiters(t *testing.T) {
 		var queue []*acquireCall
 		for range 10 {
 			s := w.session()
-			for range lane.Of(20, 100) {
+			for range testscale.Of(20, 100) {
 				queue = append(queue, w.acquiring(ctx, mutex(s)))
 			}
 		}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/internal/testkit/stage"
+	"github.com/pawl-locks/pawl/internal/testkit/exampletb"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/test/pawltest"
 )
@@ -36,7 +36,7 @@ func (p *probe) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 
 // A liveness probe for work that goes on though its lock is lost.
 func Example_health() {
-	t := stage.Begin() // in a test, its own *testing.T
+	t := exampletb.Begin() // in a test, its own *testing.T
 	defer t.End()
 	ctx := context.Background()
 	cluster := pawltest.New(t)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/internal/testkit/stage"
+	"github.com/pawl-locks/pawl/internal/testkit/exampletb"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/observe"
 	"github.com/pawl-locks/pawl/test/pawltest"
@@ -26,7 +26,7 @@ func alarm(_ context.Context, ev observe.Event) {
 
 func Example() {
 	ctx := context.Background()
-	t := stage.Begin() // in a test, its own *testing.T
+	t := exampletb.Begin() // in a test, its own *testing.T
 	defer t.End()
 	cluster := pawltest.New(t)
 	client := cluster.Client(t, pawl.Config{Observer: observe.Func(alarm)})

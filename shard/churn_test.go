@@ -12,15 +12,15 @@ import (
 	"github.com/pawl-locks/pawl/internal/shards"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/shard"
 )
 
 // However slow the consumer is, and whatever is compacted, deleted or put meanwhile, Observe eventually
 // shows the same as a new one.
 func TestObserveShowsInTheEndWhatThereIs(t *testing.T) {
-	first := lane.Seed(t)
-	for i := range uint64(lane.Of(4, 100)) {
+	first := testscale.Seed(t)
+	for i := range uint64(testscale.Of(4, 100)) {
 		inBubble(t, 5, func(w *fixture) { w.watched(rand.New(rand.NewPCG(first+i, 4))) })
 	}
 }

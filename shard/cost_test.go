@@ -11,7 +11,7 @@ import (
 
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/shard"
 )
 
@@ -101,7 +101,7 @@ func TestWhatItCosts(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%d shards of %d workers", c.n, c.k), func(t *testing.T) {
 			if c.k > 8 {
-				lane.OnlyProof(t, "50 workers take seconds")
+				testscale.OnlyProof(t, "50 workers take seconds")
 			}
 			inBubble(t, c.n, func(w *fixture) {
 				ops := w.counter()

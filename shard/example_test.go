@@ -7,14 +7,14 @@ import (
 	"sync"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/internal/testkit/stage"
+	"github.com/pawl-locks/pawl/internal/testkit/exampletb"
 	"github.com/pawl-locks/pawl/shard"
 	"github.com/pawl-locks/pawl/test/pawltest"
 )
 
 // Four shards and two workers.
 func ExampleRun() {
-	t := stage.Begin() // in a test, its own *testing.T
+	t := exampletb.Begin() // in a test, its own *testing.T
 	defer t.End()
 	etcd := pawltest.New(t) // an etcd in memory, for the example
 	ctx, stop := context.WithCancel(context.Background())

@@ -14,7 +14,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/testkit/named"
+	"github.com/pawl-locks/pawl/internal/testkit/opnames"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/shard"
@@ -88,7 +88,7 @@ func TestAWorkerThatJoinsAsItLeavesLeavesNoTrace(t *testing.T) {
 			}
 			return err
 		})
-		c, err := pawl.Dial(w.Context(), pawl.Config{Endpoints: w.f.Endpoints(), DialOptions: []grpc.DialOption{grpc.WithContextDialer(w.f.Dial), named.Requests(), slow}})
+		c, err := pawl.Dial(w.Context(), pawl.Config{Endpoints: w.f.Endpoints(), DialOptions: []grpc.DialOption{grpc.WithContextDialer(w.f.Dial), opnames.DialOption(), slow}})
 		require.NoError(w, err)
 		err = shard.Run(ctx, c, "jobs", 2, shard.Options{}, func(context.Context, *shard.Held) error { return nil })
 		require.ErrorIs(w, err, context.Canceled)

@@ -14,7 +14,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/shards"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/observe"
 	"github.com/pawl-locks/pawl/shard"
@@ -23,8 +23,8 @@ import (
 // Whatever happens, each Acquired is followed by any number of Moving, perhaps by Failed, and by one
 // Released or Lost before the next Acquired of that shard. Observers learn of the same holds.
 func TestEventsComeInTheirOrder(t *testing.T) {
-	first := lane.Seed(t)
-	for i := range uint64(lane.Of(4, 200)) {
+	first := testscale.Seed(t)
+	for i := range uint64(testscale.Of(4, 200)) {
 		inBubble(t, 8, func(w *fixture) { w.inOrder(rand.New(rand.NewPCG(first+i, 3))) })
 	}
 }

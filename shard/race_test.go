@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/shard"
 )
 
@@ -16,15 +16,15 @@ import (
 // shards are balanced, after few moves.
 // rule: SH1
 func TestManyWorkersThatComeAndGo(t *testing.T) {
-	first := lane.Seed(t)
-	for i := range uint64(lane.Of(2, 40)) {
+	first := testscale.Seed(t)
+	for i := range uint64(testscale.Of(2, 40)) {
 		inBubble(t, 64, func(w *fixture) { w.comeAndGo(rand.New(rand.NewPCG(first+i, 1)), 12) })
 	}
 }
 
 func TestTwoHundredWorkersThatComeAndGo(t *testing.T) {
-	lane.OnlyProof(t, "it takes minutes")
-	inBubble(t, 2000, func(w *fixture) { w.comeAndGo(rand.New(rand.NewPCG(lane.Seed(t), 2)), 200) })
+	testscale.OnlyProof(t, "it takes minutes")
+	inBubble(t, 2000, func(w *fixture) { w.comeAndGo(rand.New(rand.NewPCG(testscale.Seed(t), 2)), 200) })
 }
 
 func (w *fixture) comeAndGo(r *rand.Rand, most int) {

@@ -10,14 +10,14 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/observe"
 	"github.com/pawl-locks/pawl/shard"
 )
 
 // minutes are how long most tests look at a fleet, once it has settled.
-var minutes = time.Duration(lane.Of(20, 60)) * time.Minute
+var minutes = time.Duration(testscale.Of(20, 60)) * time.Minute
 
 // A worker on which all shards fail gets one at a time, to find out whether it is well again.
 //

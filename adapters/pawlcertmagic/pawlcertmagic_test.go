@@ -23,7 +23,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/adapters/pawlcertmagic"
-	"github.com/pawl-locks/pawl/internal/testkit/stage"
+	"github.com/pawl-locks/pawl/internal/testkit/exampletb"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/test/pawltest"
 )
@@ -299,7 +299,7 @@ func TestCertmagicDoesNotReplaceWhatAnotherStored(t *testing.T) {
 }
 
 func ExampleNew() {
-	t := stage.Begin()
+	t := exampletb.Begin()
 	defer t.End()
 	client := pawltest.New(t).Client(t, pawl.Config{}) // in a program, pawl.Dial
 

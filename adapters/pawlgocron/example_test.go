@@ -11,7 +11,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/adapters/pawlgocron"
 	"github.com/pawl-locks/pawl/elect"
-	"github.com/pawl-locks/pawl/internal/testkit/stage"
+	"github.com/pawl-locks/pawl/internal/testkit/exampletb"
 	"github.com/pawl-locks/pawl/test/pawltest"
 )
 
@@ -40,7 +40,7 @@ func cleanup(client *pawl.Client, work func(ctx context.Context) error) (gocron.
 }
 
 func ExampleLocker() {
-	t := stage.Begin()
+	t := exampletb.Begin()
 	defer t.End()
 	client := pawltest.New(t).Client(t, pawl.Config{}) // in a program, pawl.Dial
 	scheduler, err := cleanup(client, func(context.Context) error { return nil })
@@ -52,7 +52,7 @@ func ExampleLocker() {
 }
 
 func ExampleElector() {
-	t := stage.Begin()
+	t := exampletb.Begin()
 	defer t.End()
 	client := pawltest.New(t).Client(t, pawl.Config{}) // in a program, pawl.Dial
 

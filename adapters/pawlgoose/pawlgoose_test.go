@@ -21,7 +21,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/adapters/pawlgoose"
-	"github.com/pawl-locks/pawl/internal/testkit/stage"
+	"github.com/pawl-locks/pawl/internal/testkit/exampletb"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/test/pawltest"
@@ -162,7 +162,7 @@ func TestDoEndsTheMigrationAtTheLoss(t *testing.T) {
 }
 
 func ExampleNewLocker() {
-	t := stage.Begin()
+	t := exampletb.Begin()
 	defer t.End()
 	client := pawltest.New(t).Client(t, pawl.Config{}) // in a program, pawl.Dial
 	db, err := sql.Open("sqlite", "file:app?mode=memory")

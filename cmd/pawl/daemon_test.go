@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
@@ -51,7 +51,7 @@ type allTests struct{ *testing.M }
 
 // Run implements testscript.TestingM.
 func (all allTests) Run() int {
-	lane.SideBySide(sideBySide)
+	testscale.SideBySide(sideBySide)
 	code := all.M.Run()
 	if builtIn != "" {
 		_ = os.RemoveAll(builtIn)
@@ -147,7 +147,7 @@ func (p *pawld) keep(t *testing.T, session string) {
 // askDoctor runs pawl doctor, which is in no hurry, and returns what it says.
 func askDoctor(t *testing.T, args ...string) (said string, code int) {
 	t.Helper()
-	p := begin(t, "127.0.0.1:1", append([]string{"doctor", "--dial-timeout", lane.Hang.String()}, args...)...)
+	p := begin(t, "127.0.0.1:1", append([]string{"doctor", "--dial-timeout", testscale.Hang.String()}, args...)...)
 	said, code = p.all(), p.code(t)
 	return said + p.stderr.String(), code
 }

@@ -22,7 +22,7 @@ import (
 
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/internal/testkit/faultproxy"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
@@ -308,7 +308,7 @@ func lastBeat(t *testing.T, path string) time.Time {
 
 func TestCommandIsDeadBeforeTheKeyOfACutOffHolderGoes(t *testing.T) {
 	t.Parallel()
-	for i := range lane.Of(1, 3) {
+	for i := range testscale.Of(1, 3) {
 		t.Run(strconv.Itoa(i), func(t *testing.T) {
 			t.Parallel()
 			s := etcdtest.Start(t)

@@ -21,7 +21,7 @@ import (
 
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/ui"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	}
 	testscript.Main(allTests{m}, map[string]func(){
 		"pawl": func() {
-			ui.CloseWithin = lane.Hang // so that a stream that is broken off was never ended, and the machine is not just slow
+			ui.CloseWithin = testscale.Hang // so that a stream that is broken off was never ended, and the machine is not just slow
 			os.Exit(cli.Run(patient(newRoot()), os.Args[1:]))
 		},
 		"pager":   testPager,
@@ -72,7 +72,7 @@ func TestScripts(t *testing.T) {
 			env.Values[serverKey{}] = s
 			env.Setenv("ETCDCTL_ENDPOINTS", s.Addr())
 			env.Setenv("TMPDIR", env.WorkDir)
-			env.Setenv(dialVariable, lane.Hang.String())
+			env.Setenv(dialVariable, testscale.Hang.String())
 			env.Defer(func() { requireNothingLeft(t, s) })
 			return nil
 		},
@@ -103,7 +103,7 @@ func requireNothingLeft(t *testing.T, s *etcdtest.Server) {
 		require.NoError(t, err)
 		return resp.Leases
 	}
-	began, expiry := time.Now(), lane.Hang // how soon after began a lease may expire
+	began, expiry := time.Now(), testscale.Hang // how soon after began a lease may expire
 	for _, l := range leases() {
 		resp, err := pb.NewLeaseClient(conn).LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: l.ID})
 		require.NoError(t, err)
@@ -177,5 +177,5 @@ func (p *program) code(t *testing.T) int {
 // eventually waits for ok, which is to become true.
 func eventually(t *testing.T, ok func() bool, what string) {
 	t.Helper()
-	lane.Await(t, ok, what)
+	testscale.Await(t, ok, what)
 }

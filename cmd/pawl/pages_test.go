@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
@@ -136,7 +136,7 @@ func TestCommandsInPagesRun(t *testing.T) {
 				want, used[begins] = code, true
 			}
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), lane.Hang)
+		ctx, cancel := context.WithTimeout(t.Context(), testscale.Hang)
 		cmd := exec.CommandContext(ctx, l.shell, "-c", inDir.Replace(l.text))
 		cmd.Dir = dir
 		cmd.Env = append(os.Environ(), "ETCDCTL_ENDPOINTS="+server.Addr(), "HOME="+dir, "TMPDIR="+dir, "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))

@@ -16,7 +16,7 @@ import (
 
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/internal/testkit/faultproxy"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
@@ -68,7 +68,7 @@ func TestASignalWhileItConnectsEndsIt(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, silent.Close()) })
 	for _, args := range [][]string{{"observe", "a"}, {"watch"}, {"ls"}} {
-		p := begin(t, silent.Addr().String(), append(args, "--dial-timeout", lane.Hang.String())...)
+		p := begin(t, silent.Addr().String(), append(args, "--dial-timeout", testscale.Hang.String())...)
 		c, err := silent.Accept()
 		require.NoError(t, err)
 		require.NoError(t, p.cmd.Process.Signal(unix.SIGINT))

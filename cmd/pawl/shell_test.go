@@ -22,7 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
@@ -235,7 +235,7 @@ func pair(t *testing.T, command int) (guardian, holder int) {
 // acquire waits for a lock as another process would, and returns when it had it.
 func acquire(t *testing.T, s *etcdtest.Server, name string) time.Time {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), lane.Hang)
+	ctx, cancel := context.WithTimeout(context.Background(), testscale.Hang)
 	defer cancel()
 	c, err := pawl.Dial(ctx, pawl.Config{Endpoints: []string{s.Addr()}})
 	require.NoError(t, err)
@@ -251,7 +251,7 @@ func acquire(t *testing.T, s *etcdtest.Server, name string) time.Time {
 // busy reports whether a lock is another's.
 func busy(t *testing.T, s *etcdtest.Server, name string) bool {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), lane.Hang)
+	ctx, cancel := context.WithTimeout(context.Background(), testscale.Hang)
 	defer cancel()
 	c, err := pawl.Dial(ctx, pawl.Config{Endpoints: []string{s.Addr()}})
 	require.NoError(t, err)
@@ -271,7 +271,7 @@ func busy(t *testing.T, s *etcdtest.Server, name string) bool {
 // it is used for have a TTL of 9 s, so that a busy machine renews in time.
 func staysBusy(t *testing.T, s *etcdtest.Server, name string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), lane.Hang)
+	ctx, cancel := context.WithTimeout(context.Background(), testscale.Hang)
 	defer cancel()
 	r, err := pb.NewKVClient(s.Conn(t)).Range(ctx, &pb.RangeRequest{Key: []byte(name + "/"), RangeEnd: []byte(name + "0"), Limit: 1, SortTarget: pb.RangeRequest_CREATE})
 	require.NoError(t, err)

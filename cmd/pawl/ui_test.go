@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
@@ -35,7 +35,7 @@ type pageState struct {
 // stateOf is what the page at base shows.
 func stateOf(t *testing.T, base string) (s pageState) {
 	t.Helper()
-	client := http.Client{Timeout: lane.Hang}
+	client := http.Client{Timeout: testscale.Hang}
 	resp, err := client.Get(base + "api/state")
 	require.NoError(t, err)
 	defer resp.Body.Close()

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 )
@@ -20,7 +20,7 @@ func TestAClientThatIsStoppedTogetherWithPawldReleasesWhatItHolds(t *testing.T) 
 		t.Run(sig.String(), func(t *testing.T) {
 			t.Parallel()
 			etcd := ofShared(t)
-			p := start(t, etcd, "", "--state-dir", filepath.Join(t.TempDir(), "state"), "--stop-grace", lane.Hang.String())
+			p := start(t, etcd, "", "--state-dir", filepath.Join(t.TempDir(), "state"), "--stop-grace", testscale.Hang.String())
 			p.hold(1, 1, "n")
 			p.hold(2, 2, "m")
 			p.signal(sig)
@@ -56,7 +56,7 @@ func TestALockOfAClientThatRemainsIsLeftToTheNextPawldAfterTheGrace(t *testing.T
 
 func TestASecondSignalEndsTheGrace(t *testing.T) {
 	t.Parallel()
-	p := start(t, ofShared(t), "", "--state-dir", filepath.Join(t.TempDir(), "state"), "--stop-grace", lane.Hang.String())
+	p := start(t, ofShared(t), "", "--state-dir", filepath.Join(t.TempDir(), "state"), "--stop-grace", testscale.Hang.String())
 	p.hold(1, 1, "n")
 	p.signal(syscall.SIGTERM)
 	p.awaitSaid("msg=stopping")

@@ -16,7 +16,7 @@ import (
 
 	pb "github.com/pawl-locks/pawl/cmd/pawld/pawlv1"
 	"github.com/pawl-locks/pawl/cmd/pawld/pawlv1/pawlv1connect"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
 func (p *pawld) grpc() *grpc.ClientConn {
@@ -34,7 +34,7 @@ func TestGRPCsHealthAndReflection(t *testing.T) {
 	p := start(t, etcd, "")
 	p.warm()
 	conn := p.grpc()
-	ctx, cancel := context.WithTimeout(t.Context(), lane.Hang)
+	ctx, cancel := context.WithTimeout(t.Context(), testscale.Hang)
 	defer cancel()
 
 	health := healthpb.NewHealthClient(conn)
@@ -75,7 +75,7 @@ func TestEachProtocolHasAllCalls(t *testing.T) {
 	t.Parallel()
 	p := start(t, ofShared(t), "")
 	p.warm()
-	ctx, cancel := context.WithTimeout(t.Context(), lane.Hang)
+	ctx, cancel := context.WithTimeout(t.Context(), testscale.Hang)
 	defer cancel()
 	clients := map[string]pawlv1connect.LocksClient{
 		"Connect":  pawlv1connect.NewLocksClient(p.http, "http://pawl"),

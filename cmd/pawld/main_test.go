@@ -22,7 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl/internal/clock"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
 // The test binary is pawld, too, and a client of it, so that each test has real processes of
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	if os.Getenv("PAWLD_TEST_RUN") != "" {
-		rehearsalWait, hurriedWait = lane.Hang, lane.Hang // a slow machine's etcd and disk are not what is tested
+		rehearsalWait, hurriedWait = testscale.Hang, testscale.Hang // a slow machine's etcd and disk are not what is tested
 		steps := make(chan os.Signal, 1)
 		signal.Notify(steps, stepClock)
 		go func() { // until the process ends
@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 	if signal.Ignored(syscall.SIGHUP) { // as under nohup: processes of this one are to find the default
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
-	lane.SideBySide(lane.Of(16, 4)) // most wait for processes and leases; in the proof they compute, too
+	testscale.SideBySide(testscale.Of(16, 4)) // most wait for processes and leases; in the proof they compute, too
 	code := m.Run()
 	stopShared()
 	os.Exit(code)

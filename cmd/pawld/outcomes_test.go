@@ -16,7 +16,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/testkit/faultproxy"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
@@ -69,7 +69,7 @@ func (n *next) wins(token any) *lock.Held {
 // acquired acquires with a client, and wants a success.
 func acquired(t *testing.T, d driver, more object) (token any) {
 	t.Helper()
-	cmd := object{"op": "acquire", "lock": "1", "name": "n", "timeoutMs": float64(lane.Hang.Milliseconds())}
+	cmd := object{"op": "acquire", "lock": "1", "name": "n", "timeoutMs": float64(testscale.Hang.Milliseconds())}
 	for k, v := range more {
 		cmd[k] = v
 	}
@@ -244,7 +244,7 @@ func TestALockThatItsClientGaveUpIsGivenBack(t *testing.T) {
 			if release {
 				p.call("Release", object{"session": hex32(2), "requestIds": []string{hex32(2)}})
 			}
-			got, err := c.play(object{"op": "acquire", "lock": "1", "name": "n", "timeoutMs": float64(lane.Hang.Milliseconds())})
+			got, err := c.play(object{"op": "acquire", "lock": "1", "name": "n", "timeoutMs": float64(testscale.Hang.Milliseconds())})
 			require.NoError(t, err)
 			require.Equal(t, "HELD", got["state"])
 			assert.NotEqual(t, token, fmt.Sprint(got["token"]))
@@ -291,7 +291,7 @@ func TestADeletedKeyIsLostAtOnce(t *testing.T) {
 // keyOf acquires with a client of some TTL, and returns the key, too.
 func keyOf(t *testing.T, c *thin, ttl time.Duration) (token any, key string) {
 	t.Helper()
-	got, err := c.play(object{"op": "acquire", "lock": "1", "name": "n", "timeoutMs": float64(lane.Hang.Milliseconds()), "ttlMs": float64(ttl.Milliseconds())})
+	got, err := c.play(object{"op": "acquire", "lock": "1", "name": "n", "timeoutMs": float64(testscale.Hang.Milliseconds()), "ttlMs": float64(ttl.Milliseconds())})
 	require.NoError(t, err)
 	require.Equal(t, "HELD", got["state"], got)
 	return got["token"], got["key"].(string)

@@ -23,7 +23,7 @@ import (
 	etcdpb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl/fencing"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/lock"
 )
 
@@ -35,7 +35,7 @@ func jsonCall(socket string) caller {
 
 // patient calls again while nobody answers, as every client does.
 func (p *pawld) patient(method string, body object) (object, error) {
-	for end := time.Now().Add(lane.Hang); ; {
+	for end := time.Now().Add(testscale.Hang); ; {
 		status, out, err := post(p.http, api+method, marshal(body))
 		switch {
 		case err == nil && status == 200:
@@ -125,10 +125,10 @@ func (l *load) add(t *testing.T, c *thin, ttl time.Duration) {
 }
 
 // rounds is how often pawld is replaced, or killed.
-func rounds() int { return lane.Of(1, 20) }
+func rounds() int { return testscale.Of(1, 20) }
 
 // clients are those that continue meanwhile.
-func clients() int { return lane.Of(10, 50) }
+func clients() int { return testscale.Of(10, 50) }
 
 // Clients continue while pawld is replaced again and again. No lock is lost, and no
 // update.
@@ -164,7 +164,7 @@ func TestAnUpgradeUnderLoadLosesNoLock(t *testing.T) {
 func TestAThousandWaitersOutliveARestart(t *testing.T) {
 	t.Parallel()
 	const names = 10
-	each := lane.Of(5, 100)
+	each := testscale.Of(5, 100)
 	etcd := ofShared(t)
 	policy := filepath.Join(t.TempDir(), "policy")
 	require.NoError(t, os.WriteFile(policy, []byte(fmt.Sprintf("uid:%d n/ sessions=1100 locks=1100\n", os.Getuid())), 0o600))

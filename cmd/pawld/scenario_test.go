@@ -33,7 +33,7 @@ import (
 	pb "github.com/pawl-locks/pawl/cmd/pawld/pawlv1"
 	"github.com/pawl-locks/pawl/cmd/pawld/pawlv1/pawlv1connect"
 	"github.com/pawl-locks/pawl/internal/clock"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
 // A driver plays one client's part of the scenario.
@@ -121,7 +121,7 @@ func play(t *testing.T, begin func(t *testing.T, socket string, ttl time.Duratio
 			}, at)
 		default:
 			if c["op"] == "acquire" && c["timeoutMs"] == nil {
-				c["timeoutMs"] = float64(lane.Hang.Milliseconds())
+				c["timeoutMs"] = float64(testscale.Hang.Milliseconds())
 			}
 			if c["meanwhile"] == true {
 				result, of := make(chan func() (object, error), 1), clients[client]
@@ -138,7 +138,7 @@ func play(t *testing.T, begin func(t *testing.T, socket string, ttl time.Duratio
 			}
 			var got object
 			var err error
-			lane.Await(t, func() bool {
+			testscale.Await(t, func() bool {
 				got, err = play()
 				play = func() (object, error) { return clients[client].play(c) }
 				early := c["again"] == true && got["state"] == "LOST"          // before it was heard of
@@ -241,7 +241,7 @@ func curlCall(t *testing.T, socket string) caller {
 		if err != nil {
 			return nil, err
 		}
-		cmd := exec.Command(path, "-sS", "-m", fmt.Sprint(lane.Hang.Seconds()), "--unix-socket", socket, "-H", "content-type:application/json", "--data-binary", "@-", api+method)
+		cmd := exec.Command(path, "-sS", "-m", fmt.Sprint(testscale.Hang.Seconds()), "--unix-socket", socket, "-H", "content-type:application/json", "--data-binary", "@-", api+method)
 		cmd.Stdin = bytes.NewReader(b)
 		out, err := cmd.Output()
 		if err != nil {
@@ -262,7 +262,7 @@ func curlCall(t *testing.T, socket string) caller {
 // client does.
 func persistent(call caller) caller {
 	return func(method string, body object) (object, error) {
-		for end := time.Now().Add(lane.Hang); ; {
+		for end := time.Now().Add(testscale.Hang); ; {
 			out, err := call(method, body)
 			if err == nil || method != "Acquire" || !strings.HasPrefix(err.Error(), "unavailable") || time.Now().After(end) {
 				return out, err
@@ -283,7 +283,7 @@ func unixHTTP2Client(socket string) *http.Client {
 func grpcCall(socket string) caller {
 	client := pawlv1connect.NewLocksClient(unixHTTP2Client(socket), "http://pawl", connect.WithGRPC())
 	return func(method string, body object) (object, error) {
-		ctx, cancel := context.WithTimeout(context.Background(), lane.Hang)
+		ctx, cancel := context.WithTimeout(context.Background(), testscale.Hang)
 		defer cancel()
 		b, err := json.Marshal(body)
 		if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
@@ -70,7 +70,7 @@ func (s *space) dial(t *testing.T) *pawl.Client {
 // eventually waits for an event.
 func eventually(t *testing.T, happened func() bool, about ...any) {
 	t.Helper()
-	lane.Await(t, happened, about...)
+	testscale.Await(t, happened, about...)
 }
 
 // receive waits for what is sent.
@@ -78,7 +78,7 @@ func receive[T any](t *testing.T, c <-chan T, about ...any) (v T) {
 	t.Helper()
 	select {
 	case v = <-c:
-	case <-time.After(lane.Hang):
+	case <-time.After(testscale.Hang):
 		require.Fail(t, "nothing is sent", about...)
 	}
 	return v

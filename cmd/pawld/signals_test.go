@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/service"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
 // What each signal does to a pawld that holds a lock, with a state directory: a successor has the lock,
@@ -68,13 +68,13 @@ func TestAClosedStandardErrorEndsNothing(t *testing.T) {
 			_ = c.Close()
 		}
 		return err == nil
-	}, lane.Hang, 5*time.Millisecond)
+	}, testscale.Hang, 5*time.Millisecond)
 	(&pawld{t: t, http: unixClient(socket)}).hold(1, 1, "n") // it serves: before that, a signal leaves no state
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))  // which it logs
 	select {
 	case err := <-done:
 		require.NoError(t, err)
-	case <-time.After(lane.Hang):
+	case <-time.After(testscale.Hang):
 		t.Fatal("it does not end")
 	}
 	left := stateIn(t, dir)
@@ -119,7 +119,7 @@ func (p *pawld) awaitEnd(code int) {
 	p.t.Helper()
 	select {
 	case <-p.done:
-	case <-time.After(lane.Hang):
+	case <-time.After(testscale.Hang):
 		p.t.Fatal("pawld does not end: " + p.said())
 	}
 	require.Equal(p.t, code, p.cmd.ProcessState.ExitCode(), p.said())

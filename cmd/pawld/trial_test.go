@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
@@ -31,9 +31,9 @@ func TestOrdersAreSettledOnceWhateverIsKilled(t *testing.T) {
 	t.Parallel()
 	length, err := time.ParseDuration(os.Getenv("PAWLD_TRIAL"))
 	if err != nil {
-		length = lane.Of(0, time.Minute)
+		length = testscale.Of(0, time.Minute)
 	}
-	seed := lane.Seed(t)
+	seed := testscale.Seed(t)
 	tr := newTrial(t, rand.New(rand.NewPCG(seed, 0)))
 	for _, kind := range []string{"worker killed", "pawld killed", "pawld upgraded"} {
 		tr.strike(kind)
@@ -215,7 +215,7 @@ func (tr *trial) holder(w int) int {
 // goesOn waits until orders are settled again.
 func (tr *trial) goesOn() {
 	before := tr.python("settled")
-	require.Eventually(tr.t, func() bool { return tr.python("settled") != before }, lane.Hang, 200*time.Millisecond, "nothing is settled any more")
+	require.Eventually(tr.t, func() bool { return tr.python("settled") != before }, testscale.Hang, 200*time.Millisecond, "nothing is settled any more")
 }
 
 // calm waits until what was under way has ended.

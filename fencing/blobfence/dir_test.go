@@ -19,8 +19,8 @@ import (
 	"github.com/pawl-locks/pawl/fencing/blobfence"
 	"github.com/pawl-locks/pawl/fencing/fencetest"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
 func TestDirKeepsNoMoreThanItsObjects(t *testing.T) {
@@ -48,7 +48,7 @@ func raceOnATidiedDir(t *testing.T) (removed int) {
 	const attempts, most = 100, 60 // so that every write ends, however slow the disk is
 	d := blobfence.Dir{Path: t.TempDir()}
 	rec := fencetest.Record(guarded{blobfence.Fence{Store: d, Attempts: attempts}})
-	seed := lane.Seed(t)
+	seed := testscale.Seed(t)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	stop := make(chan struct{})
 	var tidied sync.WaitGroup
@@ -196,7 +196,7 @@ func TestLockOfAProcessThatIsKilledIsFree(t *testing.T) {
 		}
 		require.NoError(t, child.Process.Kill())
 		_ = child.Wait()
-		ctx, cancel := context.WithTimeout(t.Context(), lane.Hang)
+		ctx, cancel := context.WithTimeout(t.Context(), testscale.Hang)
 		require.NoError(t, blobfence.Fence{Store: d}.Write(ctx, "a", 57, []byte("after")))
 		cancel()
 	}

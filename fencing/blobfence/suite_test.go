@@ -9,7 +9,7 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/fencing/blobfence"
 	"github.com/pawl-locks/pawl/fencing/fencetest"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
 // guarded is a Fence as the suite wants it.
@@ -89,7 +89,7 @@ func TestFenceOnAStoreInMemoryPassesTheSuite(t *testing.T) {
 
 // Whatever is lost, repeated by us or late, the history of racing holders passes.
 func TestHistoriesPassWhileRequestsAndAnswersAreLost(t *testing.T) {
-	first := lane.Seed(t)
+	first := testscale.Seed(t)
 	for seed := first; seed != first+30; seed++ {
 		m := newMemory()
 		rec := fencetest.Record(guarded{blobfence.Fence{Store: m}})

@@ -9,7 +9,7 @@ import (
 
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/fencing/grpcfence"
-	"github.com/pawl-locks/pawl/internal/testkit/paired"
+	"github.com/pawl-locks/pawl/internal/testkit/pairbench"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
 )
 
@@ -38,5 +38,5 @@ func BenchmarkCall(b *testing.B) {
 	on := func(conn *grpc.ClientConn) func() error {
 		return func() error { return conn.Invoke(ctx, "/Values/Write", wrapperspb.String("x"), new(text)) }
 	}
-	paired.Bench(b, paired.Way{Name: "bare", Do: on(bare)}, paired.Way{Name: "fenced", Do: on(fenced)})
+	pairbench.Run(b, pairbench.Way{Name: "bare", Do: on(bare)}, pairbench.Way{Name: "fenced", Do: on(fenced)})
 }

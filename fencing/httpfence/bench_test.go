@@ -8,7 +8,7 @@ import (
 
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/fencing/httpfence"
-	"github.com/pawl-locks/pawl/internal/testkit/paired"
+	"github.com/pawl-locks/pawl/internal/testkit/pairbench"
 )
 
 // The cost that Transport and Handler add to a PUT over loopback.
@@ -31,7 +31,7 @@ func BenchmarkPut(b *testing.B) {
 			return resp.Body.Close()
 		}
 	}
-	paired.Bench(b,
-		paired.Way{Name: "bare", Do: put(ok, func(base http.RoundTripper) http.RoundTripper { return base })},
-		paired.Way{Name: "fenced", Do: put(httpfence.Handler(&fencing.Gate{}, ok), func(base http.RoundTripper) http.RoundTripper { return httpfence.Transport{Base: base} })})
+	pairbench.Run(b,
+		pairbench.Way{Name: "bare", Do: put(ok, func(base http.RoundTripper) http.RoundTripper { return base })},
+		pairbench.Way{Name: "fenced", Do: put(httpfence.Handler(&fencing.Gate{}, ok), func(base http.RoundTripper) http.RoundTripper { return httpfence.Transport{Base: base} })})
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
 func sleptFor(t *testing.T, d *time.Duration) {
@@ -120,7 +120,7 @@ func TestMachineSourceIsSteady(t *testing.T) {
 	for range 10000 {
 		require.False(t, Now().Before(c))
 	}
-	assert.Less(t, Now().Sub(c), lane.Hang)
+	assert.Less(t, Now().Sub(c), testscale.Hang)
 }
 
 // rule: T1

@@ -12,8 +12,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/internal/watcher"
 	"github.com/pawl-locks/pawl/lease"
 )
@@ -41,7 +41,7 @@ func TestASessionSurvivesTheEndOfAnAddressOfItsName(t *testing.T) {
 						require.NoError(t, err)
 						t.Cleanup(func() { _ = s.Close(context.Background()) })
 						n.Resolve(resolver)
-						rounds := lane.Of(6, 30)
+						rounds := testscale.Of(6, 30)
 						for i := range rounds {
 							fail(n, n.InUse(c))
 							time.Sleep(2 * ttl)

@@ -16,8 +16,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/internal/watcher"
 	"github.com/pawl-locks/pawl/lease"
 )
@@ -108,7 +108,7 @@ func TestNoFaultOfTheResolverTakesALockAway(t *testing.T) {
 						h := resolverHour{T: t, Resolved: r, own: sessionOf(t, r.Config(names)), other: sessionOf(t, r.Direct())}
 						time.Sleep(10 * time.Second) // until each name has been resolved
 						r.Resolve(fault)
-						for i := range time.Duration(lane.Of(20, 60)) {
+						for i := range time.Duration(testscale.Of(20, 60)) {
 							h.minute(i*time.Second/5, cut.do)
 							require.NoError(t, h.own.Err())
 						}

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
 // awkward are names that have caused faults, alone and as parts of others.
@@ -26,7 +26,7 @@ func name(r *rand.Rand) string {
 // parses as its name's.
 // rule: A1
 func TestQueuesOfDifferentNamesAreDisjoint(t *testing.T) {
-	r := rand.New(rand.NewPCG(lane.Seed(t), 0))
+	r := rand.New(rand.NewPCG(testscale.Seed(t), 0))
 	names := append([]string{strings.Repeat("x", 1024), strings.Repeat("/", 1024), strings.Repeat("x", 1023)}, awkward...)
 	for range 300 {
 		names = append(names, name(r))

@@ -14,8 +14,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/observe"
 )
 
@@ -36,7 +36,7 @@ type crowd struct {
 // rule: RW2
 func TestOfManyAcquisitionsOfFewSessionsOneHolds(t *testing.T) {
 	var wins [2]int
-	for seed := range racedetector.Of(3, lane.Of[uint64](6, 100)) {
+	for seed := range racedetector.Of(3, testscale.Of[uint64](6, 100)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 				c := &crowd{fixture: w, rnd: rand.New(rand.NewPCG(seed, 0))}

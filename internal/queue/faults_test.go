@@ -21,8 +21,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
 // A request is an operation of the engine, identified by its name.
@@ -279,7 +279,7 @@ func TestEveryFailureOfAConfirmationEndsInOneHolder(t *testing.T) {
 func TestEveryFailureOfATryEndsInOneHolder(t *testing.T) {
 	for name, r := range map[string]request{"peek": isPeek, "enqueue": isEnqueue, "settle": isSettle} {
 		t.Run(name, func(t *testing.T) {
-			each := lane.Of(eachFault, eachFaultInEachMode) // a try sends the same, in each mode
+			each := testscale.Of(eachFault, eachFaultInEachMode) // a try sends the same, in each mode
 			if r == isPeek {
 				each = eachFaultInEachMode
 			}
@@ -344,7 +344,7 @@ func testACallEndsWithItsContext(t *testing.T, mode string) {
 		for _, applied := range []bool{false, true} {
 			for _, batch := range []int{1, 2, 32} {
 				shares := slices.Contains(sharesRequests, st.at) && mode == exclusive
-				if lane.Of(batch > 1 && !shares || batch > 2, false) {
+				if testscale.Of(batch > 1 && !shares || batch > 2, false) {
 					continue
 				}
 				t.Run(fmt.Sprint(name, map[bool]string{true: ", applied"}[applied], ", of ", batch), func(t *testing.T) {

@@ -19,8 +19,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/lease"
 )
 
@@ -462,7 +462,7 @@ func TestAReleaseWhoseHandoffIsRefusedIsTriedWithoutIt(t *testing.T) {
 // A waiter that gives up in the instant of its handoff leaves nothing behind.
 func TestGivingUpInTheInstantOfAHandoffLeavesTheQueueFree(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
-		for range lane.Of(15, 50) {
+		for range testscale.Of(15, 50) {
 			holder, waiting := w.queueUp(1)
 			ctx, cancel := context.WithCancel(w.Context())
 			s := w.session()

@@ -16,7 +16,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/testkit/named"
+	"github.com/pawl-locks/pawl/internal/testkit/opnames"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
 )
 
@@ -24,7 +24,7 @@ import (
 func (w *fixture) through(in grpc.UnaryClientInterceptor) *session.Session {
 	w.Helper()
 	c, err := pawl.Dial(w.Context(), pawl.Config{
-		Endpoints: w.f.Endpoints(), DialOptions: []grpc.DialOption{w.f.DialOption(), named.Requests(), grpc.WithUnaryInterceptor(in)},
+		Endpoints: w.f.Endpoints(), DialOptions: []grpc.DialOption{w.f.DialOption(), opnames.DialOption(), grpc.WithUnaryInterceptor(in)},
 	})
 	require.NoError(w, err)
 	w.Cleanup(func() { _ = c.Close() })

@@ -13,7 +13,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/testkit/named"
+	"github.com/pawl-locks/pawl/internal/testkit/opnames"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
 	"github.com/pawl-locks/pawl/lease"
 )
@@ -27,7 +27,7 @@ func (w *fixture) successor(s *session.Session) *session.Session {
 func (w *fixture) successorWith(s *session.Session, cfg pawl.Config) *session.Session {
 	w.Helper()
 	cfg.Endpoints = w.f.Endpoints()
-	cfg.DialOptions = append(cfg.DialOptions, w.f.DialOption(), named.Requests())
+	cfg.DialOptions = append(cfg.DialOptions, w.f.DialOption(), opnames.DialOption())
 	c, err := pawl.Dial(w.Context(), cfg)
 	require.NoError(w, err)
 	w.Cleanup(func() { _ = c.Close() })

@@ -20,9 +20,9 @@ import (
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
 // queuesOf returns the queues of names. A name that begins with "+" is shared.
@@ -100,7 +100,7 @@ func TestASetIsHeldOnceItIsFirstInAllItsQueues(t *testing.T) {
 // in any modes, with requests that fail and waiters that give up.
 // rule: ML1, ML3
 func TestSetsNeverWaitForOneAnotherInACircle(t *testing.T) {
-	for seed := range racedetector.Of(3, lane.Of[uint64](6, 100)) { // two without faults
+	for seed := range racedetector.Of(3, testscale.Of[uint64](6, 100)) { // two without faults
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 				c := &crowd{fixture: w, rnd: rand.New(rand.NewPCG(seed, 1))}

@@ -10,8 +10,8 @@ import (
 
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
 // A cell is a row of the fault tables: one way in which one request fails.
@@ -94,7 +94,7 @@ func (c cell) name() string {
 
 // cells returns the table of a request in a mode that this lane runs.
 func cells(at request, mode string) (all []cell) {
-	here := racedetector.Of(cell.raced, lane.Of(cell.everyday, func(cell) bool { return true }))
+	here := racedetector.Of(cell.raced, testscale.Of(cell.everyday, func(cell) bool { return true }))
 	for _, batch := range []int{1, 2, 32} {
 		for _, times := range []int{1, 3} {
 			for _, fa := range faults() {

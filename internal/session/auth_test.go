@@ -21,9 +21,9 @@ import (
 	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
-	"github.com/pawl-locks/pawl/internal/testkit/named"
+	"github.com/pawl-locks/pawl/internal/testkit/opnames"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/internal/watcher"
 	"github.com/pawl-locks/pawl/lease"
 )
@@ -51,7 +51,7 @@ func withAuth(t *testing.T, o etcdfake.Options, f func(t *testing.T, r *rig, op 
 		op.enable()
 
 		c, err := cluster.Dial(context.Background(), cluster.Config{
-			Endpoints: fake.Endpoints(), DialOptions: []grpc.DialOption{fake.DialOption(), named.Requests()}, Username: "app", Password: "pw",
+			Endpoints: fake.Endpoints(), DialOptions: []grpc.DialOption{fake.DialOption(), opnames.DialOption()}, Username: "app", Password: "pw",
 		})
 		require.NoError(t, err)
 		h := Host{Cluster: c, Together: batch.New(c), Watches: watcher.New(c), Cleanup: &cleanup.Group{}, Namespace: "ns"}
@@ -197,7 +197,7 @@ func TestSessionSurvivesAnyFaultOfAnyOneMemberOfThreeWithAuthenticationOn(t *tes
 			c.Inject(etcdfake.Rule{Member: m, Method: "Authenticate", Hang: true})
 		}})
 	for _, tr := range faults {
-		for _, ttl := range lane.Of([]time.Duration{3}, []time.Duration{3, 5, 15}) {
+		for _, ttl := range testscale.Of([]time.Duration{3}, []time.Duration{3, 5, 15}) {
 			t.Run(fmt.Sprintf("%s/%ds", tr.name, ttl), func(t *testing.T) {
 				withAuth(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig, op operator) {
 					s := r.session(lease.Options{TTL: ttl * time.Second})

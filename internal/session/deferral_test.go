@@ -17,7 +17,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/testkit/named"
+	"github.com/pawl-locks/pawl/internal/testkit/opnames"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
@@ -29,7 +29,7 @@ func abandoning(t *testing.T, f func(fake *etcdfake.Cluster, c *pawl.Client, s *
 	synctest.Test(t, func(t *testing.T) {
 		fake := etcdfake.New(etcdfake.Options{Members: 3})
 		defer fake.Close()
-		c, err := pawl.Dial(t.Context(), pawl.Config{Endpoints: fake.Endpoints(), DialOptions: []grpc.DialOption{fake.DialOption(), named.Requests()}})
+		c, err := pawl.Dial(t.Context(), pawl.Config{Endpoints: fake.Endpoints(), DialOptions: []grpc.DialOption{fake.DialOption(), opnames.DialOption()}})
 		require.NoError(t, err)
 		defer c.Close()
 		s, err := c.NewSession(t.Context(), lease.Options{TTL: 6 * time.Second})

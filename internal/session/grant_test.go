@@ -19,8 +19,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/lease"
 )
 
@@ -86,7 +86,7 @@ func TestALostAnswerDuringTheGrantLeavesNoLeaseBehind(t *testing.T) {
 		for _, code := range []codes.Code{codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Unknown, codes.Internal, codes.ResourceExhausted} {
 			for name, rule := range lossesOf(code) {
 				for _, times := range []int{1, 2, 0} {
-					if code != codes.Unavailable && (rule.Err == nil || times != 1) && !lane.Proof() {
+					if code != codes.Unavailable && (rule.Err == nil || times != 1) && !testscale.Proof() {
 						continue // all losses with one code, and each code once
 					}
 					t.Run(fmt.Sprintf("%s/%s/%s/%d", op, code, name, times), func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/detached"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
 // The decision's page has the same table as the ledger.
@@ -66,7 +66,7 @@ func TestNoFactBringsAnEntryBack(t *testing.T) {
 // is made again each time, with keys of all forms, and several names at once.
 // rule: RW5
 func TestTheLedgerAgreesWithACountOfItsEntries(t *testing.T) {
-	for seed := range lane.Of(uint64(9), 50) {
+	for seed := range testscale.Of(uint64(9), 50) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
 		l := newLedger()
 		var first int64 = 1

@@ -18,7 +18,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/testkit/named"
+	"github.com/pawl-locks/pawl/internal/testkit/opnames"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
 	"github.com/pawl-locks/pawl/internal/watcher"
 	"github.com/pawl-locks/pawl/lease"
@@ -80,7 +80,7 @@ func (l *lines) count(text string) int { return strings.Count(l.String(), text) 
 func (e *recorder) host(t *testing.T, r *rig) Host {
 	t.Helper()
 	c, err := cluster.Dial(context.Background(), cluster.Config{
-		Endpoints: r.Endpoints(), DialOptions: []grpc.DialOption{r.DialOption(), named.Requests()},
+		Endpoints: r.Endpoints(), DialOptions: []grpc.DialOption{r.DialOption(), opnames.DialOption()},
 		Observer: e, Logger: slog.New(slog.NewTextHandler(&e.log, nil)),
 	})
 	require.NoError(t, err)

@@ -25,9 +25,9 @@ import (
 	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/lease"
 )
 
@@ -64,7 +64,7 @@ var oneMembersFaults = []fault{
 // rule: N3
 func TestSessionSurvivesAnyFailureOfAnyOneMemberOfThree(t *testing.T) {
 	for _, tr := range oneMembersFaults {
-		for _, ttl := range racedetector.Of([]time.Duration{3}, lane.Of([]time.Duration{3, 15}, []time.Duration{3, 5, 10, 15})) {
+		for _, ttl := range racedetector.Of([]time.Duration{3}, testscale.Of([]time.Duration{3, 15}, []time.Duration{3, 5, 10, 15})) {
 			t.Run(fmt.Sprintf("%s/%ds", tr.name, ttl), func(t *testing.T) {
 				inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 					s := r.session(lease.Options{TTL: ttl * time.Second})
@@ -87,7 +87,7 @@ func TestSessionSurvivesAnyFailureOfAnyOneMemberOfThree(t *testing.T) {
 // Rule N3: if all other members fail, at once or by silence, the one that confirmed last is queried
 // again.
 func TestSessionSurvivesOnTheOneMemberThatItsClientReaches(t *testing.T) {
-	for _, members := range lane.Of([]int{2, 3}, []int{2, 3, 5}) {
+	for _, members := range testscale.Of([]int{2, 3}, []int{2, 3, 5}) {
 		for name, fault := range map[string]func(*etcdfake.Member){
 			"black hole": (*etcdfake.Member).BlackHole, "cut": (*etcdfake.Member).Cut, "mute": (*etcdfake.Member).Mute,
 		} {

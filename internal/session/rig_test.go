@@ -15,7 +15,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/leaks"
-	"github.com/pawl-locks/pawl/internal/testkit/named"
+	"github.com/pawl-locks/pawl/internal/testkit/opnames"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
 	"github.com/pawl-locks/pawl/internal/watcher"
 	"github.com/pawl-locks/pawl/lease"
@@ -51,7 +51,7 @@ func newRig(t *testing.T, fake *etcdfake.Cluster) *rig {
 func newHost(t *testing.T, fake *etcdfake.Cluster, namespace string, opts ...grpc.DialOption) Host {
 	t.Helper()
 	c, err := cluster.Dial(context.Background(), cluster.Config{
-		Endpoints: fake.Endpoints(), DialOptions: append(opts, fake.DialOption(), named.Requests()),
+		Endpoints: fake.Endpoints(), DialOptions: append(opts, fake.DialOption(), opnames.DialOption()),
 	})
 	require.NoError(t, err)
 	synctest.Wait()

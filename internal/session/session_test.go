@@ -17,8 +17,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/lease"
 )
 
@@ -121,7 +121,7 @@ func TestALateAnswerNeverResurrects(t *testing.T) {
 // Rule T4 under concurrency: once any goroutine has seen an error, none sees nil.
 // rule: T4
 func TestOnceSomebodySawItEndedNobodySeesItValid(t *testing.T) {
-	first := lane.Seed(t)
+	first := testscale.Seed(t)
 	for seed := first; seed != first+20; seed++ {
 		inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 			s := r.session(lease.Options{TTL: 3 * time.Second})
@@ -301,7 +301,7 @@ func TestContextIsCancelledAsSoonAsErrSaysSo(t *testing.T) {
 // the latencies and phases. The oracle is the server's time of deletion.
 func TestACutOffHolderKnowsBeforeTheServerDeletesItsKey(t *testing.T) {
 	const each = 20
-	for round := range lane.Of(9, 50) { // in the proof a thousand tries
+	for round := range testscale.Of(9, 50) { // in the proof a thousand tries
 		seed := uint64(round)
 		inBubble(t, etcdfake.Options{Members: 3, ExpiryTick: -1}, func(t *testing.T, r *rig) {
 			rnd := rand.New(rand.NewPCG(seed, 0))

@@ -8,7 +8,7 @@ import (
 
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/lease"
 )
 
@@ -18,7 +18,7 @@ const (
 	stormTTL      = 3 * time.Second
 )
 
-var stormPauses = lane.Of(5, 20)
+var stormPauses = testscale.Of(5, 20)
 
 // survivable is the bound of the pauses that end no session, whenever they begin: the last confirmed
 // renewal is then a quarter of the TTL old at most, and validity counts from it.
@@ -67,7 +67,7 @@ func storm(t *testing.T, seed uint64, rest time.Duration, pause func(rng *rand.R
 // when it begins.
 // rule: N3
 func TestManySessionsSurviveAStormOfPausedMembers(t *testing.T) {
-	for seed := range lane.Of(uint64(2), 8) {
+	for seed := range testscale.Of(uint64(2), 8) {
 		lost := storm(t, seed, stormTTL/2, func(rng *rand.Rand) (int, time.Duration) {
 			return 1 + rng.IntN(3), time.Duration(rng.Int64N(int64(survivable)))
 		})
@@ -80,7 +80,7 @@ func TestManySessionsSurviveAStormOfPausedMembers(t *testing.T) {
 func TestAPauseOfAllMembersEndsTheSessionsItOutlasts(t *testing.T) {
 	const rest = 2 * stormTTL
 	storms, pauses := 1, []time.Duration{survivable - 10*time.Millisecond, stormTTL * 5 / 6}
-	if lane.Proof() {
+	if testscale.Proof() {
 		storms = 10
 		pauses = append(pauses, 1800*time.Millisecond, 2*time.Second, 2200*time.Millisecond, 2400*time.Millisecond)
 		slices.Sort(pauses)

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/lease"
 )
 
@@ -33,8 +33,8 @@ func TestASessionSurvivesConnectionsThatSwallowWhatIsSent(t *testing.T) {
 	for _, ttl := range []time.Duration{3 * time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second} {
 		eachSize(t, ttl, func(t *testing.T, r *rig) {
 			s := r.session(lease.Options{TTL: ttl})
-			for i := range lane.Of(5, 20) { // each time at another moment of the renewals, and further apart than swaps have to be
-				time.Sleep(61*time.Second + ttl*time.Duration(i)/time.Duration(lane.Of(5, 20)))
+			for i := range testscale.Of(5, 20) { // each time at another moment of the renewals, and further apart than swaps have to be
+				time.Sleep(61*time.Second + ttl*time.Duration(i)/time.Duration(testscale.Of(5, 20)))
 				swallow(r)
 			}
 			time.Sleep(2 * ttl)

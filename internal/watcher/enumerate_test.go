@@ -12,9 +12,9 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/pawl-locks/pawl/internal/etcdapi"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
 // system is a table, its watches, and a deliberately simple server at the other end of a link, which
@@ -486,7 +486,7 @@ func TestEveryWatchReceivesEachEventOnceInAllInterleavings(t *testing.T) {
 	if racedetector.On {
 		t.Skip("its steps follow one another in one goroutine")
 	}
-	two := lane.Of(1, 2)
+	two := testscale.Of(1, 2)
 	for name, p := range map[string]plan{
 		"a loss":                  {people: []person{{from: 2}}, events: 2, losses: 1},
 		"a loss and a compaction": {people: []person{{from: 2}}, events: 2, losses: 1, compactions: 1},

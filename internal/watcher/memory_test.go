@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
 // serveAll acknowledges every creation until the test ends.
@@ -53,7 +53,7 @@ func heap() uint64 {
 }
 
 func TestManyWatchesAreCheapAndHaveNoGoroutines(t *testing.T) {
-	many := lane.Of(5_000, 60_000)
+	many := testscale.Of(5_000, 60_000)
 	inBubble(t, benchConfig{members: 3}, func(t *testing.T, b *bench) {
 		b.serveAll()
 		ws := make([]*Watch, many)

@@ -11,8 +11,8 @@ import (
 
 	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
 // chance is the source of a random test's choices: a seed, or a fuzzer's bytes.
@@ -114,7 +114,7 @@ func TestWhateverAServerRepeatsEachEventIsDeliveredOnce(t *testing.T) {
 			t.Logf("seed %d", seed)
 		}
 	}()
-	for seed = range lane.Of[uint64](1000, 20_000) {
+	for seed = range testscale.Of[uint64](1000, 20_000) {
 		checkSift(t, rand.New(rand.NewPCG(seed, 0)))
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
 // flood acknowledges every creation, sends events to all watches, and ends the stream now and then.
@@ -44,7 +44,7 @@ func (c *call) flood(rev *atomic.Int64, rnd *rand.Rand) {
 }
 
 func TestCallsAreOneAtATimeAndEndWithCancelUnderStress(t *testing.T) {
-	seed := lane.Seed(t)
+	seed := testscale.Seed(t)
 	inBubble(t, benchConfig{members: 3}, func(t *testing.T, b *bench) {
 		var rev atomic.Int64
 		var floods sync.WaitGroup

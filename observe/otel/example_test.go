@@ -8,14 +8,14 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/internal/testkit/stage"
+	"github.com/pawl-locks/pawl/internal/testkit/exampletb"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/observe/otel"
 	"github.com/pawl-locks/pawl/test/pawltest"
 )
 
 func Example() {
-	t := stage.Begin() // in a test, its own *testing.T
+	t := exampletb.Begin() // in a test, its own *testing.T
 	defer t.End()
 	cluster := pawltest.New(t) // in production, a real one and pawl.Dial
 	ctx := context.Background()

@@ -8,14 +8,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/internal/testkit/stage"
+	"github.com/pawl-locks/pawl/internal/testkit/exampletb"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/observe/prom"
 	"github.com/pawl-locks/pawl/test/pawltest"
 )
 
 func Example() {
-	t := stage.Begin() // in a test, its own *testing.T
+	t := exampletb.Begin() // in a test, its own *testing.T
 	defer t.End()
 	cluster := pawltest.New(t) // in production, a real one and pawl.Dial
 	ctx := context.Background()

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
 // quick is a cluster that elects within half a second.
@@ -48,7 +48,7 @@ func put(conn *grpc.ClientConn, timeout time.Duration) error {
 // recovers waits until a write through the connection succeeds.
 func recovers(t *testing.T, conn *grpc.ClientConn) {
 	t.Helper()
-	require.Eventually(t, func() bool { return put(conn, 2*time.Second) == nil }, lane.Hang, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return put(conn, 2*time.Second) == nil }, testscale.Hang, 20*time.Millisecond)
 }
 
 // unlessElected wants ok. It repeats if there were more elections meanwhile than the expected one,
@@ -104,7 +104,7 @@ func TestAPausedMemberIsSilentUntilItIsResumed(t *testing.T) {
 	recovers(t, conn)
 	m.Pause(t)
 	require.Equal(t, codes.DeadlineExceeded, status.Code(put(conn, time.Second)))
-	require.Eventually(t, func() bool { l := c.leader(t.Context()); return l != nil && l != m }, lane.Hang, 20*time.Millisecond,
+	require.Eventually(t, func() bool { l := c.leader(t.Context()); return l != nil && l != m }, testscale.Hang, 20*time.Millisecond,
 		"the others elect another leader")
 	m.Resume(t)
 	recovers(t, conn)
@@ -123,7 +123,7 @@ func TestAnIsolatedMemberIsReachedByClientsButNotByPeers(t *testing.T) {
 			recovers(t, conn)
 			isolate(m)
 			require.Error(t, put(conn, 2*time.Second), "it cannot agree with anybody")
-			ctx, cancel := context.WithTimeout(context.Background(), lane.Hang)
+			ctx, cancel := context.WithTimeout(context.Background(), testscale.Hang)
 			defer cancel()
 			_, err := pb.NewKVClient(conn).Range(ctx, &pb.RangeRequest{Key: []byte("k"), Serializable: true})
 			require.NoError(t, err, "it still hears and answers clients")
@@ -156,27 +156,27 @@ func TestAMemberThatIsIsolatedOneWayStillReceivesOrSends(t *testing.T) {
 		s, err := m.status(t.Context())
 		return err == nil && s.Leader != 0
 	}
-	require.Eventually(t, func() bool { return becomes(false) }, lane.Hang, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return becomes(false) }, testscale.Hang, 20*time.Millisecond)
 	m.IsolateOutbound()
 	recovers(t, others)
 	require.Eventually(t, func() bool { // a write's commit comes with the next one, because it cannot confirm
 		_, err := pb.NewKVClient(others).Put(within(t), &pb.PutRequest{Key: []byte("k")})
 		return err == nil && becomes(true)
-	}, lane.Hang, 20*time.Millisecond, "it hears")
+	}, testscale.Hang, 20*time.Millisecond, "it hears")
 	m.Heal(t)
-	require.Eventually(t, follows, lane.Hang, 20*time.Millisecond)
+	require.Eventually(t, follows, testscale.Hang, 20*time.Millisecond)
 	m.IsolateInbound()
-	require.Eventually(t, func() bool { return !follows() }, lane.Hang, 20*time.Millisecond, "it does not hear")
+	require.Eventually(t, func() bool { return !follows() }, testscale.Hang, 20*time.Millisecond, "it does not hear")
 	require.Eventually(t, func() bool {
 		_, err := pb.NewKVClient(others).DeleteRange(within(t), &pb.DeleteRangeRequest{Key: []byte("k")})
 		return err == nil
-	}, lane.Hang, 20*time.Millisecond)
+	}, testscale.Hang, 20*time.Millisecond)
 	require.Eventually(t, func() bool { // the first answer
 		is, err := there()
 		return err == nil && assert.True(t, is, "nor does it learn what is written")
-	}, lane.Hang, 20*time.Millisecond)
+	}, testscale.Hang, 20*time.Millisecond)
 	m.Heal(t)
-	require.Eventually(t, func() bool { return becomes(false) }, lane.Hang, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return becomes(false) }, testscale.Hang, 20*time.Millisecond)
 }
 
 func TestASlowMemberIsSlowForItsPeersToo(t *testing.T) {
@@ -222,7 +222,7 @@ func TestASlowMemberTakesThatMuchLonger(t *testing.T) {
 	recovers(t, conn)
 	m.Slow(200 * time.Millisecond)
 	start := time.Now()
-	require.NoError(t, put(conn, lane.Hang))
+	require.NoError(t, put(conn, testscale.Hang))
 	assert.GreaterOrEqual(t, time.Since(start), 400*time.Millisecond)
 }
 
@@ -244,7 +244,7 @@ func TestAStalledDiskHoldsUpWritesAndNotTheWholeProcess(t *testing.T) {
 	recovers(t, conn)
 	m.StallDisk(t)
 	require.Contains(t, []codes.Code{codes.DeadlineExceeded, codes.Unavailable}, status.Code(put(conn, time.Second)))
-	ctx, cancel := context.WithTimeout(t.Context(), lane.Hang)
+	ctx, cancel := context.WithTimeout(t.Context(), testscale.Hang)
 	defer cancel()
 	_, err := pb.NewClusterClient(conn).MemberList(ctx, &pb.MemberListRequest{})
 	require.NoError(t, err)
@@ -263,7 +263,7 @@ func TestAFullQuotaRefusesWritesUntilItIsFreed(t *testing.T) {
 	recovers(t, conn)
 	c.FillQuota(t)
 	require.Eventually(t, func() bool { return status.Code(put(conn, 5*time.Second)) == codes.ResourceExhausted },
-		lane.Hang, 20*time.Millisecond)
+		testscale.Hang, 20*time.Millisecond)
 	c.FreeQuota(t)
 	recovers(t, conn)
 }
@@ -273,7 +273,7 @@ func TestCompactForgetsWhatIsOlder(t *testing.T) {
 	c := quick(t, 1, ClusterOptions{})
 	conn := through(t, c.Member(0))
 	for range 3 {
-		require.NoError(t, put(conn, lane.Hang))
+		require.NoError(t, put(conn, testscale.Hang))
 	}
 	c.Compact(t)
 	c.Compact(t)
@@ -292,12 +292,12 @@ func TestTokensExpireAndAuthenticationIsToggled(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err = pb.NewKVClient(conn).Range(ctx, request)
 		return err == nil
-	}, lane.Hang, 20*time.Millisecond)
+	}, testscale.Hang, 20*time.Millisecond)
 	c.ExpireTokens(t)
 	require.Eventually(t, func() bool {
 		_, err = pb.NewKVClient(conn).Range(ctx, request)
 		return status.Code(err) == codes.Unauthenticated
-	}, lane.Hang, 20*time.Millisecond)
+	}, testscale.Hang, 20*time.Millisecond)
 	c.DisableAuth(t)
 	recovers(t, conn)
 }

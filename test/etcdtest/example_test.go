@@ -5,13 +5,13 @@ import (
 	"fmt"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/internal/testkit/stage"
+	"github.com/pawl-locks/pawl/internal/testkit/exampletb"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
 func ExampleStart() {
-	t := stage.Begin() // in a test, this is the test's own t
+	t := exampletb.Begin() // in a test, this is the test's own t
 	defer t.End()
 
 	s := etcdtest.Start(t)
@@ -46,7 +46,7 @@ func ExampleNew() {
 }
 
 func ExampleServer_Counts() {
-	t := stage.Begin() // in a test, this is the test's own t
+	t := exampletb.Begin() // in a test, this is the test's own t
 	defer t.End()
 
 	s := etcdtest.Start(t)
@@ -61,7 +61,7 @@ func ExampleServer_Counts() {
 }
 
 func ExampleStartCluster() {
-	t := stage.Begin() // in a test, this is the test's own t
+	t := exampletb.Begin() // in a test, this is the test's own t
 	defer t.End()
 
 	c := etcdtest.StartCluster(t, 3)
@@ -77,7 +77,7 @@ func ExampleStartCluster() {
 }
 
 func ExampleCluster_MoveLeader() {
-	t := stage.Begin() // in a test, this is the test's own t
+	t := exampletb.Begin() // in a test, this is the test's own t
 	defer t.End()
 
 	c := etcdtest.StartClusterWith(t, 3, etcdtest.ClusterOptions{Options: etcdtest.Options{ElectionTicks: 50}}) // nobody else is elected meanwhile

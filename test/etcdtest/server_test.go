@@ -19,11 +19,11 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
 func TestMain(m *testing.M) {
-	lane.SideBySide(12) // most wait for elections
+	testscale.SideBySide(12) // most wait for elections
 	goleak.VerifyTestMain(m)
 }
 
@@ -147,7 +147,7 @@ func TestQuotaRaisesNoSpace(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := kv.Put(t.Context(), &pb.PutRequest{Key: []byte("k"), Value: make([]byte, 16<<10)})
 		return status.Code(err) == codes.ResourceExhausted
-	}, lane.Hang, time.Millisecond)
+	}, testscale.Hang, time.Millisecond)
 }
 
 func TestElectionTimeoutSetsTheShortestLease(t *testing.T) {

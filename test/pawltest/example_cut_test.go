@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/internal/testkit/stage"
+	"github.com/pawl-locks/pawl/internal/testkit/exampletb"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/test/pawltest"
@@ -16,7 +16,7 @@ import (
 // One process of two is cut off from etcd. In a bubble this takes no time: see the
 // example of the package.
 func ExampleCluster_CutClient() {
-	t := stage.Begin() // in a test, this is the test's own t
+	t := exampletb.Begin() // in a test, this is the test's own t
 	defer t.End()
 	ctx := context.Background()
 

@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/internal/testkit/stage"
+	"github.com/pawl-locks/pawl/internal/testkit/exampletb"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/test/pawltest"
 )
 
 // Two clients of one cluster are like two processes.
 func ExampleNew() {
-	t := stage.Begin() // in a test, this is the test's own t
+	t := exampletb.Begin() // in a test, this is the test's own t
 	defer t.End()
 	ctx := context.Background()
 
@@ -37,7 +37,7 @@ func ExampleNew() {
 
 // A program must notice that it lost its lock.
 func ExampleCluster_Delete() {
-	t := stage.Begin() // in a test, this is the test's own t
+	t := exampletb.Begin() // in a test, this is the test's own t
 	defer t.End()
 	ctx := context.Background()
 

@@ -24,7 +24,7 @@ import (
 	"github.com/pawl-locks/pawl/fencing/blobfence/s3blob"
 	"github.com/pawl-locks/pawl/internal/testkit/faultproxy"
 	"github.com/pawl-locks/pawl/internal/testkit/fleet"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
 var runFor = flag.Duration("fleet", 2*time.Second, "how long each fleet runs at least")
@@ -101,7 +101,7 @@ func fleetOf(t *testing.T, guard bool, readers fleet.Readers) fleet.Fleet {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	p := faultproxy.StartAt(t, filepath.Join(dir, "proxy"), filepath.Join(g.dir, "sock"))
-	return fleet.Fleet{Store: "S3", Open: openBucket, Address: p.Addr(), Guard: guard, For: *runFor, TTL: 250 * time.Millisecond, Cut: p.Finish, Seed: lane.Seed(t), Readers: readers}
+	return fleet.Fleet{Store: "S3", Open: openBucket, Address: p.Addr(), Guard: guard, For: *runFor, TTL: 250 * time.Millisecond, Cut: p.Finish, Seed: testscale.Seed(t), Readers: readers}
 }
 
 func runFleet(t *testing.T, readers fleet.Readers) fleet.Result {

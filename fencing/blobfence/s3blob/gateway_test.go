@@ -18,7 +18,7 @@ import (
 	"github.com/versity/versitygw/embedgw"
 
 	"github.com/pawl-locks/pawl/internal/testkit/fleet"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
 // A gateway is a Versity S3 gateway on a directory: this test binary, run again as the server.
@@ -84,7 +84,7 @@ func (g *gateway) run(t testing.TB) {
 	require.Eventually(t, func() bool {
 		_, err := g.client.ListBuckets(t.Context(), &s3.ListBucketsInput{})
 		return err == nil
-	}, lane.Hang, 20*time.Millisecond, "the gateway does not answer")
+	}, testscale.Hang, 20*time.Millisecond, "the gateway does not answer")
 }
 
 // crash ends the gateway with SIGKILL and starts it again.

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/leaks"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
 func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
@@ -101,10 +101,10 @@ func TestForwardsEveryByteAndTheEnd(t *testing.T) {
 func TestDelayTakesEffectEachWay(t *testing.T) {
 	p := Start(t, echo(t))
 	c := dial(t, p)
-	require.NoError(t, say(t, c, "a", lane.Hang))
+	require.NoError(t, say(t, c, "a", testscale.Hang))
 	p.SetDelay(30*time.Millisecond, 40*time.Millisecond)
 	start := time.Now()
-	require.NoError(t, say(t, c, "b", lane.Hang))
+	require.NoError(t, say(t, c, "b", testscale.Hang))
 	assert.GreaterOrEqual(t, time.Since(start), 70*time.Millisecond, "on the fastest machine, too")
 }
 
@@ -116,7 +116,7 @@ func BenchmarkDelay(b *testing.B) {
 	c := dial(b, p)
 	p.SetDelay(1500*time.Microsecond, 1500*time.Microsecond)
 	for b.Loop() {
-		require.NoError(b, say(b, c, "a", lane.Hang))
+		require.NoError(b, say(b, c, "a", testscale.Hang))
 	}
 }
 
@@ -128,16 +128,16 @@ func TestBlackHoleKeepsConnectionsAndBytes(t *testing.T) {
 	assert.Error(t, say(t, old, "a", wait))
 	assert.Error(t, say(t, young, "b", wait))
 	p.Heal()
-	assert.NoError(t, hear(t, old, "a", lane.Hang))
-	assert.NoError(t, hear(t, young, "b", lane.Hang))
+	assert.NoError(t, hear(t, old, "a", testscale.Hang))
+	assert.NoError(t, hear(t, young, "b", testscale.Hang))
 }
 
 func TestSwallowedConnectionsStaySoAndNewOnesAreServed(t *testing.T) {
 	p := Start(t, echo(t))
 	old := dial(t, p)
-	require.NoError(t, say(t, old, "a", lane.Hang))
+	require.NoError(t, say(t, old, "a", testscale.Hang))
 	p.Swallow()
-	assert.NoError(t, say(t, dial(t, p), "b", lane.Hang))
+	assert.NoError(t, say(t, dial(t, p), "b", testscale.Hang))
 	p.Heal()
 	assert.Error(t, say(t, old, "c", wait))
 }
@@ -148,40 +148,40 @@ func TestHoldingOneWayLetsTheOtherThrough(t *testing.T) {
 	c := dial(t, p)
 	p.HoldAnswers()
 	assert.Error(t, say(t, c, "a", wait))
-	for end := time.Now().Add(lane.Hang); heard.Load() != 1; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testscale.Hang); heard.Load() != 1; time.Sleep(time.Millisecond) {
 		require.True(t, time.Now().Before(end), "not heard")
 	}
 	p.HoldRequests()
 	p.down.hold(false)
-	assert.NoError(t, hear(t, c, "a", lane.Hang), "it was answered before requests were held")
+	assert.NoError(t, hear(t, c, "a", testscale.Hang), "it was answered before requests were held")
 	assert.Error(t, say(t, c, "b", wait))
 	p.Heal()
-	assert.NoError(t, hear(t, c, "b", lane.Hang))
+	assert.NoError(t, hear(t, c, "b", testscale.Hang))
 }
 
 func TestResetAndFinishAreDistinguished(t *testing.T) {
 	p := Start(t, echo(t))
 	a := dial(t, p)
-	require.NoError(t, say(t, a, "a", lane.Hang))
+	require.NoError(t, say(t, a, "a", testscale.Hang))
 	p.Reset()
-	assert.ErrorIs(t, hear(t, a, "x", lane.Hang), syscall.ECONNRESET)
+	assert.ErrorIs(t, hear(t, a, "x", testscale.Hang), syscall.ECONNRESET)
 
 	b := dial(t, p)
-	require.NoError(t, say(t, b, "b", lane.Hang))
+	require.NoError(t, say(t, b, "b", testscale.Hang))
 	p.Finish()
-	assert.ErrorIs(t, hear(t, b, "x", lane.Hang), io.EOF)
+	assert.ErrorIs(t, hear(t, b, "x", testscale.Hang), io.EOF)
 }
 
 func TestRefusesUntilHealed(t *testing.T) {
 	p := Start(t, echo(t))
 	c := dial(t, p)
-	require.NoError(t, say(t, c, "a", lane.Hang))
+	require.NoError(t, say(t, c, "a", testscale.Hang))
 	p.Refuse()
-	assert.ErrorIs(t, hear(t, c, "x", lane.Hang), syscall.ECONNRESET)
+	assert.ErrorIs(t, hear(t, c, "x", testscale.Hang), syscall.ECONNRESET)
 	_, err := net.Dial("tcp", p.Addr())
 	assert.ErrorIs(t, err, syscall.ECONNREFUSED)
 	p.Heal()
-	require.NoError(t, say(t, dial(t, p), "b", lane.Hang))
+	require.NoError(t, say(t, dial(t, p), "b", testscale.Hang))
 	assert.Equal(t, 2, p.Accepted())
 }
 
@@ -190,7 +190,7 @@ func TestAServerThatIsNotThereResetsTheClient(t *testing.T) {
 	c, err := net.Dial("tcp", p.Addr())
 	if err == nil {
 		defer c.Close()
-		err = hear(t, c, "x", lane.Hang)
+		err = hear(t, c, "x", testscale.Hang)
 	}
 	assert.ErrorIs(t, err, syscall.ECONNRESET)
 }

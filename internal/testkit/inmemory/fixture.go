@@ -11,7 +11,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/testkit/named"
+	"github.com/pawl-locks/pawl/internal/testkit/opnames"
 	"github.com/pawl-locks/pawl/lease"
 )
 
@@ -46,7 +46,7 @@ func (f *Fixture) Client() *pawl.Client {
 func (f *Fixture) Dial(cfg pawl.Config, more ...grpc.DialOption) *pawl.Client {
 	f.Helper()
 	cfg.Endpoints, cfg.Namespace = f.Cluster.Endpoints(), cmp.Or(cfg.Namespace, f.Namespace)
-	cfg.DialOptions = append([]grpc.DialOption{f.Cluster.DialOption(), named.Requests()}, more...)
+	cfg.DialOptions = append([]grpc.DialOption{f.Cluster.DialOption(), opnames.DialOption()}, more...)
 	c, err := pawl.Dial(f.Context(), cfg)
 	if err != nil {
 		f.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
@@ -39,12 +39,12 @@ type bench struct {
 func start(t *testing.T) *bench {
 	t.Helper()
 	s := etcdtest.Start(t)
-	ctx, cancel := context.WithTimeout(context.Background(), lane.Hang)
+	ctx, cancel := context.WithTimeout(context.Background(), testscale.Hang)
 	t.Cleanup(cancel)
 	c, err := pawl.Dial(ctx, pawl.Config{Endpoints: s.Endpoints()})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
-	v3, err := clientv3.New(clientv3.Config{Endpoints: s.Endpoints(), Logger: zap.NewNop(), DialTimeout: lane.Hang})
+	v3, err := clientv3.New(clientv3.Config{Endpoints: s.Endpoints(), Logger: zap.NewNop(), DialTimeout: testscale.Hang})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = v3.Close() })
 	return &bench{t, ctx, c, v3}
@@ -71,7 +71,7 @@ func (b *bench) queued(name string, n int64) {
 	require.Eventually(b.t, func() bool {
 		r, err := b.etcd.Get(b.ctx, name+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 		return err == nil && r.Count == n
-	}, lane.Hang, 5*time.Millisecond)
+	}, testscale.Hang, 5*time.Millisecond)
 }
 
 // acquired is the lock or the term of one whose turn has come, and how to give it up.

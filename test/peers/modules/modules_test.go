@@ -17,7 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
@@ -117,7 +117,7 @@ func (p program) copy(name string) {
 // run runs a command in the module, and returns what it printed to stdout.
 func (p program) run(name string, args ...string) string {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), 10*lane.Hang)
+	ctx, cancel := context.WithTimeout(p.t.Context(), 10*testscale.Hang)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	var stderr bytes.Buffer

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -317,14 +317,14 @@ func TestAPulseShowsWhenTheMachineWasLate(t *testing.T) {
 
 func TestAnOrderOfManyHoldersIsFound(t *testing.T) {
 	var ops []Op
-	for i := range lane.Of(2_000, 20_000) {
+	for i := range testscale.Of(2_000, 20_000) {
 		at := 100 * i
 		ops = append(ops, op(i%5, Acquire, int64(i+1), max(0, at-300), at, OK),
 			op(i%5, Look, int64(i+1), at+10, at+11, OK), op(i%5, Fenced, int64(i+1), at+12, at+13, OK),
 			op(i%5, Release, int64(i+1), at+50, at+60, OK))
 	}
 	assert.Empty(t, Intervals(ops))
-	ok, decided, _ := Linearizable(ops, lane.Hang)
+	ok, decided, _ := Linearizable(ops, testscale.Hang)
 	assert.True(t, decided, "of so many an order is found")
 	assert.True(t, ok)
 }

@@ -20,7 +20,7 @@
 // Package simulate checks, in bubbles, that every call returns when its context ends.
 //
 // In go test each fault strikes once, in one phase or another, on few clusters. In make proof
-// (package lane) all cells run. A cell that fails prints the command that repeats it.
+// (package testscale) all cells run. A cell that fails prints the command that repeats it.
 //
 // The soak makes separate processes compete while the same faults strike at random, for one short
 // round, in the proof for 90 s, or for as long as PAWL_SOAK says (1h). It writes its results into

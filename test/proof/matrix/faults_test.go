@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
@@ -33,14 +33,14 @@ type fault struct {
 // ttl is that of the sessions that f strikes.
 func (f fault) ttl() time.Duration {
 	if f.outlives {
-		return lane.Of(3*time.Second, 10*time.Second)
+		return testscale.Of(3*time.Second, 10*time.Second)
 	}
 	return 10 * time.Second
 }
 
 // duration is how long f lasts.
 func (f fault) duration() time.Duration {
-	lasts := cmp.Or(f.lasts, lane.Of(time.Second, 3*time.Second))
+	lasts := cmp.Or(f.lasts, testscale.Of(time.Second, 3*time.Second))
 	if f.outlives {
 		lasts += f.ttl()
 	}
@@ -129,7 +129,7 @@ func (w *fixture) each(f func(m *etcdtest.Member)) {
 
 // within is a context for a request of the oracle's.
 func (w *fixture) within(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), lane.Hang)
+	ctx, cancel := context.WithTimeout(context.Background(), testscale.Hang)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	if role := os.Getenv(workerEnv); role != "" {
 		os.Exit(work(role))
 	}
-	lane.SideBySide(sideBySide)
+	testscale.SideBySide(sideBySide)
 	goleak.VerifyTestMain(m)
 }
 
@@ -41,7 +41,7 @@ const (
 	// patience bounds one call, and is shorter than most faults; recovery bounds
 	// all calls until one succeeds.
 	patience = 2 * time.Second
-	recovery = lane.Hang
+	recovery = testscale.Hang
 )
 
 // fixture is what one cell has. It shares its cluster with the other cells of its fault, and
@@ -99,7 +99,7 @@ func newWorld(t *testing.T, c *etcdtest.Cluster, f fault, name string) *fixture 
 
 // outside is a client past the proxies.
 func outside(t *testing.T, c *etcdtest.Cluster, auth bool) *clientv3.Client {
-	cfg := clientv3.Config{Endpoints: direct(c), TLS: c.TLS("root"), Logger: zap.NewNop(), DialTimeout: lane.Hang}
+	cfg := clientv3.Config{Endpoints: direct(c), TLS: c.TLS("root"), Logger: zap.NewNop(), DialTimeout: testscale.Hang}
 	if auth {
 		cfg.Username, cfg.Password = "root", password
 	}

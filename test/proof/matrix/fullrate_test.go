@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
 // fullRateEnv says for how long the soak at full rate lasts.
@@ -38,7 +38,7 @@ func TestFullRate(t *testing.T) {
 	t.Parallel()
 	lasts := lasting(t, fullRateEnv, 0)
 	s := newSoak(t)
-	s.brief = lasts == 0 && !lane.Proof()
+	s.brief = lasts == 0 && !testscale.Proof()
 	if s.full = hundreds; lasts == 0 {
 		s.full = dozens
 	}

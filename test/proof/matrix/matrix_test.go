@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 	"github.com/pawl-locks/pawl/test/proof/history"
 )
@@ -76,7 +76,7 @@ var everyday = []struct {
 // with a separate cluster.
 func TestMatrix(t *testing.T) {
 	t.Parallel()
-	if lane.Proof() {
+	if testscale.Proof() {
 		for _, a := range accesses {
 			for _, f := range faults {
 				t.Run(a.name+"/"+f.name, func(t *testing.T) {
@@ -148,7 +148,7 @@ func runCell(t *testing.T, name string, c *etcdtest.Cluster, f fault, p phase) b
 		t.Cleanup(func() {
 			if t.Failed() {
 				again := ""
-				if lane.Proof() {
+				if testscale.Proof() {
 					again = "PAWL_PROOF=1 "
 				}
 				var at []string
@@ -275,5 +275,5 @@ func (w *fixture) empty(t *testing.T) {
 			left = append(left, fmt.Sprint("leases: ", r, err))
 		}
 		return len(left) == 0
-	}, lane.Hang, 50*time.Millisecond, "left: %q", &left)
+	}, testscale.Hang, 50*time.Millisecond, "left: %q", &left)
 }

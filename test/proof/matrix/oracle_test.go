@@ -13,7 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/pawl-locks/pawl/internal/keys"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/test/proof/history"
 )
 
@@ -123,7 +123,7 @@ func (s *sightings) appeared(t *testing.T, name string, n int) {
 			}
 		}
 		return have >= n
-	}, lane.Hang, 10*time.Millisecond, "oracle: %d keys never appeared", n)
+	}, testscale.Hang, 10*time.Millisecond, "oracle: %d keys never appeared", n)
 }
 
 // caughtUp waits until the watch has shown what was written until now: one that was
@@ -137,12 +137,12 @@ func (s *sightings) caughtUp(t *testing.T, w *fixture) {
 			written = r.Header.Revision
 		}
 		return err == nil
-	}, lane.Hang, 50*time.Millisecond, "the oracle cannot write")
+	}, testscale.Hang, 50*time.Millisecond, "the oracle cannot write")
 	require.Eventually(t, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return s.next > written
-	}, lane.Hang, 10*time.Millisecond, "the oracle's watch does not get to revision %d", written)
+	}, testscale.Hang, 10*time.Millisecond, "the oracle's watch does not get to revision %d", written)
 }
 
 // check compares what the clients learnt with what the oracle saw.

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl/internal/keys"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/shard"
 	"github.com/pawl-locks/pawl/test/proof/history"
@@ -121,7 +121,7 @@ func (m *team) shared(t *testing.T, a, b int) {
 			}
 		}
 		return len(ofA) == a && len(ofB) == b
-	}, lane.Hang, 10*time.Millisecond, "the shards are never shared out")
+	}, testscale.Hang, 10*time.Millisecond, "the shards are never shared out")
 }
 
 // excused is ops, without what a worker of shards did not learn yet when an operator had struck:

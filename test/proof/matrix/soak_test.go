@@ -24,7 +24,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 	"github.com/pawl-locks/pawl/test/proof/history"
 )
@@ -44,7 +44,7 @@ const workers = 3
 // left of it. It lasts for one short round, in the proof for 90 s, or for PAWL_SOAK.
 func TestSoak(t *testing.T) {
 	t.Parallel()
-	lasts := lasting(t, soakEnv, lane.Of(0, 90*time.Second))
+	lasts := lasting(t, soakEnv, testscale.Of(0, 90*time.Second))
 	s := newSoak(t)
 	s.brief = lasts == 0
 	if s.run(t, lasts); t.Failed() {
@@ -95,7 +95,7 @@ type process struct {
 }
 
 func newSoak(t *testing.T) *soak {
-	seed := lane.Seed(t)
+	seed := testscale.Seed(t)
 	s := &soak{rand: rand.New(rand.NewPCG(seed, 0)), sum: newSummary(seed)}
 	o := quota
 	o.StallableDisk = true
@@ -194,7 +194,7 @@ func (s *soak) round(t *testing.T) {
 			t.Logf("round %d was: %s for %v", s.sum.Rounds, f.name, f.lasts)
 		}
 	}()
-	oracle, err := clientv3.New(clientv3.Config{Endpoints: direct(s.c), Logger: zap.NewNop(), DialTimeout: lane.Hang})
+	oracle, err := clientv3.New(clientv3.Config{Endpoints: direct(s.c), Logger: zap.NewNop(), DialTimeout: testscale.Hang})
 	require.NoError(t, err)
 	defer func() { _ = oracle.Close() }()
 	w.oracle = oracle
@@ -226,7 +226,7 @@ func (s *soak) round(t *testing.T) {
 	heard.await(t, each)
 	struck := w.rec.Now()
 	f.inject(t, w)
-	for end := time.Now().Add(lane.Hang); len(w.spared()) > 0; f.inject(t, w) { // nobody may have had such a key just then
+	for end := time.Now().Add(testscale.Hang); len(w.spared()) > 0; f.inject(t, w) { // nobody may have had such a key just then
 		require.False(t, time.Now().After(end), "%s: never struck %q, only %v", f.name, w.spared(), w.struck)
 		time.Sleep(50 * time.Millisecond) // until others have keys
 	}
@@ -278,7 +278,7 @@ func (l *heard) await(t *testing.T, times int) {
 			}
 		}
 		return true
-	}, lane.Hang, 10*time.Millisecond, "each worker acquires something %d times", times)
+	}, testscale.Hang, 10*time.Millisecond, "each worker acquires something %d times", times)
 }
 
 // hear takes in what a worker says, until it is through with the round.

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
 // configurations are what is explored whole, with the number of states of each. The
@@ -73,7 +73,7 @@ const everyday = 53_000
 // fits skips a configuration that has too many states for the lane.
 func fits(t *testing.T, states int) {
 	if states > everyday {
-		lane.OnlyProof(t, fmt.Sprintf("%d states; those with at most %d run everywhere", states, everyday))
+		testscale.OnlyProof(t, fmt.Sprintf("%d states; those with at most %d run everywhere", states, everyday))
 	}
 }
 

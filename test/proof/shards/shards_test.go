@@ -6,15 +6,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
 // Whatever an adversary does for half a minute: nobody has a shard twice, and soon after it has
 // stopped, all shards are shared out, and stay.
 // rule: SH2
 func TestItConvergesWhenTheAdversaryStops(t *testing.T) {
-	first := lane.Seed(t)
-	for i := range uint64(lane.Of(60, 5000)) {
+	first := testscale.Seed(t)
+	for i := range uint64(testscale.Of(60, 5000)) {
 		seed := first + i
 		s := New(Config{Seed: seed, N: 1 + int(seed%13), Lag: time.Second, Moves: int(seed % 3), PerLease: []int{0, 1, 3}[seed/3%3]})
 		for range 1 + seed%5 {

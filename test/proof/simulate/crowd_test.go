@@ -18,8 +18,8 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
-	"github.com/pawl-locks/pawl/internal/testkit/named"
+	"github.com/pawl-locks/pawl/internal/testkit/opnames"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
@@ -58,7 +58,7 @@ func crowdOf(t *testing.T, workers, names int, fault *etcdfake.Rule, work func(c
 		for i := range names {
 			c.names = append(c.names, &seat{name: fmt.Sprint("name", i)})
 		}
-		client, err := pawl.Dial(t.Context(), pawl.Config{Endpoints: c.f.Endpoints(), DialOptions: append([]grpc.DialOption{c.f.DialOption(), named.Requests()}, lean()...)})
+		client, err := pawl.Dial(t.Context(), pawl.Config{Endpoints: c.f.Endpoints(), DialOptions: append([]grpc.DialOption{c.f.DialOption(), opnames.DialOption()}, lean()...)})
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = client.Close() })
 		var sessions []*pawl.Session
@@ -130,7 +130,7 @@ func (c *crowd) turn(s *pawl.Session, r *rand.Rand) error {
 // the read that finds what a watch missed, which comes after a quarter of a minute.
 // rule: G2
 func TestACrowdOnFewNamesAndOnMany(t *testing.T) {
-	for _, names := range lane.Of([]int{1, 30}, []int{1, 2, 8, 30, 300}) {
+	for _, names := range testscale.Of([]int{1, 30}, []int{1, 2, 8, 30, 300}) {
 		t.Run(fmt.Sprint(names), func(t *testing.T) {
 			crowdOf(t, 60, names, nil, func(c *crowd, s *pawl.Session, r *rand.Rand) {
 				for range 20 {
@@ -157,7 +157,7 @@ func TestACrowdWhoseRequestsFail(t *testing.T) {
 		"too many operations": {Lose: true, Err: rpctypes.ErrGRPCTooManyOps},
 		"answer delayed":      {HoldAnswer: 700 * time.Millisecond},
 	} {
-		for _, names := range lane.Of([]int{3}, []int{3, 60}) {
+		for _, names := range testscale.Of([]int{3}, []int{3, 60}) {
 			t.Run(fmt.Sprint(name, ", ", names), func(t *testing.T) {
 				r := rand.New(rand.NewPCG(1, uint64(names)))
 				var mu sync.Mutex

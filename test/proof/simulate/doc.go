@@ -29,7 +29,7 @@
 //  6. When the clients have closed and a lease's time has passed, no key, no
 //     lease and no goroutine is left.
 //
-// Some dozens run in go test, 10,000 in make proof (package lane), one in ten of them on the real
+// Some dozens run in go test, 10,000 in make proof (package testscale), one in ten of them on the real
 // server, on all cores, which takes about twenty minutes on two. PAWL_SIMULATE=n runs n of them,
 // starting at seed PAWL_FIRST_SEED. PAWL_SEED=n runs only that seed, and prints what strikes when.
 // A scenario that fails prints that command.

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -58,7 +58,7 @@ func runOne(t *testing.T, plan Plan, start func(*testing.T, *scenario) server) {
 
 // rule: SM1, SM3, SH2
 func TestRandomFaultsOnTheClusterInMemory(t *testing.T) {
-	run(t, lane.Of[uint64](48, 9000), 9, fakeKinds, OnFake)
+	run(t, testscale.Of[uint64](48, 9000), 9, fakeKinds, OnFake)
 }
 
 // run runs the one scenario that PAWL_SEED asks for; or so many tenths of as many as
@@ -83,5 +83,5 @@ func TestASeedDecidesItsFaults(t *testing.T) {
 }
 
 func TestRandomFaultsOnARealServer(t *testing.T) {
-	run(t, lane.Of[uint64](8, 1000), 1, soloKinds, OnSolo)
+	run(t, testscale.Of[uint64](8, 1000), 1, soloKinds, OnSolo)
 }

@@ -17,7 +17,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/internal/txn"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
@@ -135,12 +135,12 @@ func noSpace(a answer) bool { return errors.Is(rpctypes.Error(a.err), rpctypes.E
 // A5: no copy of a request that the server has executed or refused is applied later, wherever a
 // member was stopped. What was the reason of the refusal is gone by then.
 func TestWhatWasAnsweredIsNotAppliedLater(t *testing.T) {
-	lane.OnlyProof(t, "it stops a cluster's members and changes its leader")
+	testscale.OnlyProof(t, "it stops a cluster's members and changes its leader")
 	for name, step := range steps {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := etcdtest.StartClusterWith(t, 3, etcdtest.ClusterOptions{Options: etcdtest.Options{ElectionTicks: 50, QuotaBytes: 8 << 20}})
-			ctx, cancel := context.WithTimeout(t.Context(), lane.Hang)
+			ctx, cancel := context.WithTimeout(t.Context(), testscale.Hang)
 			defer cancel()
 			kv, lease := pb.NewKVClient(c.Conn(t, 0)), int64(4711)
 			do := func(op *pb.RequestOp) *pb.TxnResponse {

@@ -23,9 +23,9 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/pawl-locks/pawl/internal/cluster"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/loopback"
 	"github.com/pawl-locks/pawl/internal/testkit/pki"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/test/etcdtest/embedded"
 	"github.com/pawl-locks/pawl/test/etcdtest/fatallog"
 )
@@ -56,7 +56,7 @@ func startEtcd(t *testing.T, listen string, change func(cfg *embed.Config)) stri
 	case <-e.Server.ReadyNotify():
 	case err := <-e.Err():
 		require.NoError(t, err)
-	case <-time.After(lane.Hang):
+	case <-time.After(testscale.Hang):
 		t.Fatal("etcd does not start")
 	}
 	return e.Clients[0].Addr().String()
@@ -85,7 +85,7 @@ func connect(t *testing.T, cfg cluster.Config) (*cluster.Cluster, *syncBuffer) {
 	t.Helper()
 	log := new(syncBuffer)
 	cfg.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	ctx, cancel := context.WithTimeout(t.Context(), lane.Hang)
+	ctx, cancel := context.WithTimeout(t.Context(), testscale.Hang)
 	defer cancel()
 	c, err := cluster.Dial(ctx, cfg)
 	require.NoError(t, err)
@@ -240,7 +240,7 @@ func TestWhatIsWrongWithAnEndpointIsSaidPlainly(t *testing.T) {
 		{cluster.Config{Endpoints: []string{"https://" + secured}}, "TLS failed"},
 		{cluster.Config{Endpoints: []string{mutual}, TLS: ca.Client("")}, "certificate"},
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), lane.Hang)
+		ctx, cancel := context.WithTimeout(t.Context(), testscale.Hang)
 		_, err := cluster.Dial(ctx, tc.cfg)
 		cancel()
 		if assert.Error(t, err, tc.want) {

@@ -7,11 +7,11 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
 func TestMain(m *testing.M) {
-	lane.SideBySide(8) // some wait for time to pass
+	testscale.SideBySide(8) // some wait for time to pass
 	goleak.VerifyTestMain(m)
 }
 

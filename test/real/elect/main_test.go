@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl/elect"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/lease"
 	"go.uber.org/goleak"
 )
@@ -15,7 +15,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(roleVariable) != "" {
 		os.Exit(m.Run()) // a child: its one test is named on its command line
 	}
-	lane.SideBySide(4) // they wait for leases
+	testscale.SideBySide(4) // they wait for leases
 	goleak.VerifyTestMain(m)
 }
 

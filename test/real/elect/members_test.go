@@ -15,7 +15,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/elect"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
@@ -40,7 +40,7 @@ func (l *lines) Write(b []byte) (int, error) {
 // await returns once a line has all parts.
 func (l *lines) await(t *testing.T, parts ...string) {
 	t.Helper()
-	late := time.After(lane.Hang)
+	late := time.After(testscale.Hang)
 	for {
 		l.mu.Lock()
 		text := l.text.String()

@@ -27,8 +27,8 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/faultproxy"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/leaderview"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/internal/txn"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
@@ -112,7 +112,7 @@ func (f *field) start(etcd string) {
 // until takes news in until enough says so.
 func (f *field) until(what string, enough func(n news) bool) news {
 	f.t.Helper()
-	late := time.After(lane.Hang)
+	late := time.After(testscale.Hang)
 	for {
 		select {
 		case n := <-f.news:
@@ -208,7 +208,7 @@ func TestProcessesLoseTheirTermsInEveryWay(t *testing.T) {
 	v := leaderview.Begin(ctx, c, "e", 0)
 	f := newField(t, s)
 	leader := f.until("the first leader", func(n news) bool { return n.Over == "" })
-	rnd := rand.New(rand.NewPCG(lane.Seed(t), 0))
+	rnd := rand.New(rand.NewPCG(testscale.Seed(t), 0))
 	for i := range losses {
 		way := ways[i%len(ways)]
 		if losses > len(ways) {
@@ -221,7 +221,7 @@ func TestProcessesLoseTheirTermsInEveryWay(t *testing.T) {
 	require.Eventually(t, func() bool {
 		seen := v.Seen()
 		return len(seen) > 0 && seen[len(seen)-1].Token == leader.Token
-	}, lane.Hang, 10*time.Millisecond)
+	}, testscale.Hang, 10*time.Millisecond)
 	_, err = f.op.Put(ctx, &pb.PutRequest{Key: []byte("e/end")}) // behind the leader in the queue
 	require.NoError(t, err)
 	history := witness("e/end")

@@ -12,8 +12,8 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/fencing"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/leaderview"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
@@ -35,7 +35,7 @@ func TestTwentyKillsOfTheLeaseOnARealServer(t *testing.T) {
 	t.Parallel()
 	s, c := realClient(t)
 	ls, kvs := pb.NewLeaseClient(s.Conn(t)), pb.NewKVClient(s.Conn(t))
-	ctx, cancel := context.WithTimeout(context.Background(), lane.Hang)
+	ctx, cancel := context.WithTimeout(context.Background(), testscale.Hang)
 	defer cancel()
 	var log []elect.Event
 	var last fencing.Token
@@ -65,14 +65,14 @@ func TestTwentyKillsOfTheLeaseOnARealServer(t *testing.T) {
 func TestATermsLifeOnARealServer(t *testing.T) {
 	t.Parallel()
 	s, c := realClient(t)
-	ctx, cancel := context.WithTimeout(context.Background(), lane.Hang)
+	ctx, cancel := context.WithTimeout(context.Background(), testscale.Hang)
 	defer cancel()
 	ask, stop := context.WithCancel(ctx)
 	v := leaderview.Begin(ask, c, "team/a", 0)
 	defer func() { stop(); <-v.Ended }()
 	saw := func(want string) {
 		t.Helper()
-		require.Eventually(t, func() bool { return v.Said() == want }, lane.Hang, 5*time.Millisecond, "want %q", want)
+		require.Eventually(t, func() bool { return v.Said() == want }, testscale.Hang, 5*time.Millisecond, "want %q", want)
 	}
 	saw("-")
 	one, err := c.NewSession(ctx, lease.Options{})
@@ -92,7 +92,7 @@ func TestATermsLifeOnARealServer(t *testing.T) {
 	require.Eventually(t, func() bool {
 		r, err := kvs.Range(ctx, &pb.RangeRequest{Key: []byte("/team%2Fa/"), RangeEnd: []byte("/team%2Fa0"), CountOnly: true})
 		return err == nil && r.Count == 2
-	}, lane.Hang, 5*time.Millisecond)
+	}, testscale.Hang, 5*time.Millisecond)
 	require.NoError(t, first.Proclaim(ctx, []byte("A")))
 	saw("- a A")
 	r, err := kvs.Range(ctx, &pb.RangeRequest{Key: []byte("e")})

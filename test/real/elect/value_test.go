@@ -7,7 +7,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/elect"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -24,7 +24,7 @@ func TestAValueThatIsTooLargeIsRefusedAtOnce(t *testing.T) {
 	session, err := c.Session(t.Context())
 	require.NoError(t, err)
 	for want, size := range map[string]int{"too large": 1600 << 10, "larger than max": 3 << 20} {
-		ctx, cancel := context.WithTimeout(t.Context(), lane.Hang)
+		ctx, cancel := context.WithTimeout(t.Context(), testscale.Hang)
 		_, err := elect.New(session, "e", elect.Options{}).Campaign(ctx, make([]byte, size))
 		require.ErrorContains(t, err, want)
 		require.NoError(t, ctx.Err())

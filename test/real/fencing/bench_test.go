@@ -8,7 +8,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/hooks"
-	"github.com/pawl-locks/pawl/internal/testkit/paired"
+	"github.com/pawl-locks/pawl/internal/testkit/pairbench"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
@@ -27,7 +27,7 @@ func BenchmarkEtcdPut(b *testing.B) {
 			return err
 		}
 	}
-	paired.Bench(b,
-		paired.Way{Name: "bare", Do: put()},
-		paired.Way{Name: "Guard", Do: put(hooks.KVGuard("lock", fencing.Token(res.Revision), nil).(kv.Guard))})
+	pairbench.Run(b,
+		pairbench.Way{Name: "bare", Do: put()},
+		pairbench.Way{Name: "Guard", Do: put(hooks.KVGuard("lock", fencing.Token(res.Revision), nil).(kv.Guard))})
 }

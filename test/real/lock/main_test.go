@@ -17,7 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(role) != "" {
 		os.Exit(m.Run()) // a child: its one test is named on its command line
 	}
-	lane.SideBySide(sideBySide)
+	testscale.SideBySide(sideBySide)
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		if p := server.Load(); p != nil {
 			p.stop()
@@ -156,5 +156,5 @@ func (p *process) handedOver(t *testing.T) (handle lease.Handle) {
 // becomes waits until ok says true.
 func becomes(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	require.Eventually(t, ok, lane.Hang, 5*time.Millisecond, what)
+	require.Eventually(t, ok, testscale.Hang, 5*time.Millisecond, what)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/observe"
 	"github.com/pawl-locks/pawl/test/etcdtest"
@@ -31,7 +31,7 @@ func (q queued) Observe(_ context.Context, ev observe.Event) {
 // they queue, and while they give up.
 // rule: G12
 func TestThousandsOfWaitersBegunAtOnceLeaveTheHolderItsLock(t *testing.T) {
-	waiters := lane.Of(1_000, 10_000)
+	waiters := testscale.Of(1_000, 10_000)
 	s := etcdtest.Start(t)
 	all := make(queued, waiters+1)
 	c, err := pawl.Dial(t.Context(), pawl.Config{Endpoints: s.Endpoints(), Observer: all})
@@ -50,7 +50,7 @@ func TestThousandsOfWaitersBegunAtOnceLeaveTheHolderItsLock(t *testing.T) {
 			assert.ErrorIs(t, err, context.Canceled)
 		})
 	}
-	hang := time.After(lane.Hang)
+	hang := time.After(testscale.Hang)
 	for n := range waiters {
 		select {
 		case <-all:
@@ -69,7 +69,7 @@ func TestThousandsOfWaitersBegunAtOnceLeaveTheHolderItsLock(t *testing.T) {
 // keeps what it had.
 // rule: G12
 func TestThousandsOfLocksTakenAtOnceWithAPassword(t *testing.T) {
-	locks := lane.Of(1_000, 4_000)
+	locks := testscale.Of(1_000, 4_000)
 	s := etcdtest.Start(t)
 	s.AddUser(t, "app", "pw", etcdtest.Access{Read: true, Write: true})
 	s.EnableAuth(t, "root")

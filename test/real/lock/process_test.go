@@ -13,7 +13,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
@@ -32,7 +32,7 @@ func dial(t testing.TB, endpoint string) *pawl.Client {
 }
 
 // rounds are how often each worker adds.
-var rounds = lane.Of(30, 300)
+var rounds = testscale.Of(30, 300)
 
 // TestRoleWorker is not a test: it is one of the processes that add to a number
 // in etcd, read and written under the lock, with nothing else to protect it.

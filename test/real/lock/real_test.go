@@ -26,8 +26,8 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/testkit/faultproxy"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/observe"
@@ -104,7 +104,7 @@ func TestTwentyHoldersThatAreCutOffKnowBeforeOthersHaveTheirLocks(t *testing.T) 
 	waits, err := dial(t, endpoint).Session(ctx)
 	require.NoError(t, err)
 	var all sync.WaitGroup
-	rnd := rand.New(rand.NewPCG(lane.Seed(t), 0))
+	rnd := rand.New(rand.NewPCG(testscale.Seed(t), 0))
 	for i := range 20 {
 		proxy := faultproxy.Start(t, addressOf(t, endpoint))
 		var acquired atomic.Bool

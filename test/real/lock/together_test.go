@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl/fencing"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 )
@@ -60,7 +60,7 @@ func TestManyWorkersLocksShareRequestsOnARealServer(t *testing.T) {
 func TestManyWorkersOnFewNamesExcludeEachOtherOnARealServer(t *testing.T) {
 	t.Parallel()
 	endpoint := realServer(t)
-	ctx, cancel := context.WithTimeout(context.Background(), lane.Hang)
+	ctx, cancel := context.WithTimeout(context.Background(), testscale.Hang)
 	defer cancel()
 	s, err := dial(t, endpoint).NewSession(ctx, lease.Options{TTL: 300 * time.Second}) // no read finds what a watch missed
 	require.NoError(t, err)

@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/net/dns/dnsmessage"
 
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
 // dns is a DNS server that knows every name: it is on this machine.
@@ -33,7 +33,7 @@ var server *dns
 const sideBySide = 24
 
 func TestMain(m *testing.M) {
-	lane.SideBySide(sideBySide)
+	testscale.SideBySide(sideBySide)
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -12,13 +12,13 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/testkit/faultproxy"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
 func dial(t *testing.T, cfg pawl.Config) *pawl.Client {
-	ctx, cancel := context.WithTimeout(t.Context(), lane.Hang)
+	ctx, cancel := context.WithTimeout(t.Context(), testscale.Hang)
 	defer cancel()
 	c, err := pawl.Dial(ctx, cfg)
 	require.NoError(t, err)
@@ -63,7 +63,7 @@ func TestConnectionsAreMadeAgainThoughTheResolverIsAtFault(t *testing.T) {
 					proxies, names, endpoints := behind(t, addresses)
 					c, other := dial(t, pawl.Config{Endpoints: endpoints}), dial(t, pawl.Config{Endpoints: addresses})
 					for _, p := range proxies { // each name was resolved
-						require.Eventually(t, func() bool { return p.Accepted() > 0 }, lane.Hang, time.Millisecond)
+						require.Eventually(t, func() bool { return p.Accepted() > 0 }, testscale.Hang, time.Millisecond)
 					}
 					held, before := acquire(t, c, t.Name()+" held"), acquire(t, other, t.Name()+" waited for")
 					won := make(chan error, 1)
@@ -77,7 +77,7 @@ func TestConnectionsAreMadeAgainThoughTheResolverIsAtFault(t *testing.T) {
 					require.Eventually(t, func() bool {
 						q, err := lock.New(other, t.Name()+" waited for", lock.Options{}).Queue(t.Context())
 						return err == nil && len(q) == 2
-					}, lane.Hang, 10*time.Millisecond)
+					}, testscale.Hang, 10*time.Millisecond)
 					for _, name := range names {
 						server.be(name, fault)
 					}
@@ -113,7 +113,7 @@ func TestAFreshClientWaitsForTheResolver(t *testing.T) {
 				t.Parallel()
 				_, names, endpoints := behind(t, []string{s.Addr()})
 				asked := server.be(names[0], fault)
-				ctx, cancel := context.WithTimeout(t.Context(), lane.Hang)
+				ctx, cancel := context.WithTimeout(t.Context(), testscale.Hang)
 				defer cancel()
 				if want := final[fault]; want != "" && !lazy {
 					_, err := pawl.Dial(ctx, pawl.Config{Endpoints: endpoints})

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/shard"
 	"github.com/pawl-locks/pawl/test/etcdtest"
@@ -74,7 +74,7 @@ func (f *fleet) count(d int64) {
 // all waits until every shard is worked on.
 func (f *fleet) all(what string) {
 	f.Helper()
-	late := time.After(lane.Hang)
+	late := time.After(testscale.Hang)
 	for f.held.Load() < int64(f.n) {
 		select {
 		case <-f.news:
@@ -89,7 +89,7 @@ func (f *fleet) all(what string) {
 // moved waits until so many shards have been given to another worker since the last call.
 func (f *fleet) moved(n int64) {
 	f.Helper()
-	late := time.After(lane.Hang)
+	late := time.After(testscale.Hang)
 	for f.moves.Load() < n {
 		select {
 		case <-f.news:
@@ -137,7 +137,7 @@ func TestThousandsOfShardsOfOneWorker(t *testing.T) {
 	for _, c := range []struct {
 		n        int
 		password bool
-	}{{lane.Of(1_200, 10_000), true}, {lane.Of(1_200, 100_000), false}} {
+	}{{testscale.Of(1_200, 10_000), true}, {testscale.Of(1_200, 100_000), false}} {
 		t.Run(fmt.Sprintf("%d shards, password %v", c.n, c.password), func(t *testing.T) {
 			s := etcdtest.Start(t)
 			mine, other := pawl.Config{Endpoints: s.Endpoints()}, pawl.Config{Endpoints: s.Endpoints()}

@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/shard"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
@@ -37,7 +37,7 @@ func TestWorkersOfManyProcesses(t *testing.T) {
 }
 
 func TestTwoHundredWorkersOfEightProcesses(t *testing.T) {
-	lane.OnlyProof(t, "it takes three minutes")
+	testscale.OnlyProof(t, "it takes three minutes")
 	s := etcdtest.Start(t)
 	c := newCrowd(t, s.Endpoints(), 2000)
 	c.race(8, 25, 120, 2*time.Second)
@@ -45,7 +45,7 @@ func TestTwoHundredWorkersOfEightProcesses(t *testing.T) {
 
 // Likewise on three members, of which the leader is killed now and then.
 func TestWorkersOnThreeMembers(t *testing.T) {
-	lane.OnlyProof(t, "the cluster elects its leader several times")
+	testscale.OnlyProof(t, "the cluster elects its leader several times")
 	s := etcdtest.StartCluster(t, 3)
 	c := newCrowd(t, s.Endpoints(), 200)
 	c.race(4, 6, 40, time.Second, slices.Repeat([]func(){func() {
@@ -201,7 +201,7 @@ func (c *crowd) living() (all []string) {
 func (c *crowd) settled() {
 	c.Helper()
 	all := c.living()
-	ctx, cancel := context.WithTimeout(c.Context(), lane.Hang)
+	ctx, cancel := context.WithTimeout(c.Context(), testscale.Hang)
 	defer cancel()
 	for t, err := range shard.Observe(ctx, c.client, "jobs") {
 		require.NoError(c, err, "never settled")
@@ -225,7 +225,7 @@ func (c *crowd) settled() {
 // came of it.
 func (c *crowd) race(processes, workers, changes int, pause time.Duration, more ...func()) {
 	c.Helper()
-	r := rand.New(rand.NewPCG(lane.Seed(c), 1))
+	r := rand.New(rand.NewPCG(testscale.Seed(c), 1))
 	for range processes {
 		c.start(workers)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
@@ -31,7 +31,7 @@ const (
 )
 
 // ttl is for how long the shards of a process that was killed have nobody.
-var ttl = time.Duration(lane.Of(3, 10)) * time.Second
+var ttl = time.Duration(testscale.Of(3, 10)) * time.Second
 
 // TestRoleWorkers is not a test: it is a process with any number of workers. Each line of its
 // input names one that joins, or one that has joined and leaves; at its end all leave.

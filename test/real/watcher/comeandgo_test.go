@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/internal/watcher"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -18,7 +18,7 @@ import (
 // rule: A3
 func TestWatchesThatComeAndGoMissNothing(t *testing.T) {
 	onRealEtcd(t, 300, func(t *testing.T, r *real) {
-		rnd := rand.New(rand.NewPCG(lane.Seed(t), 0))
+		rnd := rand.New(rand.NewPCG(testscale.Seed(t), 0))
 		const keys = 4
 		type one struct {
 			w    *watcher.Watch

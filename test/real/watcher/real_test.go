@@ -17,7 +17,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl/internal/cluster"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
@@ -155,7 +155,7 @@ func TestEventsUnderWritesAndCutsComeInOrderWithoutGaps(t *testing.T) { // hazar
 		onRealEtcd(t, 300, func(t *testing.T, r *real) {
 			stop := make(chan struct{})
 			var cutter sync.WaitGroup
-			seed := lane.Seed(t)
+			seed := testscale.Seed(t)
 			cuts := rand.New(rand.NewPCG(seed, writers))
 			checkCuts(t, r, func() {
 				cutter.Go(func() {
@@ -181,7 +181,7 @@ func TestEventsUnderWritesAndCutsComeInOrderWithoutGaps(t *testing.T) { // hazar
 		var written atomic.Int64
 		delivered := make(chan struct{}, 1)
 		checkCuts(t, r, func() {
-			writeAll(r, 250, lane.Seed(t), func(*rand.Rand) {
+			writeAll(r, 250, testscale.Seed(t), func(*rand.Rand) {
 				if written.Add(1)%300 == 0 { // one writer waits for the watches to resume; the others go on
 					select {
 					case <-delivered:
@@ -316,7 +316,7 @@ func TestTwoThousandWatchesTakeFourStreams(t *testing.T) {
 			r.cut()
 		}
 		for i := range logs {
-			require.Eventually(t, func() bool { return len(logs[i].revisions()) == round+1 }, lane.Hang, time.Millisecond)
+			require.Eventually(t, func() bool { return len(logs[i].revisions()) == round+1 }, testscale.Hang, time.Millisecond)
 		}
 	}
 	for i := range logs {
@@ -327,8 +327,8 @@ func TestTwoThousandWatchesTakeFourStreams(t *testing.T) {
 	for _, w := range ws {
 		w.Cancel()
 	}
-	require.Eventually(t, func() bool { return h.Stats().Streams == 0 }, lane.Hang, time.Millisecond)
-	require.Eventually(t, func() bool { return metric(t, "etcd_debugging_mvcc_watcher_total", "") == 0 }, lane.Hang, time.Millisecond)
+	require.Eventually(t, func() bool { return h.Stats().Streams == 0 }, testscale.Hang, time.Millisecond)
+	require.Eventually(t, func() bool { return metric(t, "etcd_debugging_mvcc_watcher_total", "") == 0 }, testscale.Hang, time.Millisecond)
 }
 
 func TestTwoWatchesCostFourMessagesInAndAtMostSixOut(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/internal/testkit/fleet"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/kv"
 )
 
@@ -57,7 +57,7 @@ type etcdStore struct {
 }
 
 func openEtcd(socket string, guard bool) (fleet.Store, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), lane.Hang)
+	ctx, cancel := context.WithTimeout(context.Background(), testscale.Hang)
 	defer cancel()
 	for {
 		c, err := pawl.Dial(ctx, pawl.Config{Endpoints: []string{"unix://" + socket}})

@@ -12,7 +12,7 @@ import (
 
 	"github.com/pawl-locks/pawl/fencing/sqlfence"
 	"github.com/pawl-locks/pawl/internal/testkit/fleet"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/test/stores/realdb"
 )
 
@@ -30,14 +30,14 @@ var openers = map[string]fleet.Opener{
 
 func TestMain(m *testing.M) {
 	fleet.Main(openers)
-	lane.SideBySide(len(places))
+	testscale.SideBySide(len(places))
 	os.Exit(realdb.Main(m))
 }
 
 // fleetOf is a fleet on an empty store.
 func fleetOf(t *testing.T, name string, guard bool, readers fleet.Readers) fleet.Fleet {
 	at := places[name](t, guard)
-	return fleet.Fleet{Store: name, Open: openers[name], Address: at.address, Guard: guard, For: *runFor, Cut: at.cut, Issuer: at.issuer, Seed: lane.Seed(t), Readers: readers}
+	return fleet.Fleet{Store: name, Open: openers[name], Address: at.address, Guard: guard, For: *runFor, Cut: at.cut, Issuer: at.issuer, Seed: testscale.Seed(t), Readers: readers}
 }
 
 func run(t *testing.T, name string, readers fleet.Readers) fleet.Result {
@@ -63,7 +63,7 @@ func TestFleetLosesNoUpdateWithTheGuardAndOneWithoutIt(t *testing.T) {
 // etcd has no register, with readers or without: a guard there compares the holder's own key.
 func TestFleetOfReadersAndWritersIsRightWithTwoRegistersAndNotWithOne(t *testing.T) {
 	for name := range places {
-		if name == "etcd" || !lane.Proof() && name != "gRPC" { // the registers of each store have separate tests
+		if name == "etcd" || !testscale.Proof() && name != "gRPC" { // the registers of each store have separate tests
 			continue
 		}
 		t.Run(name, func(t *testing.T) {

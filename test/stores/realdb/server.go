@@ -18,7 +18,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
 // A server is one database server, started at most once. It waits for no disk, so what it has written
@@ -196,7 +196,7 @@ func (s *server) await(ready func(ctx context.Context) error, path string, args 
 		}
 		<-ended
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), lane.Hang)
+	ctx, cancel := context.WithTimeout(context.Background(), testscale.Hang)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -212,7 +212,7 @@ func (s *server) await(ready func(ctx context.Context) error, path string, args 
 			text, _ := os.ReadFile(log.Name())
 			return fmt.Errorf("it ended: %w\n%s", why, text)
 		case <-ctx.Done():
-			return fmt.Errorf("not ready within %v: %w", lane.Hang, err)
+			return fmt.Errorf("not ready within %v: %w", testscale.Hang, err)
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl/fencing/sqlfence"
-	"github.com/pawl-locks/pawl/internal/testkit/paired"
+	"github.com/pawl-locks/pawl/internal/testkit/pairbench"
 )
 
 // The cost that Admit adds to a transaction that writes one row, and that a Row's condition
@@ -24,17 +24,17 @@ func BenchmarkWrite(b *testing.B) {
 			}
 			next := func() string { n++; return string(rune('a' + n%26)) } // so that each changes the row
 			b.Run("transaction", func(b *testing.B) {
-				paired.Bench(b,
-					paired.Way{Name: "bare", Do: func() error { return desk.bare(ctx, next()) }},
-					paired.Way{Name: "Fence", Do: func() error { return guard.Write(ctx, job, 57, next()) }})
+				pairbench.Run(b,
+					pairbench.Way{Name: "bare", Do: func() error { return desk.bare(ctx, next()) }},
+					pairbench.Way{Name: "Fence", Do: func() error { return guard.Write(ctx, job, 57, next()) }})
 			})
 			b.Run("statement", func(b *testing.B) {
-				paired.Bench(b,
-					paired.Way{Name: "bare", Do: func() error {
+				pairbench.Run(b,
+					pairbench.Way{Name: "bare", Do: func() error {
 						_, err := desk.db.ExecContext(ctx, desk.sql("UPDATE "+desk.values+" SET value = %s WHERE resource = %s"), next(), name)
 						return err
 					}},
-					paired.Way{Name: "Row", Do: func() error { return row.Update(ctx, desk.db, name, 57, set, next()) }})
+					pairbench.Way{Name: "Row", Do: func() error { return row.Update(ctx, desk.db, name, 57, set, next()) }})
 			})
 		})
 	}

@@ -14,12 +14,12 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/pawl-locks/pawl/fencing/sqlfence"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/test/stores/realdb"
 )
 
 func TestMain(m *testing.M) {
-	lane.SideBySide(3) // the databases
+	testscale.SideBySide(3) // the databases
 	os.Exit(realdb.Main(m))
 }
 

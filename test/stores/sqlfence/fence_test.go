@@ -14,7 +14,7 @@ import (
 
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/fencing/sqlfence"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
 const job = "jobs/42"
@@ -134,7 +134,7 @@ func TestTransactionWhoseContextEndsLeavesNoTrace(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, desk.fence.Admit(ctx, tx, job, 57))
 		cancel()
-		require.Eventually(t, func() bool { return errors.Is(tx.Commit(), sql.ErrTxDone) }, lane.Hang, time.Millisecond)
+		require.Eventually(t, func() bool { return errors.Is(tx.Commit(), sql.ErrTxDone) }, testscale.Hang, time.Millisecond)
 		desk.admits(t, 41)
 	})
 }
@@ -238,7 +238,7 @@ func (d *desk) someoneWaits(t *testing.T) {
 	require.Eventually(t, func() bool {
 		var n int
 		return d.db.QueryRow(ask).Scan(&n) == nil && n > 0
-	}, lane.Hang, time.Millisecond)
+	}, testscale.Hang, time.Millisecond)
 }
 
 func TestDeferredSQLiteTransactionThatAdmitsFirstWaitsToo(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl/fencing/fencetest"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/test/stores/realdb"
 )
 
@@ -33,7 +33,7 @@ func TestDatabasesWorkAtTheirDefaultLevels(t *testing.T) {
 // Guarantees 1 to 3 at other levels than the default. Where two race there, the database may refuse
 // one of them; it must not admit a stale one.
 func TestFencePassesTheSuiteAtOtherIsolationLevels(t *testing.T) {
-	lane.OnlyProof(t, "TestFencePassesTheSuite has each database's own level")
+	testscale.OnlyProof(t, "TestFencePassesTheSuite has each database's own level")
 	postgres, mariadb := databases[1], databases[2]
 	// The default from MariaDB 11.6.2 on.
 	snapshot := mariadb

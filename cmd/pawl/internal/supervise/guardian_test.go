@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
 // linked is a guardian, and its holder's end of their link.
@@ -46,7 +46,7 @@ func TestAHolderThatReadsNoSignalsDoesNotHoldUpItsGuardian(t *testing.T) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(lane.Hang):
+	case <-time.After(testscale.Hang):
 		require.Fail(t, "the guardian waits for its holder")
 	}
 }
@@ -64,7 +64,7 @@ func TestAGuardianThatIsLateLosesNoSignal(t *testing.T) {
 		}()
 	}
 	buf := make([]byte, 1)
-	for range lane.Of(20_000, 200_000) {
+	for range testscale.Of(20_000, 200_000) {
 		g.forward(unix.SIGUSR1)
 		n, err := unix.Read(int(theirs.Fd()), buf)
 		require.NoError(t, err, "a signal was lost")
@@ -98,7 +98,7 @@ func TestAGuardianWatchesEachRunAgain(t *testing.T) {
 
 // A holder that was killed in the middle of its release would leave its session's keys for a TTL.
 func TestAGuardianKillsNoHolderWhoseRunHasEnded(t *testing.T) {
-	for range lane.Of(20_000, 1_000_000) {
+	for range testscale.Of(20_000, 1_000_000) {
 		var p page
 		p.running.Store(1)
 		finished, struck := make(chan bool), make(chan bool)
@@ -128,7 +128,7 @@ func TestWhoIgnoresASignalDoesNotWaitToDieOfIt(t *testing.T) {
 		cmd := exec.Command("sh", "-c", `trap `+trap+` INT; exec "$0" -test.run='^`+t.Name()+`$'`, os.Args[0])
 		cmd.Env = append(os.Environ(), dieVariable+"=1")
 		require.NoError(t, cmd.Start())
-		timeout := time.AfterFunc(lane.Hang, func() { _ = cmd.Process.Kill() })
+		timeout := time.AfterFunc(testscale.Hang, func() { _ = cmd.Process.Kill() })
 		assert.EqualError(t, cmd.Wait(), want)
 		timeout.Stop()
 	}

@@ -31,7 +31,7 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/service"
 	"github.com/pawl-locks/pawl/internal/inspect"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
 // serve serves the API on an etcd in memory, to the one who has the token.
@@ -64,7 +64,7 @@ func serveLocks(t testing.TB, fake *etcdfake.Cluster, rules *policy.Policy, call
 		_ = serving.Close()
 		<-ended
 	})
-	return &http.Client{Transport: transport, Timeout: lane.Hang}, served
+	return &http.Client{Transport: transport, Timeout: testscale.Hang}, served
 }
 
 // api is where the calls are.

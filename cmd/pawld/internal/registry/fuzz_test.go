@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/clock"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
 // system is one client, pawld and etcd, each with a separate clock, in real time. Its oracle is
@@ -235,9 +235,9 @@ func FuzzNoBeliefGoesBeyondItsKey(f *testing.F) {
 
 // The same, at random, so that every run of the tests looks at some thousand histories.
 func TestNoBeliefGoesBeyondItsKeyAtRandom(t *testing.T) {
-	r := rand.New(rand.NewPCG(lane.Seed(t), 0))
+	r := rand.New(rand.NewPCG(testscale.Seed(t), 0))
 	data := make([]byte, 1+3*200)
-	for range lane.Of(2000, 20_000) {
+	for range testscale.Of(2000, 20_000) {
 		for i := range data {
 			data[i] = byte(r.Uint32())
 		}

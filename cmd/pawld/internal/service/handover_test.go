@@ -16,7 +16,7 @@ import (
 
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/registry"
 	"github.com/pawl-locks/pawl/internal/clock"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/lock"
 )
 
@@ -238,8 +238,8 @@ func (b *believer) hit(w *fixture, r *rand.Rand) {
 // and whose pawld loses its session now and then, while it is replaced several times. No key goes while
 // its client believes, unless the test deleted it, and none stays for good.
 func TestNoKeyGoesWhileItsClientBelievesAtRandom(t *testing.T) {
-	seed := lane.Seed(t)
-	for round := range lane.Of[uint64](10, 60) {
+	seed := testscale.Seed(t)
+	for round := range testscale.Of[uint64](10, 60) {
 		inBubble(t, func(w *fixture) {
 			r := rand.New(rand.NewPCG(seed, round))
 			d := w.daemon()

@@ -18,7 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(utlVariable) != "" {
 		os.Exit(utl())
 	}
-	lane.SideBySide(9) // those that run so wait for leases
+	testscale.SideBySide(9) // those that run so wait for leases
 	goleak.VerifyTestMain(m)
 }
 
@@ -51,7 +51,7 @@ type bench struct {
 func start(t *testing.T) *bench {
 	t.Helper()
 	s := etcdtest.StartWith(t, etcdtest.Options{Heartbeat: 100 * time.Millisecond})
-	ctx, cancel := context.WithTimeout(context.Background(), lane.Hang)
+	ctx, cancel := context.WithTimeout(context.Background(), testscale.Hang)
 	t.Cleanup(cancel)
 	c, err := pawl.Dial(ctx, pawl.Config{Endpoints: s.Endpoints()})
 	require.NoError(t, err)
@@ -72,7 +72,7 @@ func (b *bench) queued(name string, n int64) {
 	require.Eventually(b.t, func() bool {
 		r, err := b.kv.Range(b.ctx, &pb.RangeRequest{Key: []byte(name + "/"), RangeEnd: []byte(name + "0"), CountOnly: true})
 		return err == nil && r.Count == n
-	}, lane.Hang, 5*time.Millisecond)
+	}, testscale.Hang, 5*time.Millisecond)
 }
 
 // ctl is an etcdctl under way.

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/shard"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
@@ -76,7 +76,7 @@ func (f *fleet) settled(of ...*exec.Cmd) {
 	for _, p := range of {
 		want = append(want, fmt.Sprintf("pid %d", p.Process.Pid))
 	}
-	ctx, cancel := context.WithTimeout(f.Context(), lane.Hang)
+	ctx, cancel := context.WithTimeout(f.Context(), testscale.Hang)
 	defer cancel()
 	for t, err := range shard.Observe(ctx, f.c, "orders") {
 		require.NoError(f, err, "never settled")
@@ -107,7 +107,7 @@ func (f *fleet) ends(p *exec.Cmd) {
 // rule: SH1
 func TestEachMessageIsHandledOnce(t *testing.T) {
 	f := newFleet(t)
-	n := lane.Of(3, 8)
+	n := testscale.Of(3, 8)
 	var all []*exec.Cmd
 	for range n {
 		all = append(all, f.start())

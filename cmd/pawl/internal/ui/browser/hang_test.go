@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/ui"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
 // hanging answers nothing for one path while it is to hang, and passes everything else on.
@@ -118,7 +118,7 @@ func TestARequestThatHangsIsNotTheLastOne(t *testing.T) {
 			b = play.begin(s, b)
 			select {
 			case <-h.hung:
-			case <-time.After(lane.Hang):
+			case <-time.After(testscale.Hang):
 				require.Fail(t, "it is not sent")
 			}
 			h.set("")

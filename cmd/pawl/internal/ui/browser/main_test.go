@@ -11,7 +11,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
 // sideBySide is how many tests run at a time. Each has tabs in a browser context and a cluster to
@@ -28,7 +28,7 @@ var chromium struct {
 }
 
 func TestMain(m *testing.M) {
-	lane.SideBySide(sideBySide)
+	testscale.SideBySide(sideBySide)
 	code := m.Run()
 	if chromium.cancel != nil {
 		chromium.cancel()
@@ -85,7 +85,7 @@ func browser(t *testing.T) context.Context {
 // launch starts it with a temporary profile, and with nothing that speaks to the world by itself.
 func launch(path string) {
 	flags := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(path), chromedp.WSURLReadTimeout(lane.Hang),
+		chromedp.ExecPath(path), chromedp.WSURLReadTimeout(testscale.Hang),
 		chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.Flag("disable-quic", true),
 		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("disable-sync", true), chromedp.Flag("force-color-profile", "srgb"),

@@ -14,8 +14,8 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/ui"
 	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/loopback"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 )
@@ -53,7 +53,7 @@ func newSite(t *testing.T, o ui.Options) *site {
 // start starts the page, at the address that it had.
 func (s *site) start() {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), lane.Hang)
+	ctx, cancel := context.WithTimeout(context.Background(), testscale.Hang)
 	defer cancel()
 	var err error
 	s.page, err = ui.Open(ctx, s.client, s.opts)
@@ -76,7 +76,7 @@ func (s *site) url() string { return "http://" + s.port.String() }
 
 func (s *site) dial() *pawl.Client {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), lane.Hang)
+	ctx, cancel := context.WithTimeout(context.Background(), testscale.Hang)
 	defer cancel()
 	c, err := pawl.Dial(ctx, pawl.Config{
 		Endpoints: s.etcd.Endpoints(), Namespace: "app/", DialOptions: []grpc.DialOption{s.etcd.DialOption()},

@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
 // A tab is a page in a browser that has seen nothing before.
@@ -79,7 +79,7 @@ func openIn(t *testing.T, ctx context.Context, cancel func(), base, path string,
 		scheme = "dark"
 	}
 	media := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}
-	opening, done := context.WithTimeout(ctx, lane.Hang)
+	opening, done := context.WithTimeout(ctx, testscale.Hang)
 	defer done()
 	noting := func(ctx context.Context, t *chromedp.Target) (done chromedp.Void, err error) {
 		_, err = cdp.Call(ctx, t, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: notes + l.script})
@@ -123,7 +123,7 @@ func (b *tab) hear(event any) {
 func (b *tab) sees(expression string, args ...any) {
 	b.Helper()
 	expression = fmt.Sprintf(expression, args...)
-	ctx, cancel := context.WithTimeout(b.ctx, lane.Hang)
+	ctx, cancel := context.WithTimeout(b.ctx, testscale.Hang)
 	defer cancel()
 	for {
 		is, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("!!("+expression+")"))

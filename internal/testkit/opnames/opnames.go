@@ -1,5 +1,5 @@
-// Package named lets tests recognise a request by its operation's name, not by its shape.
-package named
+// Package opnames lets tests recognise a request by its operation's name, not by its shape.
+package opnames
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
 
-// Requests is a dial option that makes each request name its operations, which are the Ops of an
+// DialOption is a dial option that makes each request name its operations, which are the Ops of an
 // [etcdfake.Request]. Only tests dial with it.
-func Requests() grpc.DialOption { return grpc.WithChainUnaryInterceptor(name) }
+func DialOption() grpc.DialOption { return grpc.WithChainUnaryInterceptor(name) }
 
 func name(ctx context.Context, method string, req, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	for _, op := range cluster.Ops(ctx) {

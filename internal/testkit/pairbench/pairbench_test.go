@@ -1,4 +1,4 @@
-package paired
+package pairbench
 
 import (
 	"testing"
@@ -18,7 +18,7 @@ func TestEachWayIsDoneEquallyOftenAndTimedAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var fast, slow int
 		r := testing.Benchmark(func(b *testing.B) {
-			Bench(b,
+			Run(b,
 				Way{"fast", func() error { fast++; time.Sleep(time.Millisecond); return nil }},
 				Way{"slow", func() error { slow++; time.Sleep(5 * time.Millisecond); return nil }})
 		})

@@ -1,4 +1,4 @@
-package named_test
+package opnames_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/testkit/named"
+	"github.com/pawl-locks/pawl/internal/testkit/opnames"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
 	"github.com/pawl-locks/pawl/internal/txn"
 )
@@ -22,7 +22,7 @@ func TestARequestIsMatchedByItsOperationsName(t *testing.T) {
 		f := etcdfake.New(etcdfake.Options{})
 		t.Cleanup(f.Close)
 		c, err := cluster.Dial(t.Context(), cluster.Config{
-			Endpoints: f.Endpoints(), DialOptions: []grpc.DialOption{f.DialOption(), named.Requests()},
+			Endpoints: f.Endpoints(), DialOptions: []grpc.DialOption{f.DialOption(), opnames.DialOption()},
 		})
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = c.Close() })

@@ -1,7 +1,7 @@
-// Package paired measures what a guard adds to a bare write. It alternates between both, so that other
+// Package pairbench measures what a guard adds to a bare write. It alternates between both, so that other
 // work on the machine disturbs both alike, and reports the median of each. The metrics are WAY-ns,
 // nanoseconds for one write.
-package paired
+package pairbench
 
 import (
 	"slices"
@@ -15,8 +15,8 @@ type Way struct {
 	Do   func() error
 }
 
-// Bench does all ways in each iteration of b, alternately forwards and backwards.
-func Bench(b *testing.B, ways ...Way) {
+// Run does all ways in each iteration of b, alternately forwards and backwards.
+func Run(b *testing.B, ways ...Way) {
 	b.Helper()
 	took := make([][]time.Duration, len(ways))
 	for round := 0; b.Loop(); round++ {

@@ -1,6 +1,6 @@
-// Package stage stands in for a test in runnable examples, which have no test but call
+// Package exampletb stands in for a test in runnable examples, which have no test but call
 // functions that need one.
-package stage
+package exampletb
 
 import (
 	"fmt"

@@ -1,9 +1,9 @@
-// Package lane says how much of a long test runs. The everyday lanes, "go test ./..." in the root
+// Package testscale says how much of a long test runs. The everyday lanes, "go test ./..." in the root
 // and "go test work", run a base of cases and the pairs that meet in the code. The proof, "make
 // proof", runs the full product of every table, every interleaving, and the thousand-tries
 // versions. A test asks this package only which of the two it is in, and not how fast the machine
 // is.
-package lane
+package testscale
 
 import (
 	"flag"
