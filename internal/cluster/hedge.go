@@ -148,10 +148,11 @@ func (u *Usual) Note(d time.Duration) {
 	*u += (Usual(d) - *u) / 4
 }
 
-// WarnOfDistance logs, once, that the usual round trip is too long for sessions with this TTL.
+// WarnOfDistance logs, once, that the usual round trip is so long that each renewal of a session with
+// this TTL leaves less than half of its validity.
 func (c *Cluster) WarnOfDistance(usual, ttl time.Duration) {
-	if usual > ttl/6 && c.far.CompareAndSwap(false, true) {
-		c.log.Warn("etcd is too far away for the TTL, which should be six round trips", "round_trip", usual.Round(time.Millisecond), "ttl", ttl)
+	if usual > ttl/12 && c.far.CompareAndSwap(false, true) {
+		c.log.Warn("etcd is too far away for the TTL, which should be twelve round trips", "round_trip", usual.Round(time.Millisecond), "ttl", ttl)
 	}
 }
 

@@ -159,7 +159,8 @@ func (l *line) giveUp(why *error, such func(*try) bool) {
 	l.any(func(t *try) bool {
 		if such(t) {
 			t.why.CompareAndSwap(nil, why)
-			t.cancel()
+			// It calls methods of the caller's context, which may stand still.
+			go t.cancel()
 		}
 		return false
 	})

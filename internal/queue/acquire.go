@@ -82,10 +82,7 @@ func newAcquisition(ctx context.Context, s *session.Session, queues []Queue) *Ac
 // under way are cancelled at once when the session ends or the acquisition's key is deleted.
 func (a *Acquisition) acquire(ctx context.Context, r Request) error {
 	ctx, cancel := context.WithCancel(ctx)
-	a.callers.mu.Lock()
-	a.callers.stop = cancel
-	a.callers.mu.Unlock()
-	defer cancel()
+	defer a.callers.acquiring(cancel)()
 	if err := a.s.Wait(&a.hook, a); err != nil {
 		return err
 	}

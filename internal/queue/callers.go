@@ -15,7 +15,7 @@ import (
 // under mu before, and everything that is added later finds the end.
 type callers struct {
 	mu     sync.Mutex
-	stop   context.CancelFunc // cancels an Acquire under way
+	stop   context.CancelFunc // cancels the Acquire under way; nil if there is none
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	done   chan struct{}
@@ -23,8 +23,18 @@ type callers struct {
 	bound  map[*work]struct{} // contexts of Bind that have not ended
 }
 
-// work is a call of Do under way.
+// work is a call of Do under way, or a context of Bind.
 type work struct{ cancel context.CancelCauseFunc }
+
+// child returns a child of ctx that carries the token, and the work that cancels it. That calls no
+// method of ctx, which may be of a caller's type and stand still (rule T6): a context that is cancelled
+// tells its parent, and this one's is of package context. leave, which the caller must call, cancels it
+// and tells ctx.
+func (a *Acquisition) child(ctx context.Context) (child context.Context, w *work, leave context.CancelFunc) {
+	between, leave := context.WithCancel(ctx)
+	child, cancel := context.WithCancelCause(a.withToken(between))
+	return child, &work{cancel}, leave
+}
 
 // Done returns a channel that is closed once it is no longer held, release included.
 func (a *Acquisition) Done() <-chan struct{} {
@@ -61,18 +71,21 @@ func (a *Acquisition) Context() context.Context {
 // Bind returns a child of ctx that carries the token, and is cancelled when it is no longer held, with
 // the error of Err as its cause, release included. The function that it returns cancels it earlier.
 func (a *Acquisition) Bind(ctx context.Context) (context.Context, context.CancelFunc) {
-	child, cancel := context.WithCancelCause(a.withToken(ctx))
-	w := &work{cancel}
+	child, w, leave := a.child(ctx)
 	if err := a.bind(w); err != nil {
-		cancel(err)
+		w.cancel(err)
+		leave()
 		return child, func() {}
 	}
-	stop := context.AfterFunc(child, func() { a.callers.unbind(w) })
+	end := func() {
+		a.callers.unbind(w)
+		leave()
+	}
+	stop := context.AfterFunc(child, end)
 	return child, func() {
 		if stop() {
-			a.callers.unbind(w)
+			end()
 		}
-		cancel(nil)
 	}
 }
 
@@ -95,6 +108,19 @@ func (a *Acquisition) bind(w *work) error {
 	return nil
 }
 
+// acquiring records what cancels the Acquire that is under way until acquired is called.
+func (c *callers) acquiring(stop context.CancelFunc) (acquired func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stop = stop
+	return func() {
+		stop()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.stop = nil
+	}
+}
+
 func (c *callers) unbind(w *work) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,9 +132,8 @@ func (c *callers) unbind(w *work) {
 // ended. It returns nil if fn returned nil and it was held until then. If fn panics, Do releases and
 // the panic continues.
 func (a *Acquisition) Do(ctx context.Context, as error, fn func(ctx context.Context) error) (err error) {
-	child, cancel := context.WithCancelCause(a.withToken(ctx))
-	defer cancel(nil)
-	w := &work{cancel}
+	child, w, leave := a.child(ctx)
+	defer leave()
 	if others, err := a.begin(w); err != nil {
 		if others == 0 { // rule ML6: no function uses the other names
 			a.releaseRest()
@@ -168,7 +193,8 @@ func (c *callers) notify(e *ending) {
 		w.cancel(e.err)
 	}
 	if stop != nil {
-		stop()
+		// It calls methods of Acquire's context, which may stand still.
+		go stop()
 	}
 	if !e.released {
 		if cancel != nil {

@@ -59,12 +59,23 @@ func (r *renewer) warn(now time.Time) time.Time {
 	if before := left - w.whole()/2; before >= 0 {
 		return now.Add(before + 1)
 	}
-	r.warned = true
-	r.s.notifyJeopardy(left)
+	r.s.notifyJeopardy(left, !r.jeopardy)
+	r.warned, r.jeopardy = true, true
 	return time.Time{}
 }
 
-func (s *Session) notifyJeopardy(left time.Duration) {
+// safe records that a round has ended. The log learns when jeopardy begins, and of the first renewal
+// that came before it, and not of each renewal of a session for which etcd is too far away.
+func (r *renewer) safe() {
+	if r.jeopardy && !r.warned {
+		r.jeopardy = false
+		r.s.host.Cluster.Logger().Info("session is renewed in time again", "lease", hex(r.s.id))
+	}
+	r.warned = false
+}
+
+// notifyJeopardy reports jeopardy, to the log if it begins.
+func (s *Session) notifyJeopardy(left time.Duration, begins bool) {
 	s.mu.Lock()
 	err := s.validity.failure
 	s.mu.Unlock()
@@ -72,7 +83,9 @@ func (s *Session) notifyJeopardy(left time.Duration) {
 	if err != nil {
 		why = err.Error()
 	}
-	s.host.Cluster.Logger().Warn("session in jeopardy", "lease", hex(s.id), "left", left.Round(time.Millisecond), "error", why)
+	if begins {
+		s.host.Cluster.Logger().Warn("session in jeopardy", "lease", hex(s.id), "left", left.Round(time.Millisecond), "error", why)
+	}
 	s.events.Later(context.Background(), observe.SessionInJeopardy{Lease: s.id, Left: left, Err: err})
 }
 

@@ -19,6 +19,7 @@ type renewer struct {
 	underWay bool              // whether a round is
 	results  chan confirmation // of the round
 	warned   bool              // jeopardy was reported since the last renewal
+	jeopardy bool              // it was in the last round, so the log knows
 	reading  chan struct{}     // closed when readRest has returned; nil if it was never started
 
 	// Used by the round while one is under way.
@@ -173,7 +174,8 @@ func (r *renewer) finish(c confirmation) {
 	}
 	r.usual.Note(c.Took / 2) // two round trips, one to renew and one to read
 	r.s.host.Cluster.WarnOfDistance(time.Duration(r.usual), r.s.TTL())
-	r.last, r.warned = c.Member, false
+	r.last = c.Member
+	r.safe()
 	r.begin = c.Began.Add(r.s.validity.window().due())
 	r.s.keepWatching(c.Result.rev)
 	r.readRest(c)

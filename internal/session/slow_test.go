@@ -62,18 +62,26 @@ func TestATTLOfFiveRoundTripsKeepsASession(t *testing.T) {
 }
 
 // rule: N3
-func TestARoundTripAboveASixthOfTheTTLIsLoggedOnce(t *testing.T) {
+func TestARoundTripAboveATwelfthOfTheTTLIsLoggedOnce(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		e := &recorder{}
 		h := e.host(t, r)
 		for range 3 {
 			sessionOn(t, h, lease.Options{TTL: 3 * time.Second})
 		}
-		r.slow(400 * time.Millisecond)
+		r.slow(240 * time.Millisecond)
 		sleep(time.Minute)
 		assert.NotContains(t, e.log.String(), "round trips")
-		r.slow(580 * time.Millisecond)
+		assert.NotContains(t, e.log.String(), "jeopardy")
+		r.slow(260 * time.Millisecond)
 		sleep(time.Minute)
-		assert.Equal(t, 1, e.log.count(`level=WARN msg="etcd is too far away for the TTL, which should be six round trips"`), e.log.String())
+		assert.Equal(t, 1, e.log.count(`level=WARN msg="etcd is too far away for the TTL, which should be twelve round trips"`), e.log.String())
+		assert.Equal(t, 3, e.log.count("session in jeopardy"), "once for each session, and not at each renewal")
+		r.slow(100 * time.Millisecond)
+		sleep(time.Minute)
+		assert.Equal(t, 3, e.log.count(`level=INFO msg="session is renewed in time again"`), e.log.String())
+		r.slow(260 * time.Millisecond)
+		sleep(time.Minute)
+		assert.Equal(t, 6, e.log.count("session in jeopardy"), "again")
 	})
 }
