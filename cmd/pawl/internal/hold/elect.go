@@ -16,7 +16,7 @@ import (
 
 type electOptions struct {
 	cli.Connection
-	tenure
+	commonOptions
 	waiting
 	etcd bool
 }
@@ -48,7 +48,7 @@ all processes that it started.
 	fs := cmd.Flags()
 	o.Connection.Flags(fs)
 	o.AcquireFlags(fs)
-	o.tenure.flags(fs)
+	o.commonOptions.flags(fs)
 	o.waiting.flags(fs, "the first term")
 	fs.BoolVar(&o.etcd, "etcd-layout", false, "use NAME verbatim, to share the election with etcdctl elect and clientv3's concurrency.Election")
 	cli.CompletesNames(cmd, &o.Connection)

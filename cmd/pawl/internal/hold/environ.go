@@ -10,8 +10,8 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 )
 
-// tenureOf is what a command's environment contains of a lock or a term.
-type tenureOf interface {
+// A lockOrTerm has what a command's environment contains of a lock or a term.
+type lockOrTerm interface {
 	Token() fencing.Token
 	Deadline() time.Time
 }
@@ -23,7 +23,7 @@ var variables = []string{
 
 // environ is our environment with the variables of what is held, lease being in hex. They
 // replace inherited ones, so that a nested command sees the innermost lock.
-func environ(names, keys []string, t tenureOf, lease string, more ...string) []string {
+func environ(names, keys []string, t lockOrTerm, lease string, more ...string) []string {
 	ours := []string{
 		"PAWL_TOKEN=" + strconv.FormatInt(int64(t.Token()), 10),
 		"PAWL_LEASE=" + lease,

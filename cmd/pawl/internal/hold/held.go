@@ -102,12 +102,12 @@ func (o *lockOptions) hold(cmd *cobra.Command, names []string, opts lease.Option
 }
 
 // acquire makes a session and acquires the names, within --wait if it is given.
-func (o *lockOptions) acquire(ctx context.Context, client *pawl.Client, names []string, opts lease.Options, say reporter) (grip, *pawl.Session, error) {
+func (o *lockOptions) acquire(ctx context.Context, client *pawl.Client, names []string, opts lease.Options, say reporter) (heldLock, *pawl.Session, error) {
 	granting, cancel := context.WithTimeout(ctx, o.DialTimeout)
 	defer cancel()
 	session, err := client.NewSession(granting, opts)
 	if err != nil {
-		return grip{}, nil, o.withExitCode(ctx, err, say, nil)
+		return heldLock{}, nil, o.withExitCode(ctx, err, say, nil)
 	}
 	scope := inspect.Scope{EtcdLayout: o.etcd, Only: inspect.KindLock, First: 1}
 	if o.permits != noPermits {
@@ -163,7 +163,7 @@ type process struct {
 
 // untilSignal waits for a deadly signal or the end of --pid's process, which end the hold, or for the
 // loss. After that, it keeps the lock from others until that process has ended, but at most for --grace.
-func (o *lockOptions) untilSignal(sigs *supervise.Signals, held grip, say reporter) error {
+func (o *lockOptions) untilSignal(sigs *supervise.Signals, held heldLock, say reporter) error {
 	var ended <-chan struct{}
 	if o.user != nil {
 		ended = o.user.ended
@@ -207,7 +207,7 @@ func leaveWithin(dialTimeout time.Duration, deadline time.Time) time.Duration {
 
 // release releases the lock and revokes the lease. err is how the work ended, which is returned
 // unless a loss was not noticed before.
-func (o *lockOptions) release(cmd *cobra.Command, held grip, session *pawl.Session, command bool, err error) error {
+func (o *lockOptions) release(cmd *cobra.Command, held heldLock, session *pawl.Session, command bool, err error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveWithin(o.DialTimeout, session.Deadline()))
 	defer cancel()
 	rerr := held.Release(ctx)

@@ -14,7 +14,7 @@ import (
 
 type lockOptions struct {
 	cli.Connection
-	tenure
+	commonOptions
 	waiting
 	etcd    bool
 	shared  bool
@@ -100,7 +100,7 @@ it leaves in the background continue without the lock.
 	fs := cmd.Flags()
 	o.Connection.Flags(fs)
 	o.AcquireFlags(fs)
-	o.tenure.flags(fs)
+	o.commonOptions.flags(fs)
 	o.waiting.flags(fs, "the lock")
 	fs.IntVar(&o.pid, "pid", 0, "without a COMMAND: release the lock, or stop waiting, when process PID ends; ignore INT, HUP and QUIT; send TERM to PID when the lock is lost")
 	fs.BoolVar(&o.etcd, "etcd-layout", false, "use NAME verbatim, so that etcdctl lock and clientv3's concurrency.Mutex are excluded too")

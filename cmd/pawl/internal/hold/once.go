@@ -157,7 +157,7 @@ func (o *lockOptions) hasRun(ctx context.Context, r hooks.Record, names []string
 }
 
 // write records the run of --once. what says how far it has come, for an error.
-func (o *lockOptions) write(r hooks.Record, held grip, what string) error {
+func (o *lockOptions) write(r hooks.Record, held heldLock, what string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), o.DialTimeout)
 	defer cancel()
 	switch err := r.Write(ctx, held.Held, o.once.Time); {
@@ -175,7 +175,7 @@ func (o *lockOptions) write(r hooks.Record, held grip, what string) error {
 // writeAfter records the run of --once after the command has exited with 0. A command that was told to
 // end has usually not done all its work, whatever its exit code, so its run is not recorded, and pawl
 // ends as of the signal.
-func (o *lockOptions) writeAfter(r hooks.Record, held grip, ended syscall.Signal) error {
+func (o *lockOptions) writeAfter(r hooks.Record, held heldLock, ended syscall.Signal) error {
 	switch {
 	case r == nil || o.recordFirst:
 		return nil

@@ -146,10 +146,10 @@ func TestTheProcessOfPidHasTheGraceBeforeOthersGetTheLock(t *testing.T) {
 				h, err := lock.New(w.Session("ann"), "a", lock.Options{MaxHold: time.Second}).Acquire(t.Context())
 				require.NoError(t, err)
 				ended := make(chan struct{})
-				o := lockOptions{maxHold: seconds(time.Second), tenure: tenure{grace: seconds(200 * time.Millisecond)}}
+				o := lockOptions{maxHold: seconds(time.Second), commonOptions: commonOptions{grace: seconds(200 * time.Millisecond)}}
 				o.user = &process{ended, func() { time.AfterFunc(tt.ends, func() { close(ended) }) }}
 				go func() { // ends with the loss
-					assert.Equal(t, cli.ExitLost, cli.CodeOf(o.untilSignal(&supervise.Signals{}, grip{h}, reporter{})))
+					assert.Equal(t, cli.ExitLost, cli.CodeOf(o.untilSignal(&supervise.Signals{}, heldLock{h}, reporter{})))
 				}()
 				next, err := lock.New(w.Session("bob"), "a", lock.Options{}).Acquire(t.Context())
 				require.NoError(t, err)

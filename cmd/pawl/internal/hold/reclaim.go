@@ -16,7 +16,7 @@ import (
 
 // reclaim revokes, in the guardian, the lease that a dead holder has left, so that nobody waits until
 // it expires. A signal ends it. It says with -v what came of it.
-func (o *tenure) reclaim(c *cli.Connection, fs *pflag.FlagSet, end supervise.End) {
+func (o *commonOptions) reclaim(c *cli.Connection, fs *pflag.FlagSet, end supervise.End) {
 	if end.Remains.Lease == 0 || c.Embed { // with --embed the holder was the server
 		return
 	}
@@ -42,7 +42,7 @@ func (o *tenure) reclaim(c *cli.Connection, fs *pflag.FlagSet, end supervise.End
 
 // afterDelay calls revoke once --lock-delay has passed, with a ctx that ends after within, or when a
 // lease with that deadline ends by itself. It returns why it did not, or revoke's error.
-func (o *tenure) afterDelay(ctx context.Context, within time.Duration, deadline time.Time, revoke func(context.Context) error) error {
+func (o *commonOptions) afterDelay(ctx context.Context, within time.Duration, deadline time.Time, revoke func(context.Context) error) error {
 	delay := time.Duration(o.delay)
 	if !session.AwaitInstant(ctx, clock.Now().Add(delay)) {
 		return context.Cause(ctx)

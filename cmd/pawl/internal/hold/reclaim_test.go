@@ -27,7 +27,7 @@ func TestNothingIsReclaimedBeforeTheLockDelayOrAfterTheLease(t *testing.T) {
 		"after a delay and nothing is left": {seconds(time.Minute), -time.Second, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			o, began := &tenure{delay: c.delay}, time.Now()
+			o, began := &commonOptions{delay: c.delay}, time.Now()
 			revoked := false
 			err := o.afterDelay(t.Context(), 5*time.Second, began.Add(c.left), func(ctx context.Context) error {
 				revoked = true
@@ -46,7 +46,7 @@ func TestASignalEndsTheWaitForTheLockDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { cancel(&supervise.Interrupted{}) })
-		o := &tenure{delay: seconds(time.Minute)}
+		o := &commonOptions{delay: seconds(time.Minute)}
 		err := o.afterDelay(ctx, time.Second, time.Now().Add(time.Minute), func(context.Context) error {
 			assert.Fail(t, "it revokes")
 			return nil

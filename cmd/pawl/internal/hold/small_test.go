@@ -187,7 +187,7 @@ func TestASignalThatTheCommandObeyedEndsTheCandidacy(t *testing.T) {
 }
 
 func TestALockDelayIsTheSessions(t *testing.T) {
-	o := tenure{ttl: seconds(9 * time.Second), delay: seconds(5 * time.Second), grace: noGrace}
+	o := commonOptions{ttl: seconds(9 * time.Second), delay: seconds(5 * time.Second), grace: noGrace}
 	opts, err := o.session()
 	require.NoError(t, err)
 	assert.Equal(t, lease.Options{TTL: 9 * time.Second, LockDelay: 5 * time.Second}, opts)

@@ -57,12 +57,12 @@ func (c *Command) Run(h Holding) (unix.WaitStatus, error) {
 	if deadline.IsZero() {
 		return 0, h.Err()
 	}
-	page := c.Link.page
-	page.grace.Store(int64(c.Grace))
-	page.remains = h.Remains()
-	page.extend(deadline)
+	shared := c.Link.shared
+	shared.grace.Store(int64(c.Grace))
+	shared.remains = h.Remains()
+	shared.extend(deadline)
 	c.Link.runs++
-	page.running.Store(c.Link.runs)
+	shared.running.Store(c.Link.runs)
 	defer c.Link.finish()
 	j, err := c.start()
 	if err != nil {

@@ -37,10 +37,10 @@ func (g *awakeGuardian) Write(question []byte) (int, error) {
 
 func TestAHoldingIsKeptUntilItsCommandHasEnded(t *testing.T) {
 	awake := make(chan struct{}, 1)
-	link := &Link{Signals: &Signals{}, conn: &awakeGuardian{awake: awake}, awake: awake, page: new(page)}
+	link := &Link{Signals: &Signals{}, conn: &awakeGuardian{awake: awake}, awake: awake, shared: new(sharedMemory)}
 	h := &keptHolding{stubHolding: stubHolding{deadline: time.Now().Add(time.Hour)}}
 	_, err := (&Command{Path: t.TempDir(), Argv: []string{"a"}, Link: link}).Run(h)
 	assert.ErrorAs(t, err, new(*StartError))
 	assert.Equal(t, []string{"keep", "deadline", "done"}, h.calls)
-	assert.Zero(t, link.page.run())
+	assert.Zero(t, link.shared.run())
 }

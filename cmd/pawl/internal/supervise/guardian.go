@@ -36,8 +36,8 @@ var errNotExtended = errors.New("the pawl process that held the lock did not ext
 type guardian struct {
 	holder  int             // its process
 	conn    syscall.RawConn // does not block
-	page    *page
-	run     int64 // the page's run for which watch was made
+	shared  *sharedMemory
+	run     int64 // the holder's run for which watch was made
 	watch   *watchman
 	senders senders
 	reaper  bool // what the holder started becomes a child of this process when the holder dies
@@ -53,7 +53,7 @@ func Guard() (End, error) {
 		return End{}, err
 	}
 	defer conn.Close()
-	shared, file, err := newPage()
+	shared, file, err := newSharedMemory()
 	if err != nil {
 		return End{}, errors.Join(err, theirs.Close())
 	}
@@ -61,7 +61,7 @@ func Guard() (End, error) {
 	if err != nil {
 		return End{}, errors.Join(err, theirs.Close(), file.Close())
 	}
-	g := &guardian{conn: raw, page: shared}
+	g := &guardian{conn: raw, shared: shared}
 	g.begin(0)
 	signals, children := make(chan os.Signal, 16), make(chan os.Signal, 1)
 	g.senders.record() // first, so that each signal that is received has been counted
@@ -79,20 +79,20 @@ func Guard() (End, error) {
 	return g.end(), nil
 }
 
-// start starts the holder, in a separate process group. It inherits conn and page under their
+// start starts the holder, in a separate process group. It inherits conn and shared under their
 // numbers here, so that they do not use the numbers of the command's descriptors.
-func (g *guardian) start(conn, page int) error {
+func (g *guardian) start(conn, shared int) error {
 	self, err := thisProgram()
 	if err != nil {
 		return err
 	}
-	for _, fd := range []int{conn, page} {
+	for _, fd := range []int{conn, shared} {
 		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
 			return os.NewSyscallError("fcntl", err)
 		}
 	}
 	proc, err := os.StartProcess(self, os.Args, &os.ProcAttr{
-		Env:   append(os.Environ(), fmt.Sprintf("%s=%d,%d,%d", linkVariable, conn, page, unix.Getpgrp())),
+		Env:   append(os.Environ(), fmt.Sprintf("%s=%d,%d,%d", linkVariable, conn, shared, unix.Getpgrp())),
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
 		Sys:   &unix.SysProcAttr{Setpgid: true},
 	})
@@ -135,7 +135,7 @@ func questions(conn io.Reader) <-chan struct{} {
 func (g *guardian) guard(signals, children <-chan os.Signal, asked <-chan struct{}) {
 	timer := time.NewTimer(glance)
 	defer timer.Stop()
-	for !g.ended || g.page.run() != 0 && anyLeft() {
+	for !g.ended || g.shared.run() != 0 && anyLeft() {
 		select {
 		case sig := <-signals:
 			g.forward(sig)
@@ -145,7 +145,7 @@ func (g *guardian) guard(signals, children <-chan os.Signal, asked <-chan struct
 		case <-timer.C:
 		}
 		g.reap()
-		if run := g.page.run(); run != 0 {
+		if run := g.shared.run(); run != 0 {
 			if run != g.run {
 				g.begin(run)
 			}
@@ -158,7 +158,7 @@ func (g *guardian) guard(signals, children <-chan os.Signal, asked <-chan struct
 
 // begin starts watching another run of the command.
 func (g *guardian) begin(run int64) {
-	grace := time.Duration(g.page.grace.Load())
+	grace := time.Duration(g.shared.grace.Load())
 	reserve := reserveOf(grace) / 2 // later than the holder does
 	g.run, g.watch = run, &watchman{h: g, grace: grace, reserve: reserve, notice: reserve}
 }
@@ -215,7 +215,7 @@ func (g *guardian) Err() error {
 
 // Deadline is the holder's, as last written.
 func (g *guardian) Deadline() time.Time {
-	return g.page.until(awake)
+	return g.shared.until(awake)
 }
 
 // signal sends sig to all that the holder started, but not to the holder. If that was stopped, it stays
@@ -230,7 +230,7 @@ func (g *guardian) signal(sig unix.Signal) {
 // have no parent. The holder, which waits for its KILL, is killed even if the list lacks it.
 func (g *guardian) kill() {
 	all := below(os.Getpid(), processes())
-	if !g.page.strike(g.run) {
+	if !g.shared.strike(g.run) {
 		return
 	}
 	if !g.ended {
@@ -241,7 +241,7 @@ func (g *guardian) kill() {
 
 // end returns how the holder ended, after guard.
 func (g *guardian) end() End {
-	running := g.page.run() != 0
+	running := g.shared.run() != 0
 	late := g.watch.cause == ErrRunningOut && (running || g.status.Signaled())
 	switch {
 	case late, running:
@@ -250,7 +250,7 @@ func (g *guardian) end() End {
 			end.Err = errNotExtended
 		}
 		if running && g.reaper {
-			end.Remains = g.page.remains
+			end.Remains = g.shared.remains
 		}
 		return end
 	case g.status.Signaled():

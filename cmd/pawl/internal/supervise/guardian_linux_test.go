@@ -27,8 +27,8 @@ func TestAGuardianDoesNotWakeAStoppedHolder(t *testing.T) {
 	var status unix.WaitStatus
 	_, err := unix.Wait4(holder.Process.Pid, &status, unix.WUNTRACED, nil)
 	require.NoError(t, err)
-	g := &guardian{holder: holder.Process.Pid, page: new(page)}
-	g.page.running.Store(1)
+	g := &guardian{holder: holder.Process.Pid, shared: new(sharedMemory)}
+	g.shared.running.Store(1)
 	g.begin(1)
 	g.watch.cause = errNotExtended
 	g.watch.begin(time.Now(), g)
@@ -49,8 +49,8 @@ func TestAHolderIsKilledEvenIfItIsNotListed(t *testing.T) {
 	require.NoError(t, err)
 	_, listed := find(pid, below(os.Getpid(), processes()))
 	require.False(t, listed)
-	g := &guardian{holder: pid, page: new(page)}
-	g.page.running.Store(1)
+	g := &guardian{holder: pid, shared: new(sharedMemory)}
+	g.shared.running.Store(1)
 	g.begin(1)
 	g.kill()
 	for p, ok := find(pid, processes()); ok && !p.dead; p, ok = find(pid, processes()) {

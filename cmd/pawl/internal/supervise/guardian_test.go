@@ -72,8 +72,8 @@ func TestAGuardianThatIsLateLosesNoSignal(t *testing.T) {
 	}
 }
 
-func TestAGuardianStoppedBetweenPageAndClockFindsTheDeadlineExtended(t *testing.T) {
-	var p page
+func TestAGuardianStoppedBetweenMemoryAndClockFindsTheDeadlineExtended(t *testing.T) {
+	var p sharedMemory
 	p.deadline.Store(int64(10 * time.Second))
 	now := 9 * time.Second
 	stopped := func() time.Duration { // for a minute, in which the holder continues
@@ -88,7 +88,7 @@ func TestAGuardianStoppedBetweenPageAndClockFindsTheDeadlineExtended(t *testing.
 }
 
 func TestAGuardianWatchesEachRunAgain(t *testing.T) {
-	g := &guardian{page: new(page)}
+	g := &guardian{shared: new(sharedMemory)}
 	g.begin(1)
 	g.watch.end(ErrRunningOut)
 	g.begin(2)
@@ -99,7 +99,7 @@ func TestAGuardianWatchesEachRunAgain(t *testing.T) {
 // A holder that was killed in the middle of its release would leave its session's keys for a TTL.
 func TestAGuardianKillsNoHolderWhoseRunHasEnded(t *testing.T) {
 	for range testscale.Of(20_000, 1_000_000) {
-		var p page
+		var p sharedMemory
 		p.running.Store(1)
 		finished, struck := make(chan bool), make(chan bool)
 		go func() { finished <- p.finish(1) }()
@@ -184,10 +184,10 @@ func TestHowAHolderEndedIsKnownFromItsStatus(t *testing.T) {
 		unix.WaitStatus(unix.SIGINT):  {End{Signal: unix.SIGINT}, lost},
 		unix.WaitStatus(unix.SIGKILL): {End{Signal: unix.SIGKILL}, lost},
 	} {
-		g := &guardian{page: new(page), status: status}
+		g := &guardian{shared: new(sharedMemory), status: status}
 		g.begin(0)
 		assert.Equal(t, want.released, g.end())
-		g.page.running.Store(1)
+		g.shared.running.Store(1)
 		end := g.end()
 		end.Until = time.Time{}
 		assert.Equal(t, want.running, end)
@@ -208,9 +208,9 @@ func TestWhatAHolderLeavesIsKnownOnlyIfAllThatItStartedIs(t *testing.T) {
 		"killed when its command had ended":   {true, false, nil, false},
 		"the same, late":                      {true, false, ErrRunningOut, false},
 	} {
-		g := &guardian{page: &page{remains: Remains{1, 2, 3, 4}}, status: unix.WaitStatus(unix.SIGKILL), ended: true, reaper: c.reaper}
+		g := &guardian{shared: &sharedMemory{remains: Remains{1, 2, 3, 4}}, status: unix.WaitStatus(unix.SIGKILL), ended: true, reaper: c.reaper}
 		if c.running {
-			g.page.running.Store(1)
+			g.shared.running.Store(1)
 		}
 		g.begin(1)
 		g.watch.cause = c.cause

@@ -61,7 +61,7 @@ func (j *job) run(h Holding) (unix.WaitStatus, error) {
 		}
 		j.sendSign()
 		timer.Reset(j.watch.check(j))
-		j.Link.page.extend(h.Deadline())
+		j.Link.shared.extend(h.Deadline())
 	}
 	if cause := j.watch.cause; cause != nil && cause != errLeftBehind {
 		return j.status, &EndedError{j.Argv[0], cause}

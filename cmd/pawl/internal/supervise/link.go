@@ -32,7 +32,7 @@ var ErrGuardianGone = errors.New("the pawl process that watches this one was kil
 type Link struct {
 	Signals *Signals // the signals that the guardian receives
 	conn    io.ReadWriter
-	page    *page
+	shared  *sharedMemory
 	group   int           // the job's process group
 	parent  int           // the guardian
 	ttou    bool          // the guardian does not ignore TTOU
@@ -57,10 +57,10 @@ func Inherited() (*Link, error) {
 	}
 	unix.CloseOnExec(int(conn))
 	unix.CloseOnExec(int(shared))
-	file := os.NewFile(shared, "page")
+	file := os.NewFile(shared, "shared memory")
 	defer file.Close()
 	var err error
-	if l.page, err = mapPage(file); err != nil {
+	if l.shared, err = mapSharedMemory(file); err != nil {
 		return nil, err
 	}
 	if l.conn, err = openConn(os.NewFile(conn, "guardian")); err != nil {
@@ -112,7 +112,7 @@ func (l *Link) read(signals chan<- Signal) {
 // finish records that the last run has ended. If the guardian kills this process meanwhile, it does not
 // return, unless the guardian is killed before.
 func (l *Link) finish() {
-	if !l.page.finish(l.runs) {
+	if !l.shared.finish(l.runs) {
 		<-l.gone
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func pageFile() (*os.File, error) {
+func memoryFile() (*os.File, error) {
 	fd, err := unix.MemfdCreate("pawl", unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, os.NewSyscallError("memfd_create", err)

@@ -12,9 +12,9 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// tenure is what lock and elect have in common: how long a lease lasts, the owner's name, and
+// commonOptions are the options of both lock and elect: how long a lease lasts, the owner's name, and
 // how the command is ended.
-type tenure struct {
+type commonOptions struct {
 	ttl   seconds
 	delay seconds
 	owner string
@@ -22,7 +22,7 @@ type tenure struct {
 	json  bool
 }
 
-func (o *tenure) flags(fs *pflag.FlagSet) {
+func (o *commonOptions) flags(fs *pflag.FlagSet) {
 	fs.Var(&o.ttl, "ttl", "how long the lease outlives its last renewal, 3s to 24h (default 15s)")
 	fs.Var(&o.delay, "lock-delay", "how long nobody else gets what is held if it ends without a release; 1.2 times this and the TTL are 24h at most")
 	fs.StringVar(&o.owner, "owner", "", "name of the holder, for display (default host:pid)")
@@ -39,7 +39,7 @@ const noGrace = seconds(-1)
 const mostGrace = 50 * time.Second
 
 // session returns o's options for a session. Invalid ones are wrong usage.
-func (o *tenure) session() (lease.Options, error) {
+func (o *commonOptions) session() (lease.Options, error) {
 	opts := lease.Options{TTL: time.Duration(o.ttl), LockDelay: time.Duration(o.delay), Owner: o.owner}
 	if err := opts.Check(); err != nil {
 		return opts, cli.Exit(cli.ExitUsage, err)
@@ -51,7 +51,7 @@ func (o *tenure) session() (lease.Options, error) {
 }
 
 // graceOf is the time from TERM to KILL under a lease of ttl as granted.
-func (o *tenure) graceOf(ttl time.Duration) time.Duration {
+func (o *commonOptions) graceOf(ttl time.Duration) time.Duration {
 	if o.grace == noGrace {
 		return min(ttl/6, mostGrace)
 	}
@@ -59,7 +59,7 @@ func (o *tenure) graceOf(ttl time.Duration) time.Duration {
 }
 
 // reporter returns where a command's notices go. stdout belongs to the COMMAND, if there is one.
-func (o *tenure) reporter(cmd *cobra.Command, command, verbose bool) reporter {
+func (o *commonOptions) reporter(cmd *cobra.Command, command, verbose bool) reporter {
 	var w io.Writer
 	switch {
 	case !command:

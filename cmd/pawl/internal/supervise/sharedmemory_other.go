@@ -4,9 +4,9 @@ package supervise
 
 import "os"
 
-// pageFile is a file without a name.
-func pageFile() (*os.File, error) {
-	f, err := os.CreateTemp("", "pawl-page-")
+// memoryFile is a file without a name.
+func memoryFile() (*os.File, error) {
+	f, err := os.CreateTemp("", "pawl-shared-")
 	if err != nil {
 		return nil, err
 	}

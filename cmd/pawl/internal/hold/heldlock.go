@@ -12,11 +12,11 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// grip is what pawl lock holds.
-type grip struct{ *lock.Held }
+// heldLock is what pawl lock holds.
+type heldLock struct{ *lock.Held }
 
 // notice makes a notice about g.
-func (g grip) notice(event string) notice {
+func (g heldLock) notice(event string) notice {
 	n := notice{Event: event, Name: g.Name(), Token: g.Token(), Mode: g.Mode().String()}
 	if slot := g.Slot(); slot >= 0 {
 		n.Slot = &slot
@@ -28,7 +28,7 @@ func (g grip) notice(event string) notice {
 }
 
 // environ is the environment of a command that runs under g, lease being in hex.
-func (g grip) environ(lease string) []string {
+func (g heldLock) environ(lease string) []string {
 	more := []string{"PAWL_MODE=" + g.Mode().String()}
 	if slot := g.Slot(); slot >= 0 {
 		more = append(more, "PAWL_SLOT="+strconv.Itoa(slot))
@@ -38,7 +38,7 @@ func (g grip) environ(lease string) []string {
 
 // take acquires names once, according to the options, and waits unless try is set. It reports
 // what is wrong with the names and the options before it needs a session.
-func (o *lockOptions) take(ctx context.Context, s pawl.Sessions, names []string, try bool) (grip, error) {
+func (o *lockOptions) take(ctx context.Context, s pawl.Sessions, names []string, try bool) (heldLock, error) {
 	opts := lock.Options{EtcdLayout: o.etcd, MaxHold: time.Duration(o.maxHold)}
 	var h *lock.Held
 	var err error
@@ -54,7 +54,7 @@ func (o *lockOptions) take(ctx context.Context, s pawl.Sessions, names []string,
 		m := lock.NewMulti(s, opts, wants...)
 		h, err = pick(try, m.TryAcquire, m.Acquire)(ctx)
 	}
-	return grip{h}, err
+	return heldLock{h}, err
 }
 
 func pick[T any](first bool, a, b T) T {

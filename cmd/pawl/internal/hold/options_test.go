@@ -19,7 +19,7 @@ func TestTheGraceOfALongTTLIsShort(t *testing.T) {
 		{24 * time.Hour, time.Hour, time.Hour},
 		{24 * time.Hour, 0, 0},
 	} {
-		o := tenure{grace: seconds(c.given)}
+		o := commonOptions{grace: seconds(c.given)}
 		if c.given < 0 {
 			o.grace = noGrace
 		}
