@@ -36,8 +36,11 @@ func (t *Registry) All(id string, arrival, now clock.Instant) (all []Listed) {
 	if s == nil {
 		return nil
 	}
-	for _, r := range s.rows {
-		if r.state == Held || r.state == Lost {
+	for _, r := range s.lost { // first, because list may find that one is lost
+		all = append(all, t.list(s, r, arrival, now))
+	}
+	for _, r := range s.live {
+		if r.state == Held {
 			all = append(all, t.list(s, r, arrival, now))
 		}
 	}

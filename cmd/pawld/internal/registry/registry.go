@@ -29,13 +29,16 @@ type Registry struct {
 	now      clock.Instant  // when a method was last called
 	effects  []Effect
 	counts   Counts // except those that are counted on demand
+	looked   int    // how often a loop has looked for what is due at a row
 }
 
 // A session is one client's session.
 //
 // Invariants: expiry never moves back, except when a provisional TTL is replaced. expired is set by the
 // first call that finds that expiry has passed, and then no row is waiting or held. A later request
-// clears expired, but restores no row. While the TTL is provisional, every row is a tombstone.
+// clears expired, but restores no row. While the TTL is provisional, every row is a tombstone. Each row is
+// in rows, and also in one of live, lost and gone. Before soon, nothing is due in
+// the session; it is never after expiry.
 type session struct {
 	id       string
 	identity string
@@ -44,8 +47,11 @@ type session struct {
 	expired  bool // it expired, and no request has come since
 	ended    bool // its client ended it for good
 	rows     map[string]*row
-	past     []*row // rows that have ended, the oldest first
-	most     int    // how many others there were at a time, at most
+	live     map[string]*row
+	lost     []*row // the oldest first
+	gone     []*row // others that have ended, the oldest first
+	most     int    // how many were live at a time, at most
+	soon     clock.Instant
 
 	// It is provisional if a Release opened it, so that ttl is the default until an Acquire, which
 	// has one, sets it.
@@ -108,6 +114,7 @@ func (t *Registry) Open(id, identity string, ttl time.Duration, arrival, now clo
 	}
 	if s.provisional && s.identity == identity { // nothing has been promised, so expiry may move back
 		s.expiry, s.ttl, s.provisional = s.expiry.Add(ttl-s.ttl), ttl, false
+		s.dueAt(s.expiry)
 	}
 	return t.renew(s, identity, arrival, now)
 }
@@ -134,7 +141,7 @@ func (t *Registry) open(s *session, id, identity string, ttl time.Duration) (*se
 	if err := t.room(identity); err != nil {
 		return nil, err
 	}
-	s = &session{id: id, identity: identity, ttl: ttl, rows: make(map[string]*row)}
+	s = &session{id: id, identity: identity, ttl: ttl, rows: make(map[string]*row), live: make(map[string]*row)}
 	t.sessions[id] = s
 	return s, nil
 }
@@ -211,7 +218,7 @@ func (t *Registry) room(identity string) error {
 }
 
 func (t *Registry) drop(s *session) {
-	if len(s.rows) > len(s.past) {
+	if len(s.live) > 0 {
 		return // the result of a release is still to be reported
 	}
 	delete(t.sessions, s.id)
@@ -234,7 +241,7 @@ func (t *Registry) Counts() Counts {
 		if !s.expired && !s.ended {
 			c.Sessions++
 		}
-		for _, r := range s.rows {
+		for _, r := range s.live {
 			switch r.state {
 			case Held:
 				c.Held++

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -292,6 +293,22 @@ func TestV9APositionThatIsNotPolledIsLeft(t *testing.T) {
 	assert.Equal(t, Lost, r.listed(12*time.Second, 12*time.Second).State)
 }
 
+// A request that was long on its way is late with its position too.
+// rule: V9
+func TestV9APositionWhoseRequestCameLateIsLeftAsSoon(t *testing.T) {
+	r := newRig(t)
+	require.NoError(t, r.Open(id, who, 0, r.at(0), r.at(0)))
+	r.pass(5 * time.Second)
+	require.NoError(t, r.Touch(id, who, r.at(5*time.Second), r.at(5*time.Second)))
+	r.pass(10 * time.Second)
+	_, err := r.Acquire(ref, Params{}, most, r.at(time.Second), r.at(10*time.Second))
+	require.NoError(t, err)
+	r.pass(11*time.Second - 1)
+	assert.Empty(t, r.Effects())
+	r.Tick(r.at(11 * time.Second))
+	assert.Equal(t, []Effect{{ref, Leave, ErrExpired}}, r.Effects())
+}
+
 // rule: V9
 func TestV9ALockThatNoAnswerListedIsReturned(t *testing.T) {
 	r := newRig(t)
@@ -481,7 +498,7 @@ func TestWhatIsOverIsForgotten(t *testing.T) {
 		_, _ = r.Release(Ref{id, strings.Repeat("r", i+1)}, r.at(0))
 	}
 	assert.Len(t, r.sessions[id].rows, maxPast)
-	assert.Len(t, r.sessions[id].past, maxPast)
+	assert.Len(t, r.sessions[id].gone, maxPast)
 	for d := time.Duration(0); d < cfg.Keep; d += time.Second {
 		r.pass(d)
 		require.NoError(t, r.Touch(id, who, r.at(d), r.at(d)))
@@ -492,6 +509,46 @@ func TestWhatIsOverIsForgotten(t *testing.T) {
 	assert.Empty(t, r.sessions[id].rows)
 	r.pass(3 * cfg.Keep)
 	assert.Empty(t, r.sessions)
+}
+
+// What a call costs depends neither on the locks that its session had, nor on those that it has.
+func TestACallCostsTheSameWhateverItsSessionHasAndHad(t *testing.T) {
+	looks := func(t *testing.T, held, past int) int {
+		r := newRig(t)
+		wide := cfg
+		wide.Locks = held + 2
+		r.Registry = New(wide, r.begin)
+		require.NoError(t, r.Open(id, who, 0, r.at(0), r.at(0)))
+		take := func(request string) Ref {
+			ref := Ref{id, request}
+			_, err := r.Acquire(ref, Params{}, held+2, r.at(0), r.at(0))
+			require.NoError(t, err)
+			require.True(t, r.Won(ref, r, r.at(0)))
+			_, ok := r.One(ref, r.at(0), r.at(0))
+			require.True(t, ok)
+			return ref
+		}
+		leave := func(ref Ref) {
+			_, err := r.Release(ref, r.at(0))
+			require.NoError(t, err)
+			r.Released(ref, nil)
+		}
+		for i := range past {
+			leave(take(fmt.Sprint("past", i)))
+		}
+		for i := range held {
+			take(fmt.Sprint("held", i))
+		}
+		r.Tick(r.at(ms))
+		before := r.looked
+		require.NoError(t, r.Touch(id, who, r.at(ms), r.at(ms)))
+		leave(take("one"))
+		r.Tick(r.at(2 * ms))
+		return r.looked - before
+	}
+	few := looks(t, 1, 0)
+	assert.LessOrEqual(t, looks(t, 1, 10*maxPast), few)
+	assert.LessOrEqual(t, looks(t, 10*maxPast, 0), few)
 }
 
 // V5: what ends many locks at once is reported for each, and a release of many for each.

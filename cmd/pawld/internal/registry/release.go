@@ -55,5 +55,5 @@ func (t *Registry) Ended(id string) {
 	if s == nil {
 		return
 	}
-	s.ended = len(s.rows) == len(s.past) // otherwise a new one was added meanwhile
+	s.ended = len(s.live) == 0 // otherwise a new one was added meanwhile
 }

@@ -47,15 +47,16 @@ func (t *Registry) Save(now clock.Instant) (all []Saved) {
 // client still believes is shorter.
 func (t *Registry) Restore(all []Saved, now clock.Instant) {
 	for _, saved := range all {
-		s := &session{id: saved.ID, identity: saved.Identity, ttl: saved.TTL, provisional: saved.Provisional, ended: saved.Ended, expiry: now.Add(saved.TTL), rows: make(map[string]*row)}
+		s := &session{id: saved.ID, identity: saved.Identity, ttl: saved.TTL, provisional: saved.Provisional, ended: saved.Ended, expiry: now.Add(saved.TTL), rows: make(map[string]*row), live: make(map[string]*row)}
 		t.sessions[s.id] = s
 		for _, r := range saved.Rows {
 			x := &row{id: r.Request, params: r.Params, state: r.State, why: r.Why, polled: now, ended: now, sent: true}
 			s.rows[x.id] = x
 			if r.State != Held && r.State != Releasing {
-				s.past = append(s.past, x)
+				s.past(x)
 				continue
 			}
+			s.live[x.id] = x
 			x.acquired, x.holding = now.Add(r.Left-r.Params.MaxHold), r.Holding
 			s.most++
 			t.count(s, x)

@@ -91,8 +91,9 @@ func (t *Registry) add(s *session, r *row, most int) error {
 	case n+r.params.names() > most:
 		return &Error{Full, fmt.Sprintf("this identity has %d locks and waiters, and may have no more than %d", n, most)}
 	}
-	s.rows[r.id] = r
-	s.most = max(s.most, len(s.rows)-len(s.past))
+	s.rows[r.id], s.live[r.id] = r, r
+	s.most = max(s.most, len(s.live))
+	s.dueAt(r.polled.Add(s.ttl))
 	t.count(s, r)
 	return nil
 }
@@ -106,6 +107,7 @@ const maxPast = 128
 // has ended.
 func (t *Registry) retire(s *session, r *row, st State, why error) {
 	t.uncount(s, r)
+	delete(s.live, r.id)
 	r.state, r.why, r.holding, r.ended = st, why, nil, t.now
 	if st == Left || st == Released {
 		r.params = Params{} // a repeat is refused whatever it says, so remember little
@@ -113,34 +115,27 @@ func (t *Registry) retire(s *session, r *row, st State, why error) {
 	s.remember(r)
 }
 
-// remember appends r to the past, and drops the oldest of its kind beyond maxPast.
+// remember remembers r, which has ended, and drops the oldest of its kind beyond maxPast.
 func (s *session) remember(r *row) {
-	s.past = append(s.past, r)
-	most := max(maxPast, s.most)
-	if len(s.past) <= most {
-		return
-	}
-	first, n := -1, 0
-	for i, other := range s.past {
-		if (other.state == Lost) == (r.state == Lost) {
-			if n++; first < 0 {
-				first = i
-			}
-		}
-	}
-	if n > most {
-		s.forget(first)
+	if all := s.past(r); len(*all) > max(maxPast, s.most) {
+		s.forgetFirst(all)
 	}
 }
 
-// forget drops a row of the past, by its number there.
-func (s *session) forget(i int) {
-	delete(s.rows, s.past[i].id)
-	if i == 0 {
-		s.past = s.past[1:]
-		return
+// past appends r, which has ended, to those of its kind, and returns these.
+func (s *session) past(r *row) (all *[]*row) {
+	if all = &s.gone; r.state == Lost {
+		all = &s.lost
 	}
-	s.past = slices.Delete(s.past, i, i+1)
+	*all = append(*all, r)
+	return all
+}
+
+// forgetFirst drops the oldest of all, which are the session's lost or gone ones.
+func (s *session) forgetFirst(all *[]*row) {
+	delete(s.rows, (*all)[0].id)
+	(*all)[0] = nil
+	*all = (*all)[1:]
 }
 
 // count counts a row that becomes live, and uncount one that no longer is.
@@ -167,11 +162,14 @@ func (t *Registry) row(ref Ref) (*session, *row) {
 // client wants it any more, and the caller has to release it.
 func (t *Registry) Won(ref Ref, h Holding, now clock.Instant) bool {
 	t.advance(now)
-	_, r := t.row(ref)
+	s, r := t.row(ref)
 	if r == nil || r.state != Waiting {
 		return false
 	}
 	r.state, r.acquired, r.polled, r.holding = Held, now, now, h
+	if r.params.MaxHold > 0 {
+		s.dueAt(now.Add(r.params.MaxHold))
+	}
 	return true
 }
 
@@ -188,6 +186,7 @@ func (t *Registry) Forget(ref Ref) {
 	if s, r := t.row(ref); r != nil && r.state == Waiting {
 		t.uncount(s, r)
 		delete(s.rows, r.id)
+		delete(s.live, r.id)
 	}
 }
 
@@ -202,7 +201,8 @@ func (t *Registry) Settle(ref Ref) error {
 		return &Error{Invalid, fmt.Sprintf("settled names request_id %s, which has not ended", ref.Request)}
 	}
 	delete(s.rows, r.id)
-	s.past = slices.DeleteFunc(s.past, func(other *row) bool { return other == r })
+	same := func(other *row) bool { return other == r }
+	s.lost, s.gone = slices.DeleteFunc(s.lost, same), slices.DeleteFunc(s.gone, same)
 	return nil
 }
 

@@ -16,10 +16,16 @@ func (t *Registry) Tick(now clock.Instant) (next time.Duration) {
 		if (s.expired || s.ended) && now.Sub(s.expiry) >= t.cfg.Keep {
 			t.drop(s)
 		}
-		for len(s.past) > 0 && now.Sub(s.past[0].ended) >= t.cfg.Keep {
-			s.forget(0)
+		for _, past := range []*[]*row{&s.lost, &s.gone} {
+			for len(*past) > 0 && now.Sub((*past)[0].ended) >= t.cfg.Keep {
+				s.forgetFirst(past)
+			}
 		}
-		next = min(next, t.due(s, now))
+		if s.expired || s.ended {
+			next = min(next, t.cfg.Keep)
+		} else {
+			next = min(next, s.soon.Sub(now))
+		}
 	}
 	return max(next, 0)
 }
@@ -27,26 +33,11 @@ func (t *Registry) Tick(now clock.Instant) (next time.Duration) {
 // Beat is a sixth of the stall that the shortest session could notice.
 func (t *Registry) Beat() time.Duration { return t.cfg.MinTTL / 36 }
 
-// due is how long nothing will be due in s.
-func (t *Registry) due(s *session, now clock.Instant) time.Duration {
-	if s.expired || s.ended {
-		return t.cfg.Keep
+// dueAt notes that something may be due in s at an instant.
+func (s *session) dueAt(at clock.Instant) {
+	if at.Before(s.soon) {
+		s.soon = at
 	}
-	next := s.expiry.Sub(now)
-	for _, r := range s.rows {
-		switch r.state {
-		case Waiting:
-			next = min(next, r.polled.Add(s.ttl).Sub(now))
-		case Held:
-			if !r.sent {
-				next = min(next, r.polled.Add(s.ttl).Sub(now))
-			}
-			if r.params.MaxHold > 0 {
-				next = min(next, r.acquired.Add(r.params.MaxHold).Sub(now))
-			}
-		}
-	}
-	return next
 }
 
 // advance is called first by every method, so that a stall is noticed before what became due during
@@ -81,29 +72,43 @@ func (t *Registry) session(id string) *session {
 // forgive gives a session its whole TTL again because its requests could not arrive (rule V9).
 func (t *Registry) forgive(s *session, now clock.Instant) {
 	s.expiry = now.Add(s.ttl)
-	for _, r := range s.rows {
+	for _, r := range s.live {
 		r.polled = now
 	}
 }
 
-// expire ends what is due in s at now.
+// expire ends what is due in s at now, and notes when something is due next.
 func (t *Registry) expire(s *session, now clock.Instant) {
-	s.expired = !now.Before(s.expiry)
-	for _, r := range s.rows {
-		ref := Ref{s.id, r.id}
+	if now.Before(s.soon) {
+		return
+	}
+	s.expired, s.soon = !now.Before(s.expiry), s.expiry
+	for _, r := range s.live {
+		t.looked++
+		ref, unheard := Ref{s.id, r.id}, r.polled.Add(s.ttl) // then its client is gone
+		limit := r.acquired.Add(r.params.MaxHold)
 		switch {
-		case r.state == Waiting && (s.expired || !now.Before(r.polled.Add(s.ttl))):
+		case r.state == Waiting && (s.expired || !now.Before(unheard)):
 			t.end(s, r, Effect{ref, Leave, ErrExpired})
+		case r.state == Waiting:
+			s.dueAt(unheard)
 		case r.state != Held:
-		case !r.sent && (s.expired || !now.Before(r.polled.Add(s.ttl))):
+		case !r.sent && (s.expired || !now.Before(unheard)):
 			t.counts.Orphans++
 			t.end(s, r, Effect{ref, Return, ErrExpired})
 		case s.expired:
 			t.counts.Expired++
 			t.end(s, r, Effect{ref, Forfeit, ErrExpired})
-		case r.params.MaxHold > 0 && !now.Before(r.acquired.Add(r.params.MaxHold)):
+		case r.params.MaxHold > 0 && !now.Before(limit):
 			t.counts.Overheld++
 			t.end(s, r, Effect{ref, Forfeit, ErrMaxHold})
+		default:
+			if !r.sent {
+				s.dueAt(unheard)
+			}
+			if r.params.MaxHold > 0 {
+				s.dueAt(limit)
+			}
 		}
 	}
 }

@@ -57,7 +57,7 @@ func (t *Registry) Patience(id string, arrival clock.Instant, most time.Duration
 	if s == nil {
 		return most
 	}
-	for _, r := range s.rows {
+	for _, r := range s.live {
 		if r.state == Held && r.sent && r.answered.end.Before(s.end(r)) {
 			most = min(most, max(r.answered.believed.Sub(arrival)/2, 0))
 		}
@@ -76,7 +76,7 @@ func (t *Registry) Parks(id string, parks bool) {
 // such a client comes again once it is answered.
 func (t *Registry) Parking() (all []string) {
 	for id := range t.sessions {
-		if s := t.session(id); s != nil && s.parks && slices.ContainsFunc(slices.Collect(maps.Values(s.rows)), func(r *row) bool { return r.state == Held }) {
+		if s := t.session(id); s != nil && s.parks && slices.ContainsFunc(slices.Collect(maps.Values(s.live)), func(r *row) bool { return r.state == Held }) {
 			all = append(all, id)
 		}
 	}
