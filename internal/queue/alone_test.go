@@ -10,20 +10,11 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/keys"
-	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
 	"github.com/pawl-locks/pawl/observe"
 )
-
-// began returns an acquisition that has begun and whose enqueue is not sent.
-func (w *fixture) began(s *session.Session, q Queue) *Acquisition {
-	c := &Acquisition{s: s, queues: []Queue{q}}
-	err := c.begins()
-	require.NoError(w, err)
-	return c
-}
 
 // skipsOwn reports whether the acquisition's enqueue leaves the session's keys out of what it reads.
 func (w *fixture) skipsOwn(c *Acquisition) bool {
@@ -53,16 +44,16 @@ func TestOnlyALoneAcquisitionSkipsItsSessionsKeys(t *testing.T) {
 		second := w.began(s, w.queue())
 		assert.False(w, w.skipsOwn(second), "the first one's key may be there")
 		assert.False(w, w.skipsOwn(first), "and so may the second one's")
-		s.Learn(first.n, session.Absent)
-		s.Learn(first.n, session.Absent) // is not counted again
+		isAbsent(first)
+		isAbsent(first) // is not counted again
 		assert.True(w, w.skipsOwn(second))
-		s.Learn(second.n, session.Absent)
+		isAbsent(second)
 		assert.False(w, w.skipsOwn(second), "which may have been before the one that queries now")
 
 		held := w.acquire(s)
 		third := w.began(s, w.queue())
 		assert.False(w, w.skipsOwn(third), "a held key is there")
-		s.Learn(third.n, session.Absent)
+		isAbsent(third)
 		other, err := New("", "other", false)
 		require.NoError(w, err)
 		assert.True(w, w.skipsOwn(w.began(s, other)), "on another queue")
@@ -159,11 +150,11 @@ func TestAnAcquisitionThatHasEndedIsNotCountedAgain(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		s := w.session()
 		first, second := w.began(s, w.queue()), w.began(s, w.queue())
-		s.Learn(first.n, session.Absent)
-		s.Learn(first.n, session.Unwanted)
-		s.Learn(first.n, session.Absent)
+		isAbsent(first)
+		isUnwanted(first)
+		isAbsent(first)
 		assert.False(w, w.skipsOwn(w.began(s, w.queue())), "the second one's key may be there")
-		s.Learn(second.n, session.Absent)
+		isAbsent(second)
 	})
 }
 

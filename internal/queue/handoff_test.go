@@ -115,14 +115,12 @@ func TestAHandoffKeepsTheKeysOwnValueAndItsLease(t *testing.T) {
 func TestAHandoffThatComesBeforeThePredecessorIsFollowedCounts(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		s := w.session()
-		a := &Acquisition{s: s, queues: w.queues(), parent: w.Context(), state: state.Begin(state.Options{Handoffs: true})}
+		a := w.fresh(w.Context(), s, state.Options{Handoffs: true}, w.queues()...)
 		require.NoError(w, a.begins())
 		value, name := string(s.LabelOf("", false, "", nil)), a.queues[0].Prefix+"7f3a-1"
 		predecessor := state.Key{Name: name, Create: w.f.Put(name, value, 0)}
 		own := state.Key{Name: a.Key(), Create: w.f.Put(a.Key(), value, s.ID())}
-		a.mu.Lock() // as apply does, but nothing is carried out
-		fx := a.state.Apply(state.Enqueued{Own: own, Predecessor: predecessor, Whole: true, Revision: own.Create})
-		a.mu.Unlock()
+		fx := a.takes(state.Enqueued{Own: own, Predecessor: predecessor, Whole: true, Revision: own.Create})
 		a.watchOwn(0, fx.From)
 		w.f.Put(a.Key(), fmt.Sprintf("%s\ngranted 7f3a-1 %d\n", value, predecessor.Create), s.ID())
 		synctest.Wait()

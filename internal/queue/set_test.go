@@ -53,9 +53,8 @@ func (w *fixture) takes(ctx context.Context, s *session.Session, r Request, name
 func TestASetThatIsLostAsItIsWonLeavesNothing(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
-		a := newAcquisition(w.Context(), s, w.queuesOf("a", "b"))
-		a.state = state.Begin(state.Options{})
-		require.NoError(w, s.Wait(&a.hook, a))
+		a := w.fresh(w.Context(), s, state.Options{}, w.queuesOf("a", "b")...)
+		require.NoError(w, a.joins())
 		require.NoError(w, a.enter(w.Context(), labelled(Request{}, 2)))
 		a.apply(state.Won{}, nil)
 		w.f.Delete(a.Key())

@@ -207,8 +207,7 @@ func lastWord(s string) string { return s[strings.LastIndexByte(s, ' ')+1:] }
 func (who *actor) acquires(st *story, r Request) {
 	ctx, cancel := context.WithCancel(st.Context())
 	st.Cleanup(cancel)
-	a := newAcquisition(ctx, who.s, st.queues())
-	a.state = state.Begin(state.Options{Handoffs: r.Handoffs && st.limit == 0, Shared: st.shared, Limit: st.limit})
+	a := st.fresh(ctx, who.s, state.Options{Handoffs: r.Handoffs && st.limit == 0, Shared: st.shared, Limit: st.limit}, st.queues()...)
 	who.a, who.cancel, who.wanted = a, cancel, nil
 	go func() {
 		if err := a.acquire(ctx, r); err != nil {
@@ -276,19 +275,17 @@ func (st *story) stateOf(who *actor) string {
 		wanted = !open
 	default:
 	}
-	a := who.a
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	is := phases[a.state.Phase]
-	switch before := a.state.Predecessor; {
-	case a.state.End != state.Alive:
-		is += ": " + ends[a.state.End]
-	case a.state.Phase == state.Waiting:
+	a := who.a.now()
+	is := phases[a.Phase]
+	switch before := a.Predecessor; {
+	case a.End != state.Alive:
+		is += ": " + ends[a.End]
+	case a.Phase == state.Waiting:
 		is += " for " + st.golden.stable([]byte(before.Name))
-	case a.state.Phase == state.Held:
-		is += fmt.Sprintf(" %s, token %d", evidence[a.state.Evidence], a.state.Own.Create)
+	case a.Phase == state.Held:
+		is += fmt.Sprintf(" %s, token %d", evidence[a.Evidence], a.Own.Create)
 	}
-	if wanted && a.state.Phase == state.Held {
+	if wanted && a.Phase == state.Held {
 		is += ", and is wanted"
 	}
 	return is

@@ -28,12 +28,12 @@ func TestWhatHoldsUpTheRenewalsDoesNotHoldUpTheEnd(t *testing.T) {
 		up := &holdUp{end: make(chan struct{})}
 		defer close(up.end)
 		limited, unlimited := &dependent{own: "limited"}, &dependent{own: "unlimited"}
-		require.NoError(t, s.Hold(&up.hook, up, 0, true))
-		require.NoError(t, s.Hold(&limited.hook, limited, 0, false))
-		require.NoError(t, s.Hold(&unlimited.hook, unlimited, 0, false))
+		require.NoError(t, up.holds(s, 0, true))
+		require.NoError(t, limited.holds(s, 0, false))
+		require.NoError(t, unlimited.holds(s, 0, false))
 		sleep(time.Second)
 		limit, deadline := time.Now().Add(time.Second), s.Deadline()
-		s.Limit(&limited.hook, clock.Now().Add(time.Second))
+		limited.limits(s, clock.Now().Add(time.Second))
 		<-s.Done()
 		assert.Equal(t, deadline, time.Now())
 		synctest.Wait()

@@ -102,7 +102,7 @@ func (r *rig) hold(s *Session, n int) []*dependent {
 	for i := range n {
 		c := &dependent{own: fmt.Sprintf("lock/%d", i)}
 		r.Put(c.own, "", s.ID())
-		require.NoError(r.t, s.Hold(&c.hook, c, 0, false))
+		require.NoError(r.t, c.holds(s, 0, false))
 		out = append(out, c)
 	}
 	return out
@@ -168,8 +168,8 @@ func TestAReadShowsEachDependentWhatItsKeysWere(t *testing.T) {
 		b2 := r.Put("b", "again", s.ID())
 		waiter := &dependent{own: "b", predecessor: "a"}
 		gone := &dependent{own: "gone"}
-		require.NoError(t, s.Wait(&waiter.hook, waiter))
-		require.NoError(t, s.Hold(&gone.hook, gone, 0, false))
+		require.NoError(t, waiter.waits(s))
+		require.NoError(t, gone.holds(s, 0, false))
 		sleep(1500 * time.Millisecond)
 		require.Equal(t, 1, waiter.readings())
 		shown := waiter.observed[0]
@@ -187,7 +187,7 @@ func TestARoundReadsWhoWaitsBehindAHolderThatWantsToKnow(t *testing.T) {
 		dependents := r.hold(s, 200)
 		for _, c := range dependents {
 			c.ranges = []string{"lock/", "none/"}
-			s.SetReads(&c.hook, 1+len(c.ranges))
+			c.reads(s, 1+len(c.ranges))
 		}
 		last := r.Put("lock/last", "", 0)
 		ops := r.ops()
@@ -212,7 +212,7 @@ func TestEveryRoundReadsAllWaiters(t *testing.T) {
 		for i := range 200 {
 			c := &dependent{own: fmt.Sprintf("own/%d", i), predecessor: "before"}
 			waiters = append(waiters, c)
-			require.NoError(t, s.Wait(&c.hook, c))
+			require.NoError(t, c.waits(s))
 		}
 		ops := r.ops()
 		sleep(4*time.Second + 500*time.Millisecond)
@@ -235,7 +235,7 @@ func TestALongReadDoesNotDelayTheDeadline(t *testing.T) {
 		s := r.session(lease.Options{TTL: 3 * time.Second})
 		for i := range 1000 {
 			c := &dependent{own: fmt.Sprintf("own/%d", i), predecessor: "before"}
-			require.NoError(t, s.Wait(&c.hook, c))
+			require.NoError(t, c.waits(s))
 		}
 		r.Member(0).SetDelay(etcdfake.Fixed(50*time.Millisecond), etcdfake.Fixed(50*time.Millisecond))
 		began := time.Now()
@@ -288,10 +288,10 @@ func TestADependentIsArmedOnceAfterTheDelay(t *testing.T) {
 		s := r.session(lease.Options{TTL: 8 * time.Second})
 		short, long := &dependent{own: "short"}, &dependent{own: "long"}
 		began := time.Now()
-		require.NoError(t, s.Hold(&short.hook, short, 0, true))
+		require.NoError(t, short.holds(s, 0, true))
 		sleep(20 * time.Millisecond)
-		require.NoError(t, s.Hold(&long.hook, long, 0, true))
-		s.Drop(&short.hook)
+		require.NoError(t, long.holds(s, 0, true))
+		short.drops(s)
 		sleep(time.Second)
 		assert.Empty(t, short.armed)
 		require.Len(t, long.armed, 1)
@@ -304,9 +304,9 @@ func TestNothingIsArmedOnADeadSession(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 8 * time.Second})
 		c := &dependent{own: "k"}
-		require.NoError(t, s.Hold(&c.hook, c, 0, true))
+		require.NoError(t, c.holds(s, 0, true))
 		s.CloseInBackground()
-		require.Error(t, s.Hold(&c.hook, c, 0, true))
+		require.Error(t, c.holds(s, 0, true))
 		sleep(time.Second)
 		assert.Empty(t, c.armed)
 		assert.Empty(t, s.roster.arming, "nobody would empty the list")
@@ -322,12 +322,12 @@ func TestEveryDependentLearnsOfTheEndOnceAndAfterTheMark(t *testing.T) {
 		for _, c := range []*dependent{held, waiting, dropped} {
 			c.onEnd = func(cause error) { assert.Equal(t, cause, s.Err(), "marked first") }
 		}
-		require.NoError(t, s.Wait(&held.hook, held))
-		require.NoError(t, s.Hold(&held.hook, held, 0, false), "from waiting to held")
-		require.NoError(t, s.Wait(&waiting.hook, waiting))
-		require.NoError(t, s.Hold(&dropped.hook, dropped, 0, false))
-		s.Drop(&dropped.hook)
-		s.Drop(&dropped.hook)
+		require.NoError(t, held.waits(s))
+		require.NoError(t, held.holds(s, 0, false), "from waiting to held")
+		require.NoError(t, waiting.waits(s))
+		require.NoError(t, dropped.holds(s, 0, false))
+		dropped.drops(s)
+		dropped.drops(s)
 		r.Revoke(s.ID())
 		synctest.Wait()
 		oneCause(t, s.Err(), lease.ErrRevoked)
@@ -336,8 +336,8 @@ func TestEveryDependentLearnsOfTheEndOnceAndAfterTheMark(t *testing.T) {
 		assert.Empty(t, dropped.ends)
 
 		late := &dependent{own: "l"}
-		assert.Equal(t, s.Err(), s.Wait(&late.hook, late))
-		assert.Equal(t, s.Err(), s.Hold(&late.hook, late, 0, false))
+		assert.Equal(t, s.Err(), late.waits(s))
+		assert.Equal(t, s.Err(), late.holds(s, 0, false))
 		_, _, err := begin(s, "p/")
 		assert.Equal(t, s.Err(), err)
 	})

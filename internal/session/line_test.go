@@ -104,7 +104,7 @@ func TestASessionWithManyKeysAndAPasswordIsLoggedOnce(t *testing.T) {
 			said := func() int { synctest.Wait(); return strings.Count(log.String(), "many keys on one session") }
 			enqueue := func(n int) {
 				for range n {
-					_, _, err := s.Begin(keys.Spec{Prefix: "name/"})
+					_, _, err := opens(s, keys.Spec{Prefix: "name/"})
 					require.NoError(t, err)
 					at, err := s.Enqueues(t.Context(), "enqueue", 1)
 					require.NoError(t, err)

@@ -107,7 +107,7 @@ func TestAnExpiredSessionLeavesWhatItHeldToItsLockDelay(t *testing.T) {
 				r.Put(key, "", s.ID())
 				c := &dependent{own: key}
 				if holds {
-					require.NoError(t, s.Hold(&c.hook, c, n, false))
+					require.NoError(t, c.holds(s, n, false))
 				}
 				r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Lose: true})
 				<-s.Done()
@@ -138,9 +138,9 @@ func TestAHandleListsWhatALockDelayKeeps(t *testing.T) {
 		n, key, err := begin(s, "a/")
 		require.NoError(t, err)
 		r.Put(key, "", s.ID())
-		s.Learn(n, won)
-		s.Learn(n, Unreleased)
-		s.Leave(n)
+		wins(s, n)
+		isUnreleased(s, n)
+		leaves(s, n)
 		for range 3 {
 			sleep(15 * time.Second)
 			require.NotNil(t, r.Get(key))

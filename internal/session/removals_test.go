@@ -99,7 +99,7 @@ func (r *rig) waiters(s *Session, n int) (ns []int64) {
 		n, key, err := begin(s, "queue/")
 		require.NoError(r.t, err)
 		r.Put(key, "", s.ID())
-		s.Learn(n, Answered)
+		isAnswered(s, n)
 		ns = append(ns, n)
 	}
 	return ns
@@ -117,7 +117,7 @@ func TestWhatManyWaitersGaveUpIsRemovedTogether(t *testing.T) {
 		}
 		before := r.Counts()
 		for _, n := range ns {
-			s.Leave(n)
+			leaves(s, n)
 		}
 		sleep(3*30*time.Millisecond + time.Millisecond)
 		assert.Empty(t, r.Keys("queue/"))
@@ -136,7 +136,7 @@ func TestRemovalsThatAreGivenUpOneAfterTheOtherAreConfirmedBySlowMembers(t *test
 			m.SetDelay(etcdfake.Fixed(300*time.Millisecond), etcdfake.Fixed(300*time.Millisecond))
 		}
 		for _, n := range ns {
-			s.Leave(n)
+			leaves(s, n)
 			sleep(70 * time.Millisecond)
 		}
 		sleep(20 * time.Second)
@@ -152,7 +152,7 @@ func TestARemovalThatHangsHoldsUpNoOther(t *testing.T) {
 		ns := r.waiters(s, 300)
 		r.Inject(etcdfake.Rule{Op: "leave the queue", Lose: true, Times: 1})
 		for _, n := range ns {
-			s.Leave(n)
+			leaves(s, n)
 		}
 		sleep(50 * time.Millisecond)
 		assert.LessOrEqual(t, len(r.Keys("queue/")), maxOps, "one batch of three")
@@ -214,7 +214,7 @@ func TestAServerThatAllowsFewOperationsIsBelieved(t *testing.T) {
 	inBubble(t, etcdfake.Options{MaxTxnOps: 20}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 60 * time.Second})
 		for _, n := range r.waiters(s, 100) {
-			s.Leave(n)
+			leaves(s, n)
 		}
 		sleep(time.Second)
 		assert.Empty(t, r.Keys("queue/"))
@@ -237,7 +237,7 @@ func TestOnePartThatIsForbiddenKeepsNoOther(t *testing.T) {
 			return deletes(q, forbidden)
 		}})
 		for _, n := range ns {
-			s.Leave(n)
+			leaves(s, n)
 		}
 		sleep(time.Second)
 		assert.Equal(t, []string{forbidden}, r.Keys("queue/"))
@@ -255,7 +255,7 @@ func TestManyForbiddenPartsCostLittle(t *testing.T) {
 		s := r.session(lease.Options{TTL: 60 * time.Second})
 		f := r.Inject(etcdfake.Rule{Op: "leave the queue", Lose: true, Err: rpctypes.ErrGRPCPermissionDenied})
 		for _, n := range r.waiters(s, 200) {
-			s.Leave(n)
+			leaves(s, n)
 		}
 		sleep(10 * time.Second)
 		before := r.Counts()
@@ -278,7 +278,7 @@ func TestManyForbiddenPartsCostLittle(t *testing.T) {
 func TestNothingIsDeletedBeforeItsCancelKeyIsPut(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 60 * time.Second})
-		n, own, err := s.Begin(keys.Spec{Prefix: "a/"}, keys.Spec{Prefix: "b/"})
+		n, own, err := opens(s, keys.Spec{Prefix: "a/"}, keys.Spec{Prefix: "b/"})
 		require.NoError(t, err)
 		for _, key := range own {
 			r.Put(key, "", s.ID())
@@ -287,7 +287,7 @@ func TestNothingIsDeletedBeforeItsCancelKeyIsPut(t *testing.T) {
 			ops := q.Message.(*pb.TxnRequest).Success
 			return len(ops) > 1 || len(ops) == 1 && string(ops[0].GetRequestPut().GetKey()) == string(s.CancelKey(n))
 		}})
-		s.Leave(n)
+		leaves(s, n)
 		sleep(5 * time.Second)
 		for _, key := range own {
 			assert.NotNil(t, r.Get(key))
@@ -305,7 +305,7 @@ func TestNothingIsDeletedBeforeItsCancelKeyIsPut(t *testing.T) {
 func TestOnAFullDiskOneForbiddenNameKeepsNoOther(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 60 * time.Second})
-		n, own, err := s.Begin(keys.Spec{Prefix: "a/"}, keys.Spec{Prefix: "b/"}, keys.Spec{Prefix: "c/"})
+		n, own, err := opens(s, keys.Spec{Prefix: "a/"}, keys.Spec{Prefix: "b/"}, keys.Spec{Prefix: "c/"})
 		require.NoError(t, err)
 		for _, key := range own {
 			r.Put(key, "", s.ID())
@@ -314,7 +314,7 @@ func TestOnAFullDiskOneForbiddenNameKeepsNoOther(t *testing.T) {
 		f := r.Inject(etcdfake.Rule{Op: "leave the queue", Lose: true, Err: rpctypes.ErrGRPCPermissionDenied, Match: func(q etcdfake.Request) bool {
 			return deletes(q, own[1]) && string(q.Message.(*pb.TxnRequest).Success[0].GetRequestPut().GetKey()) != string(s.CancelKey(n))
 		}})
-		s.Leave(n)
+		leaves(s, n)
 		sleep(time.Second)
 		assert.Nil(t, r.Get(own[0]))
 		assert.NotNil(t, r.Get(own[1]))
@@ -336,12 +336,12 @@ func removesAll(t *testing.T, name string, fault func(r *rig, keys []string)) {
 			keys := r.open(s, 100)
 			for i := range keys {
 				if n := int64(i + 1); i%2 == 0 {
-					s.Learn(n, Answered)
+					isAnswered(s, n)
 				}
 			}
 			fault(r, keys)
 			for i := range keys {
-				s.Leave(int64(i + 1))
+				leaves(s, int64(i+1))
 			}
 			sleep(30 * time.Second)
 			for i, key := range keys {
@@ -365,7 +365,7 @@ func TestAnEntryThatMakesEachRequestFailHoldsUpNoOther(t *testing.T) {
 			return deletes(q, bad)
 		}})
 		for _, n := range ns {
-			s.Leave(n)
+			leaves(s, n)
 		}
 		sleep(15 * time.Second)
 		assert.Equal(t, []string{bad}, r.Keys("queue/"))
@@ -389,7 +389,7 @@ func TestABackoffThatNothingWaitsWithBeginsAgain(t *testing.T) {
 				s := r.session(lease.Options{TTL: 60 * time.Second})
 				all := r.open(s, 2)
 				r.SetNoSpace(true)
-				s.Leave(1)
+				leaves(s, 1)
 				sleep(5 * time.Minute)
 				r.SetNoSpace(false)
 				if last != nil {
@@ -402,7 +402,7 @@ func TestABackoffThatNothingWaitsWithBeginsAgain(t *testing.T) {
 
 				r.SetNoSpace(true)
 				undos := r.undos(all[1])
-				s.Leave(2)
+				leaves(s, 2)
 				synctest.Wait()
 				first := undos.Hits()
 				sleep(minSpaceWait)
@@ -422,8 +422,8 @@ func TestWhatWaitsForDiskSpaceDoesNotWaitWithWhatFails(t *testing.T) {
 			return deletes(q, all[0])
 		}})
 		full := r.undos(all[1])
-		s.Leave(1)
-		s.Leave(2)
+		leaves(s, 1)
+		leaves(s, 2)
 		sleep(time.Minute)
 		assert.Greater(t, failing.Hits(), 60)
 		assert.Less(t, full.Hits(), 20)

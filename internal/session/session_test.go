@@ -43,7 +43,7 @@ func TestSessionIsValidANanosecondBeforeItsDeadlineAndExpiredAtIt(t *testing.T) 
 		},
 		"Wait": func(t *testing.T, s *Session, valid bool) {
 			d := &dependent{}
-			assert.Equal(t, valid, s.Wait(&d.hook, d) == nil)
+			assert.Equal(t, valid, d.waits(s) == nil)
 		},
 		"extend": func(t *testing.T, s *Session, valid bool) {
 			if !valid { // T4: a renewal that was sent in time and comes late
@@ -290,7 +290,7 @@ func TestContextIsCancelledAsSoonAsErrSaysSo(t *testing.T) {
 		c := &dependent{onEnd: func(cause error) {
 			assert.Equal(t, cause, context.Cause(s.Context()))
 		}}
-		require.NoError(t, s.Hold(&c.hook, c, 0, false))
+		require.NoError(t, c.holds(s, 0, false))
 		r.Revoke(s.ID())
 		synctest.Wait()
 		require.Len(t, c.ends, 1)

@@ -199,12 +199,12 @@ func TestOpenEntriesAreUndoneByTheSuccessor(t *testing.T) {
 		n3, settled, err := begin(s, "d/")
 		require.NoError(t, err)
 		r.Put(settled, "", s.ID())
-		s.Learn(n3, Absent)
+		isAbsent(s, n3)
 		n4, held, err := begin(s, "e/")
 		require.NoError(t, err)
 		r.Put(held, "", s.ID())
 		c := &dependent{own: held}
-		require.NoError(t, s.Hold(&c.hook, c, n4, false))
+		require.NoError(t, c.holds(s, n4, false))
 		h := s.Detach()
 		require.Len(t, c.ends, 1)
 
@@ -219,9 +219,9 @@ func TestOpenEntriesAreUndoneByTheSuccessor(t *testing.T) {
 		n5, _, err := begin(next, "f/")
 		require.NoError(t, err)
 		assert.Equal(t, n4+1, n5, "n goes on")
-		assert.True(t, next.Adopt(n4, held))
-		assert.False(t, next.Adopt(n4, held), "once")
-		assert.False(t, next.Adopt(n5, "f/1-1"), "its own")
+		assert.True(t, adopt(next, n4, held))
+		assert.False(t, adopt(next, n4, held), "once")
+		assert.False(t, adopt(next, n5, "f/1-1"), "its own")
 	})
 }
 
@@ -239,7 +239,7 @@ func TestWhatIsDiscardedIsRemovedAtItsTime(t *testing.T) {
 			require.NoError(t, err)
 			r.Put(key, "", s.ID())
 			c := &dependent{own: key}
-			require.NoError(t, s.Hold(&c.hook, c, n, false))
+			require.NoError(t, c.holds(s, n, false))
 			own, ns = append(own, key), append(ns, n)
 		}
 		next := sessionOn(t, r.successor(), lease.Options{Resume: s.Detach()})
@@ -253,13 +253,13 @@ func TestWhatIsDiscardedIsRemovedAtItsTime(t *testing.T) {
 		sleep(time.Second)
 		assert.Nil(t, r.Get(own[0]))
 		assert.NotNil(t, r.Get(own[1]))
-		assert.True(t, next.Adopt(ns[1], own[1]))
+		assert.True(t, adopt(next, ns[1], own[1]))
 	})
 }
 
 // undo removes an unwanted entry, as the background does, but sends only one request.
 func undo(s *Session, n int64) error {
-	s.Learn(n, Unwanted)
+	isUnwanted(s, n)
 	return s.removeEntries(context.Background(), []int64{n})
 }
 
@@ -660,13 +660,4 @@ func TestOfTwoTakeoversAtOnceOneSucceeds(t *testing.T) {
 			})
 		})
 	}
-}
-
-// begin opens an entry with one key in the queue with this prefix.
-func begin(s *Session, prefix string) (n int64, key string, err error) {
-	n, own, err := s.Begin(keys.Spec{Prefix: prefix})
-	if err != nil {
-		return 0, "", err
-	}
-	return n, own[0], nil
 }

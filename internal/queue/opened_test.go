@@ -1,0 +1,41 @@
+package queue
+
+import (
+	"context"
+
+	"github.com/pawl-locks/pawl/internal/queue/state"
+	"github.com/pawl-locks/pawl/internal/session"
+	"github.com/pawl-locks/pawl/internal/testkit/require"
+)
+
+// Some tests make an acquisition step by step, by these functions.
+
+// fresh returns an acquisition that has not begun.
+func (w *fixture) fresh(ctx context.Context, s *session.Session, o state.Options, queues ...Queue) *Acquisition {
+	a := newAcquisition(ctx, s, queues)
+	a.state = state.Begin(o)
+	return a
+}
+
+// began returns an acquisition that has begun and whose enqueue is not sent.
+func (w *fixture) began(s *session.Session, q Queue) *Acquisition {
+	a := w.fresh(w.Context(), s, state.Options{}, q)
+	require.NoError(w, a.begins())
+	return a
+}
+
+// joins registers the acquisition with its session, as Acquire does before it sends anything.
+func (c *Acquisition) joins() error { return c.s.Wait(&c.hook, c) }
+
+// takes gives ev to the state, as apply does, but carries nothing out.
+func (c *Acquisition) takes(ev state.Event) state.Effects {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state.Apply(ev)
+}
+
+// isAbsent says that the keys of a do not exist and never will.
+func isAbsent(a *Acquisition) { a.s.Learn(a.n, session.Absent) }
+
+// isUnwanted says that nobody wants a any more.
+func isUnwanted(a *Acquisition) { a.s.Learn(a.n, session.Unwanted) }
