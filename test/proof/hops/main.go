@@ -1,9 +1,11 @@
 // Command hops counts the functions and files of the library that each part of a lock's life
-// enters: an uncontended pair of Acquire and Release, a contended one, a renewal, and the loss of a
-// session. It builds itself with coverage counters, clears them before each part, and runs on the
-// in-memory etcd. Whatever runs in the background during a part is counted with it.
+// enters, and how often it locks a mutex: an uncontended pair of Acquire and Release, with and without
+// an observer, a contended one, a renewal, and the loss of a session. It builds itself with coverage
+// counters, clears them before each part, and runs on the in-memory etcd. Whatever runs in the background
+// during a part is counted with it.
 //
-// "go run ./test/proof/hops" prints the table; with -v it lists the functions of each part.
+// "go run ./test/proof/hops" prints the table; with -v it lists the functions of each part, and the
+// mutexes that each package locks.
 package main
 
 import (
@@ -63,6 +65,11 @@ func count(dir string, verbose bool) error {
 	binary := filepath.Join(dir, "hops")
 	build := exec.Command("go", "build", "-cover", "-covermode=atomic", "-coverpkg="+module+"/...", "-o", binary, module+"/test/proof/hops")
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
+	list, err := exec.Command("go", "list", "-f", "{{.Dir}}", module).Output()
+	if err != nil {
+		return err
+	}
+	root := strings.TrimSpace(string(list))
 	if err := build.Run(); err != nil {
 		return err
 	}
@@ -74,21 +81,38 @@ func count(dir string, verbose bool) error {
 	}
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	defer table.Flush()
-	fmt.Fprintln(table, "part\tfunctions\tfiles\tpackages")
+	fmt.Fprintln(table, "part\tfunctions\tof the engine\tmutexes\tof the engine\tfiles\tpackages")
 	for _, part := range parts {
 		functions, err := entered(filepath.Join(dir, part.name))
 		if err != nil {
 			return err
 		}
+		locks, err := locked(root, filepath.Join(dir, part.name))
+		if err != nil {
+			return err
+		}
+		mutexes, ofEngine, ofFunctions := 0, 0, 0
+		for in, n := range locks {
+			mutexes += n
+			if isEngine(in) {
+				ofEngine += n
+			}
+			if verbose {
+				fmt.Printf("%s %s: %d mutexes\n", part.name, in, n)
+			}
+		}
 		files, packages := map[string]bool{}, map[string]bool{}
 		for _, f := range functions {
 			file, _, _ := strings.Cut(f, ":")
 			files[file], packages[filepath.Dir(file)] = true, true
+			if isEngine(filepath.Dir(file)) {
+				ofFunctions++
+			}
 			if verbose {
 				fmt.Println(part.name, f)
 			}
 		}
-		fmt.Fprintf(table, "%s\t%d\t%d\t%d\n", part.name, len(functions), len(files), len(packages))
+		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%d\n", part.name, len(functions), ofFunctions, mutexes, ofEngine, len(files), len(packages))
 	}
 	return nil
 }
@@ -106,12 +130,22 @@ func entered(dir string) ([]string, error) {
 			continue
 		}
 		file, _, _ := strings.Cut(strings.TrimPrefix(fields[0], module+"/"), ":")
-		if strings.HasPrefix(file, "test/") || strings.HasPrefix(file, "internal/testkit/") {
+		if !isLibrary(file) {
 			continue
 		}
 		functions = append(functions, file+": "+fields[1])
 	}
 	return functions, nil
+}
+
+// isLibrary reports whether a file is of what users import.
+func isLibrary(file string) bool {
+	return !strings.HasPrefix(file, "test/") && !strings.HasPrefix(file, "internal/testkit/")
+}
+
+// isEngine reports whether the package in dir keeps the life of an acquisition.
+func isEngine(dir string) bool {
+	return strings.HasPrefix(dir, "internal/queue") || dir == "internal/session"
 }
 
 // A world is two clients of one cluster, each with a session.
@@ -130,6 +164,9 @@ type part struct {
 var parts = []part{
 	{"uncontended", func(ctx context.Context, w *world) (func() error, error) {
 		return func() error { return pair(ctx, w.mine) }, pair(ctx, w.mine)
+	}},
+	{"unobserved", func(ctx context.Context, w *world) (func() error, error) {
+		return func() error { return pair(ctx, w.other) }, pair(ctx, w.other)
 	}},
 	{"contended", func(ctx context.Context, w *world) (func() error, error) {
 		h, err := mutex(w.other).Acquire(ctx)
