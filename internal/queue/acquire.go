@@ -8,7 +8,6 @@ import (
 
 	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/clock"
-	"github.com/pawl-locks/pawl/internal/gate"
 	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/lease"
@@ -68,7 +67,7 @@ func (a *Acquisition) gaveUp(err error) error {
 
 // newAcquisition returns an acquisition that has sent nothing yet.
 func newAcquisition(ctx context.Context, s *session.Session, queues []Queue) *Acquisition {
-	a := &Acquisition{s: s, queues: queues, parent: ctx, deleting: gate.New(1)}
+	a := &Acquisition{s: s, queues: queues, parent: ctx}
 	if a.isSet() {
 		a.makeSet()
 	}

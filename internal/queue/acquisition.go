@@ -48,7 +48,6 @@ type Acquisition struct {
 	ended    atomic.Pointer[ending]
 	callers  callers                // notifies callers of the end
 	bounds   atomic.Pointer[bounds] // set once it is held; nil if Limits has none
-	deleting gate.Gate              // one release at a time is sent
 	pending  atomic.Bool            // a release continues in the background
 
 	mixedChecked atomic.Bool // it has checked whether it waits for a lock or a candidate (see checkMixed)
@@ -60,6 +59,7 @@ type Acquisition struct {
 	endQuery context.CancelFunc // cancels the query under way; nil if there is none
 	woken    chan struct{}      // wakes a sleeping Acquire; nil if none has slept
 	promised clock.Instant
+	deleting gate.Gate // one release at a time is sent; made by the first
 }
 
 // None stands in for the acquisition of a nil handle. It has ended and was never held.

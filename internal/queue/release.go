@@ -10,6 +10,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/batch"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/etcdapi"
+	"github.com/pawl-locks/pawl/internal/gate"
 	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/txn"
@@ -84,10 +85,11 @@ func (a *Acquisition) outcome() (decided bool, err error) {
 // deleted for now, or ctx ends. Only one goroutine at a time sends. Therefore a bare delete that
 // finds no key means a loss, unless the answer of an earlier delete was lost.
 func (a *Acquisition) deleteKeys(ctx context.Context) error {
-	if !a.deleting.Enter(ctx) {
+	one := a.oneAtATime()
+	if !one.Enter(ctx) {
 		return cluster.EndOf(ctx)
 	}
-	defer a.deleting.Leave()
+	defer one.Leave()
 	if decided, _ := a.outcome(); decided {
 		return nil
 	}
@@ -123,6 +125,16 @@ func (a *Acquisition) deleteKeys(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// oneAtATime is what only one goroutine at a time is inside of.
+func (a *Acquisition) oneAtATime() gate.Gate {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.deleting == (gate.Gate{}) {
+		a.deleting = gate.New(1)
+	}
+	return a.deleting
 }
 
 // goneBefore returns the cause of a loss of keys that a release did not find.
