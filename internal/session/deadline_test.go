@@ -12,21 +12,14 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// holdUp is a dependent that holds up the goroutine of the renewals, for ever.
-type holdUp struct {
-	dependent
-	end chan struct{}
-}
-
-func (h *holdUp) Arm() { <-h.end }
-
 // What ends at a deadline ends at it, whatever holds up the renewals.
 // rule: T6
 func TestWhatHoldsUpTheRenewalsDoesNotHoldUpTheEnd(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 8 * time.Second})
-		up := &holdUp{end: make(chan struct{})}
-		defer close(up.end)
+		over := make(chan struct{})
+		defer close(over)
+		up := &dependent{onArm: func() { <-over }} // it holds up the goroutine of the renewals, for ever
 		limited, unlimited := &dependent{own: "limited"}, &dependent{own: "unlimited"}
 		require.NoError(t, up.holds(s, 0, true))
 		require.NoError(t, limited.holds(s, 0, false))

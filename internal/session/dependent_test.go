@@ -32,6 +32,7 @@ type dependent struct {
 	overs    []time.Time
 	ends     []error
 	onEnd    func(error)
+	onArm    func()
 }
 
 type observation struct {
@@ -69,6 +70,9 @@ func (d *dependent) observeBehind(_ int64, shown []*mvccpb.KeyValue) {
 }
 
 func (d *dependent) Arm() {
+	if d.onArm != nil {
+		d.onArm()
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.armed = append(d.armed, time.Now())
