@@ -45,10 +45,10 @@ type Acquisition struct {
 	hook        session.Hook
 	notice      *notice // what an observer is notified of; nil if there is no observer
 
-	ended    atomic.Pointer[ending]
-	callers  callers                // notifies callers of the end
-	bounds   atomic.Pointer[bounds] // set once it is held; nil if Limits has none
-	pending  atomic.Bool            // a release continues in the background
+	ended   atomic.Pointer[ending]
+	callers callers                // notifies callers of the end
+	bounds  atomic.Pointer[bounds] // set once it is held; nil if Limits has none
+	pending atomic.Bool            // a release continues in the background
 
 	mixedChecked atomic.Bool // it has checked whether it waits for a lock or a candidate (see checkMixed)
 
