@@ -244,6 +244,7 @@ func (x *worker) kill() {
 	x.gone = true
 	x.net.set(true)
 	x.cancel()
+	go func() { _ = x.c.Close() }() // it would dial for the rest of the test; ends with the cleanup's Close
 }
 
 func (w *fixture) endAll() {

@@ -12,6 +12,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/shards"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/shard"
 )
 
@@ -45,12 +46,15 @@ func (c trouble) meet(ctx context.Context, id string, died chan<- string, freed 
 //
 // rule: SH9
 func TestTheTroubleOfOneIsNotTheOthers(t *testing.T) {
-	for _, of := range []string{"worker", "shard"} {
-		for _, at := range []string{"work", "prepare", "enqueue"} {
-			for _, how := range []string{"fails", "hangs", "dies"} {
-				for _, moves := range []int{0, 1, 4} {
+	for a, of := range []string{"worker", "shard"} {
+		for b, at := range []string{"work", "prepare", "enqueue"} {
+			for c, how := range []string{"fails", "hangs", "dies"} {
+				for d, moves := range []int{0, 1, 4} {
 					if at == "enqueue" && how != "fails" {
 						continue // what hangs there is repeated, and who dies there is who dies in Prepare
+					}
+					if !lane.Proof() && (a+b+c+d)%3 != 0 {
+						continue // one number of Moves for each three of the others, and every pair of two
 					}
 					c := trouble{of, at, how, moves}
 					t.Run(fmt.Sprintf("the %s %s in %s, Moves %d", of, how, at, moves), func(t *testing.T) { c.play(t) })
