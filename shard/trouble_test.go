@@ -12,7 +12,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/shards"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/shard"
 )
 
@@ -53,7 +53,7 @@ func TestTheTroubleOfOneIsNotTheOthers(t *testing.T) {
 					if at == "enqueue" && how != "fails" {
 						continue // what hangs there is repeated, and who dies there is who dies in Prepare
 					}
-					if !lane.Proof() && (a+b+c+d)%3 != 0 {
+					if !testscale.Proof() && (a+b+c+d)%3 != 0 {
 						continue // one number of Moves for each three of the others, and every pair of two
 					}
 					c := trouble{of, at, how, moves}
