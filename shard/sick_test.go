@@ -61,7 +61,7 @@ func TestShardsThatFailEverywhereMoveNoOthers(t *testing.T) {
 		poison  int
 		at, now int // healthy works that are interrupted in the first 100 s, and later in an hour
 	}{{1, 1, 0}, {3, 3, 0}, {20, 12, 0}} {
-		for _, workers := range lane.Of(map[int][]int{1: {2}, 3: {5}, 20: {2}}[c.poison], []int{2, 5}) {
+		for _, workers := range testscale.Of(map[int][]int{1: {2}, 3: {5}, 20: {2}}[c.poison], []int{2, 5}) {
 			t.Run(fmt.Sprintf("%d of 100, %d workers", c.poison, workers), func(t *testing.T) {
 				inBubble(t, 100, func(w *fixture) {
 					mended := false
