@@ -20,7 +20,7 @@ import (
 // return of the next Acquire. Wall is only the drain.
 func chain(ctx context.Context, w *worker, n int) (f figures, err error) {
 	sessions := n + 1
-	if w.Kit == together {
+	if w.Kit == oneSession {
 		sessions = 1
 	}
 	if err := w.grow(ctx, sessions); err != nil {

@@ -172,7 +172,7 @@ func lostAnswers(ctx context.Context, w *worker, n int) (f figures, err error) {
 	var took []time.Duration
 	for i := range repeats {
 		prefix := fmt.Sprintf("%s-%d-", w.Tag, i)
-		s.together(0)
+		s.batch(0)
 		lost := make(chan struct{})
 		answered.Add(n)
 		left.Store(int64(n))
@@ -183,7 +183,7 @@ func lostAnswers(ctx context.Context, w *worker, n int) (f figures, err error) {
 		}
 		answered.Wait()
 		if !k.alone {
-			s.together(floorParts)
+			s.batch(floorParts)
 		}
 		lose.Store(nil)
 		if err := m.start(); err != nil {

@@ -62,7 +62,7 @@ func TestTheFloorSendsPawlsTransactions(t *testing.T) {
 	e, err := startEtcd(t.Context(), t.TempDir(), 1, false)
 	require.NoError(t, err)
 	defer e.stop()
-	all := map[string]*sent{ours: {}, bare: {}, joint: {}, dutiful: {}}
+	all := map[string]*sent{ours: {}, bare: {}, batched: {}, dutiful: {}}
 	for name, s := range all {
 		k := kits[name]
 		if name == ours {

@@ -35,21 +35,21 @@ type held interface {
 }
 
 const (
-	ours     = "pawl"
-	together = "pawl, one session" // all waiters of a chain share it; clientv3 cannot
-	theirs   = "clientv3"
-	bare     = "floor"
-	watchful = "floor, own key watched" // for queues, a waiter that notices the end of its key
-	lone     = "pawl, alone"            // each of its writes is sent alone, however many workers there are
-	joint    = "floor, together"        // its transactions share requests too, without a check that they may
-	dutiful  = "floor, bounded"         // requests end with their caller's context, or after a while
+	ours       = "pawl"
+	oneSession = "pawl, one session" // all waiters of a chain share it; clientv3 cannot
+	theirs     = "clientv3"
+	bare       = "floor"
+	watchful   = "floor, own key watched" // for queues, a waiter that notices the end of its key
+	lone       = "pawl, alone"            // each of its writes is sent alone, however many workers there are
+	batched    = "floor, batched"         // its transactions share requests too, without a check that they may
+	dutiful    = "floor, bounded"         // requests end with their caller's context, or after a while
 
 	plain     = "pawl, plain locks" // several where the others use a semaphore, one after another where they use a set
 	served    = "pawld"             // a separate process between the workers and the server
 	gatewayed = "v3lock, JSON"      // the server's lock service
 )
 
-var kits = map[string]kit{ours: pawlKit{}, together: pawlKit{}, lone: pawlKit{alone: true}, theirs: peerKit{}, bare: floorKit{}, watchful: floorKit{own: true}, joint: floorKit{batched: true}, dutiful: floorKit{bounded: true},
+var kits = map[string]kit{ours: pawlKit{}, oneSession: pawlKit{}, lone: pawlKit{alone: true}, theirs: peerKit{}, bare: floorKit{}, watchful: floorKit{own: true}, batched: floorKit{batched: true}, dutiful: floorKit{bounded: true},
 	plain: plainKit{}, served: daemonKit{}, gatewayed: gatewayKit{}}
 
 func kitOf(name string) (kit, error) {

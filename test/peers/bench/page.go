@@ -181,7 +181,7 @@ func (r *results) table(what string, points []point, columns []column) string {
 		case p.scenario == "renewals-apart":
 			name += ", 1 each"
 		}
-		for _, kit := range append(all, joint, dutiful, lone, plain, served, gatewayed) {
+		for _, kit := range append(all, batched, dutiful, lone, plain, served, gatewayed) {
 			if len(r.of(p.scenario, kit, p.n)) == 0 {
 				continue
 			}

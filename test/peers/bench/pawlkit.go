@@ -35,15 +35,15 @@ type pawlClient struct {
 func (c pawlClient) session(ctx context.Context, ttl time.Duration) (session, error) {
 	s, err := c.c.NewSession(ctx, lease.Options{TTL: ttl})
 	if err == nil && c.alone {
-		pawlSession{s}.together(0)
+		pawlSession{s}.batch(0)
 	}
 	return pawlSession{s}, err
 }
 
 type pawlSession struct{ s *pawl.Session }
 
-// together lets up to n later writes share a request, or none if n is 0.
-func (s pawlSession) together(n int) { hooks.SessionOf(s.s).Host().Together.Hold(0, n, nil) }
+// batch lets up to n later writes share a request, or none if n is 0.
+func (s pawlSession) batch(n int) { hooks.SessionOf(s.s).Host().Together.Hold(0, n, nil) }
 
 func (s pawlSession) locker(name string) locker {
 	return pawlLocker{lock.New(s.s, name, lock.Options{})}

@@ -60,12 +60,12 @@ func charts() []chart {
 }
 
 // drawn are the kits that are in the plots: those of the lines, and those of the workers.
-var drawn = append(all, joint, lone)
+var drawn = append(all, batched, lone)
 
 var colours = map[string]color.Color{
-	ours: color.RGBA{R: 0x1f, G: 0x5f, B: 0xbf, A: 0xff}, together: color.RGBA{R: 0x7f, G: 0xaf, B: 0xef, A: 0xff},
+	ours: color.RGBA{R: 0x1f, G: 0x5f, B: 0xbf, A: 0xff}, oneSession: color.RGBA{R: 0x7f, G: 0xaf, B: 0xef, A: 0xff},
 	theirs: color.RGBA{R: 0xc0, G: 0x50, B: 0x20, A: 0xff}, bare: color.RGBA{R: 0x70, G: 0x70, B: 0x70, A: 0xff},
-	lone: color.RGBA{R: 0x7f, G: 0xaf, B: 0xef, A: 0xff}, joint: color.RGBA{R: 0xb0, G: 0xb0, B: 0xb0, A: 0xff},
+	lone: color.RGBA{R: 0x7f, G: 0xaf, B: 0xef, A: 0xff}, batched: color.RGBA{R: 0xb0, G: 0xb0, B: 0xb0, A: 0xff},
 }
 
 // draw writes the charts of which there are figures to dir.

@@ -45,9 +45,9 @@ const guards = 3
 const longTTL = 300 * time.Second // so that there are no renewals
 
 var (
-	all   = []string{ours, together, theirs, bare, watchful}
+	all   = []string{ours, oneSession, theirs, bare, watchful}
 	three = []string{ours, theirs, bare}
-	five  = []string{ours, theirs, bare, joint, lone}
+	five  = []string{ours, theirs, bare, batched, lone}
 	two   = []string{ours, lone}
 )
 

@@ -13,7 +13,7 @@ write of 2 KiB that waits for the disk takes %v. etcd %s, clientv3 %s.
 - **pawl** is this library. In "one session" all waiters of a queue share one; otherwise each has its own.
 - **clientv3**, the peer, is etcd's own ` + "`client/v3/concurrency`" + `.
 - **floor** sends pawl's transactions on the bare generated stubs, and assumes that nothing fails. "Own key watched" also watches each waiter's key,
-  "bounded" gives each request a deadline, and "together" shares requests as pawl does.
+  "bounded" gives each request a deadline, and "batched" shares requests as pawl does.
 
 All take turns, each in a client process of its own, in an order that changes from round to
 round. Client and server share the machine. Figures are medians of the rounds, with the extremes
@@ -40,7 +40,7 @@ and ` + "`lock/budget_test.go`" + ` the others.
 
 `
 	uncontendedText = `Each worker acquires and releases a lock of its own; all workers share one session. When several of pawl's writes are under way at once, further
-writes share requests ([how](../decisions/together.md)); in "pawl, alone" that is turned off, and only the count of requests under way is left of it.
+writes share requests ([how](../decisions/batches.md)); in "pawl, alone" that is turned off, and only the count of requests under way is left of it.
 "Requests" are those of an acquisition and its release.
 
 `

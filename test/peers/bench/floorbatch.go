@@ -16,7 +16,7 @@ import (
 // floorParts is how many transactions share a request at most, as in pawl.
 const floorParts = 32
 
-// floorBatches is the least that sending transactions together costs: a transaction that comes
+// floorBatches is the least that sending transactions in batches costs: a transaction that comes
 // while as many requests are in flight as may be waits, and is sent with all waiting ones when a request
 // is answered, or when they are as many as a request may have. The limit is that of pawl. It does not
 // check whether transactions may share a request, does not handle a refusal, and nothing bounds
