@@ -3,6 +3,7 @@ package lock_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -27,16 +28,48 @@ func (q queued) Observe(_ context.Context, ev observe.Event) {
 	}
 }
 
+// beside is another client that holds one lock, and locks further names, until it is stopped.
+func beside(t *testing.T, cfg pawl.Config) (stop func()) {
+	t.Helper()
+	c, err := pawl.Dial(t.Context(), cfg)
+	require.NoError(t, err)
+	kept, err := lock.New(c, "kept beside", lock.Options{}).Acquire(t.Context())
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var took []time.Duration
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			began := time.Now()
+			h, err := lock.New(c, fmt.Sprint("beside", i), lock.Options{}).Acquire(t.Context())
+			took = append(took, time.Since(began))
+			if assert.NoError(t, err) {
+				assert.NoError(t, h.Release(t.Context()))
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	})
+	return func() {
+		cancel()
+		wg.Wait()
+		slices.Sort(took)
+		t.Logf("another client: %d locks, p50 %v, p99 %v, at most %v", len(took), took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
+		assert.NoError(t, kept.Err())
+		assert.NoError(t, c.Close())
+	}
+}
+
 // Thousands begin to wait at once in one session, for a lock that it holds. The holder keeps it while
-// they queue, and while they give up.
+// they queue, and while they give up, and so does another client.
 // rule: G12
 func TestThousandsOfWaitersBegunAtOnceLeaveTheHolderItsLock(t *testing.T) {
-	waiters := testscale.Of(1_000, 10_000)
+	waiters := testscale.Of(1_000, 20_000)
 	s := etcdtest.Start(t)
 	all := make(queued, waiters+1)
 	c, err := pawl.Dial(t.Context(), pawl.Config{Endpoints: s.Endpoints(), Observer: all})
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, c.Close()) }()
+	defer beside(t, pawl.Config{Endpoints: s.Endpoints()})()
 	holder, err := lock.New(c, "name", lock.Options{}).Acquire(t.Context())
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -76,6 +109,7 @@ func TestThousandsOfLocksTakenAtOnceWithAPassword(t *testing.T) {
 	c, err := pawl.Dial(t.Context(), pawl.Config{Endpoints: s.Endpoints(), Username: "app", Password: "pw"})
 	require.NoError(t, err)
 	defer func() { _ = c.Close() }()
+	defer beside(t, pawl.Config{Endpoints: s.Endpoints(), Username: "root", Password: "root"})()
 	kept, err := lock.New(c, "kept", lock.Options{}).Acquire(t.Context())
 	require.NoError(t, err)
 	began := time.Now()

@@ -80,30 +80,37 @@ type showOptions struct {
 
 // answer is for scripts. The exit code says whether somebody holds, and the output who.
 func (o *showOptions) answer(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope inspect.Scope) error {
-	var holders []inspect.Position
-	for _, scope.First = range []int{1000, 0} { // a lock can have more readers than a semaphore has slots
-		s, err := inspect.Read(ctx, c, scope)
-		if err != nil {
-			return err
-		}
-		holders = nil
-		for _, l := range s.Queues {
-			holders = append(holders, l.Holders()...)
-		}
-		if len(holders) <= 1000 || o.quiet {
-			break
-		}
-	}
-	if len(holders) == 0 {
+	holders, err := o.holders(ctx, c, scope)
+	switch {
+	case err != nil:
+		return err
+	case len(holders) == 0:
 		return cli.Exit(cli.ExitWrong, nil)
-	}
-	if o.quiet {
+	case o.quiet:
 		return nil
 	}
 	for _, p := range holders {
 		fmt.Fprintln(cmd.OutOrStdout(), holderFor(p))
 	}
 	return nil
+}
+
+// holders reads who holds. The keys' names show how many there are. Unless nothing is printed of them, it
+// reads again, as many keys whole, if there is more than one.
+func (o *showOptions) holders(ctx context.Context, c *pawl.Client, scope inspect.Scope) (holders []inspect.Position, err error) {
+	for scope.First = 1; ; scope.First = 2 * len(holders) { // others may come between two reads
+		s, err := inspect.Read(ctx, c, scope)
+		if err != nil {
+			return nil, err
+		}
+		holders = nil
+		for _, l := range s.Queues {
+			holders = append(holders, l.Holders()...)
+		}
+		if len(holders) <= scope.First || o.quiet {
+			return holders, nil
+		}
+	}
 }
 
 // holderFor is what --holder prints about a position.
