@@ -305,7 +305,6 @@ func TestTheFirstFailureOfAConnectionDecidesWhetherItWasSilent(t *testing.T) {
 		"this side closes while it waits for a read": {net.ErrClosed, net.ErrClosed, false, true},
 	} {
 		l := &line{m: new(Member)}
-		l.watched.Store(true)
 		w := &wire{Conn: failing{tt.read, tt.write}, l: l}
 		if tt.writesFirst {
 			_, _ = w.Write(nil)

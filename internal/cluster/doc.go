@@ -28,13 +28,13 @@
 //     sent. Nothing else about a revision does. An endpoint of another cluster is set aside until it
 //     answers as part of this one. If probes find no endpoint of this cluster, the Cluster also ends
 //     with ErrChanged.
-//  7. A connection that is silent after something was sent on it is examined, after 200 ms or three
-//     round trips. While an answer is due, only answers count as life; watch events do not. Silence
-//     alone changes nothing. If another member answers meanwhile, the tries on the silent connection
-//     are given up, with the outcome that the evidence gives, and so are the streams that have not
-//     opened on it. If a second connection to the same address answers, it replaces the first, at most
-//     once in 2 to 30 s for each member. Time in which this process was stopped counts neither as
-//     silence nor as a round trip.
+//  7. A connection is silent if something was sent on it since the last answer, and no answer has come for
+//     200 ms or three round trips. It is then examined. What the server sends of its own accord, such as
+//     the events of a watch, is no answer. Silence alone changes nothing. If another member answers
+//     meanwhile, the tries on the silent connection are given up, with the outcome that the evidence
+//     gives, and so are the streams that have not opened on it. If a second connection to the same
+//     address answers, it replaces the first, at most once in 2 to 30 s for each member. Time in which
+//     this process was stopped counts neither as silence nor as a round trip.
 //  8. A member without a connection is used only if no healthy member has one, and connects meanwhile.
 //     A try that was sent before the present leader was elected is given up after half a second,
 //     because the member may have forwarded it to the old leader, which may have lost it.

@@ -113,11 +113,13 @@ func (m *Member) Endpoint() string { return m.endpoint.name }
 func (m *Member) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
 	m.inflight.Add(1)
 	defer m.done()
-	t, _ := ctx.Value(tryKey{}).(*try)
-	l := m.line.Load()
-	l.begin(t)
+	l, a := m.line.Load(), new(await)
+	if t, ok := ctx.Value(tryKey{}).(*try); ok {
+		a = &t.await
+	}
+	l.begin(a)
 	answered := false
-	defer func() { l.done(t, answered) }() // also if a caller's interceptor panics
+	defer func() { l.done(a, answered) }() // also if a caller's interceptor panics
 	err := l.conn.Invoke(ctx, method, args, reply, opts...)
 	answered = isAnswer(err)
 	return err
@@ -132,13 +134,12 @@ func (m *Member) NewStream(ctx context.Context, desc *grpc.StreamDesc, method st
 	}
 	m.inflight.Add(1)
 	ctx, cancel := context.WithCancel(ctx)
-	t := &try{cancel: cancel, began: time.Now()}
-	l := m.line.Load()
-	l.begin(t)
+	l, a := m.line.Load(), &await{cancel: cancel, began: time.Now()}
+	l.begin(a)
 	stream, err := l.conn.NewStream(ctx, desc, method, opts...)
-	l.done(t, false)
+	l.done(a, false)
 	if err != nil {
-		if why := t.why.Load(); why != nil {
+		if why := a.why.Load(); why != nil {
 			err = *why
 		}
 		cancel()

@@ -106,7 +106,8 @@ func (s *sender) try(ctx context.Context) (Outcome, error) {
 	}
 	bound, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
-	t := &try{Context: bound, login: s.login, op: s.r.Op, parts: s.r.Parts, cancel: cancel, began: s.began, term: s.c.raftTerm.Load()}
+	t := &try{Context: bound, login: s.login, op: s.r.Op, parts: s.r.Parts}
+	t.cancel, t.began, t.term = cancel, s.began, s.c.raftTerm.Load()
 	floor := s.c.revision.Load()
 	if s.r.Tracker != nil {
 		s.r.Tracker.Began(s.r.Ticket, s.member, s.began)

@@ -2,19 +2,11 @@ package cluster
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
-
-	"google.golang.org/grpc/metadata"
-
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-
-	"github.com/pawl-locks/pawl/internal/etcdapi"
 )
 
-// This file replaces a mute line; see guarantee 7 of the package. To examine a silent line, a health
-// call is sent on it, and on those of up to two other members. If the line is still silent after as
-// long again, a spare line is opened. Each member is examined separately.
+// This file notices that a line is silent: something was sent on it since the last answer, and for a while
+// no answer has come; see guarantee 7 of the package. exam.go then examines it, and spare.go replaces it.
 //
 // A line that delivers may still have a try that gets no answer (guarantee 8). So the member is asked
 // for its leader meanwhile.
@@ -38,10 +30,11 @@ const (
 // patience is how long the line may be silent.
 func (m *Member) patience() time.Duration { return max(patience, 3*time.Duration(m.trip.Load())) }
 
-// watch begins to watch l until something was read on it.
+// watch watches l until no answer is due on it.
 func (l *line) watch() {
-	l.m.c.Go(func() { // ends when something was read on l, or with l
-		w := lineWatch{l: l, seen: l.heard()}
+	l.m.c.Go(func() { // ends when no answer is due on l, or with l
+		w := lineWatch{l: l}
+		w.seen, _, _ = l.awaits.state()
 		defer w.heard()
 		for l.m.wait(l.m.patience()/steps, l.life.Done(), nil) && !w.step() {
 		}
@@ -51,8 +44,9 @@ func (l *line) watch() {
 // lineWatch is the watching of a line.
 type lineWatch struct {
 	l      *line
-	seen   heard
-	silent int   // for how many steps
+	seen   int   // awaits.heard, at the last step
+	silent int   // for how many steps, in which something awaited an answer
+	idle   int   // for how many steps, since then, nothing has
 	x      *exam // nil while the line is not examined
 }
 
@@ -63,25 +57,21 @@ func (w *lineWatch) step() bool {
 	if m.patience() > patience && m.due(&m.tripAt, tripEvery) { // the member may have become near
 		m.measure(l)
 	}
-	now, asked := l.heard(), l.asked.Load()
-	life := now.lifeSince(w.seen)
-	w.seen = now
-	if !asked || life {
-		w.heard()
-		return !l.busy() && l.unwatch()
-	}
-	w.silent++
+	heard, due, open := l.awaits.state()
 	switch {
-	case w.silent == steps && l.open.Load() == 0: // what was sent was an acknowledgement
-		l.asked.Store(false)
-		l.due.Store(false)
-		if l.open.Load() > 0 { // a call has begun meanwhile, and its write may be the one that was just cleared
-			l.due.Store(true)
-			l.asked.Store(true)
+	case !due || heard != w.seen:
+		w.seen = heard
+		w.heard()
+		return l.awaits.unwatch(false)
+	case !open: // callers have stopped waiting; perhaps another one begins
+		if w.idle++; w.idle < steps {
+			return false
 		}
-		w.silent = 0
-		return l.unwatch()
-	case w.silent == steps:
+		w.heard()
+		return l.awaits.unwatch(true)
+	}
+	w.idle = 0
+	if w.silent++; w.silent == steps {
 		l.silent.Store(true)
 		w.x = l.examine()
 	}
@@ -90,19 +80,12 @@ func (w *lineWatch) step() bool {
 
 // heard ends the examination of the line.
 func (w *lineWatch) heard() {
-	w.silent = 0
+	w.silent, w.idle = 0, 0
 	if w.x != nil {
 		w.l.silent.Store(false)
 		w.x.end()
 		w.x = nil
 	}
-}
-
-// unwatch ends the watching of l, and reports whether it did. It does not if there is something to
-// watch.
-func (l *line) unwatch() bool {
-	l.watched.Store(false)
-	return !l.busy() || !l.watched.CompareAndSwap(false, true)
 }
 
 // askTerm asks the member for its raft term if a try has been under way for long. If the member knows
@@ -111,7 +94,7 @@ func (l *line) unwatch() bool {
 func (l *line) askTerm() {
 	m := l.m
 	every := max(overdue, m.patience())
-	if !l.any(func(t *try) bool { return time.Since(t.began) > overdue }) || !m.due(&m.termAt, every) {
+	if !l.awaits.any(func(a *await) bool { return a.term != 0 && time.Since(a.began) > overdue }) || !m.due(&m.termAt, every) {
 		return
 	}
 	m.c.Go(func() { // ends within every
@@ -121,7 +104,7 @@ func (l *line) askTerm() {
 		if err != nil || resp.Leader == 0 || m.c.Check(m, resp.Header, 0, false) != nil {
 			return
 		}
-		l.giveUp(&errElected, func(t *try) bool { return t.term != 0 && t.term < resp.Header.RaftTerm })
+		l.awaits.giveUp(&errElected, func(a *await) bool { return a.term != 0 && a.term < resp.Header.RaftTerm })
 	})
 }
 
@@ -157,154 +140,4 @@ func (m *Member) measure(l *line) {
 			m.trip.Store(int64(min(time.Since(sent), passed)))
 		}
 	})
-}
-
-// exam is the examination of a silent line.
-type exam struct {
-	l      *line
-	ctx    context.Context
-	cancel context.CancelFunc
-	others atomic.Bool // another member answered
-	spare  *line       // the last that was opened
-}
-
-func (x *exam) end() {
-	x.cancel()
-	if x.spare != nil {
-		x.spare.close()
-	}
-}
-
-// examine sends health calls on l, and to up to two other members.
-func (l *line) examine() *exam {
-	x := &exam{l: l}
-	x.ctx, x.cancel = context.WithCancel(l.m.c.life)
-	l.m.due(&l.m.tripAt, 0)
-	l.m.measure(l)
-	n := 0
-	for _, o := range l.m.c.Members() {
-		if o == l.m || n == 2 {
-			continue
-		}
-		n++
-		other := o.line.Load()
-		l.m.c.Go(func() { // ends with x
-			if other.health(x.ctx) {
-				x.others.Store(true)
-			}
-		})
-	}
-	return x
-}
-
-// doubt acts on a line that is still silent, and reports whether it replaced the line.
-func (x *exam) doubt() bool {
-	m := x.l.m
-	if spare := x.spare; spare != nil && spare.serves.Load() {
-		x.spare = nil
-		m.swap(x.l, spare, "it was silent, and a new one answers")
-		return true
-	}
-	if x.others.Load() {
-		m.c.Failed(m, errMute)
-		x.l.giveUp(&errMute, everyTry)
-	}
-	if m.mayOpen() {
-		x.l.blame()
-		x.open()
-	}
-	return false
-}
-
-// open opens a spare line, in place of one that has not answered.
-func (x *exam) open() {
-	if x.spare != nil {
-		x.spare.blame()
-		x.spare.close()
-	}
-	if x.spare = x.l.m.newSpare(); x.spare == nil {
-		return
-	}
-	spare := x.spare
-	x.l.m.c.Go(func() { // ends with x
-		if spare.health(x.ctx) {
-			spare.serves.Store(true)
-		}
-	})
-}
-
-// mayOpen reports whether a spare may be opened now. If so, no other may be opened for a while.
-func (m *Member) mayOpen() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	now := time.Now()
-	if now.Before(m.spareAt) {
-		return false
-	}
-	m.spareAt = now.Add(max(minSwap, 2*m.patience())) // two for TLS, one for TCP, one for the call, and as many again
-	return true
-}
-
-// newSpare returns a line that is not watched, or nil if none can be made.
-func (m *Member) newSpare() *line {
-	l, err := m.newLine()
-	if err != nil {
-		return nil
-	}
-	l.watched.Store(true)
-	return l
-}
-
-// swap replaces l by spare, and closes l at once. The tries on l have an unknown outcome if they were
-// sent, and its streams are opened again.
-func (m *Member) swap(l, spare *line, why string) {
-	m.mu.Lock()
-	now := time.Now()
-	if now.Sub(m.swapped) > 2*maxSwap {
-		m.gap = minSwap
-	}
-	m.swapped, m.spareAt, m.gap = now, now.Add(m.gap), min(2*m.gap, maxSwap)
-	if m.closed || !m.line.CompareAndSwap(l, spare) {
-		m.mu.Unlock()
-		spare.close()
-		return
-	}
-	m.mu.Unlock()
-	if !spare.unwatch() { // the spare was in use already
-		spare.watch()
-	}
-	m.c.log.Warn("etcd connection replaced: "+why, "endpoint", m.Endpoint())
-	l.giveUp(&errReplaced, everyTry)
-	if w := l.wire.Load(); w != nil {
-		_ = w.Conn.Close() // without a farewell, which a mute connection might block
-	}
-	l.close()
-}
-
-// move looks for another address of the member's name, because the one in use answers that it
-// cannot serve.
-func (m *Member) move() {
-	if !m.addresses.several() || !m.mayOpen() {
-		return
-	}
-	l := m.line.Load()
-	l.blame()
-	spare := m.newSpare()
-	if spare == nil {
-		return
-	}
-	asks := m.c.Go(func() { // ends within probeTotal
-		ctx, cancel := context.WithTimeout(metadata.NewOutgoingContext(m.c.life, m.c.creds.any(m).md), probeTotal)
-		defer cancel()
-		resp, err := etcdapi.Status(ctx, spare.conn, &pb.StatusRequest{})
-		if err != nil && !IsTokenRefusal(err) || err == nil && (resp.Leader == 0 || resp.IsLearner) {
-			spare.blame()
-			spare.close()
-			return
-		}
-		m.swap(l, spare, "its member cannot serve, and that of another address can")
-	})
-	if !asks {
-		spare.close()
-	}
 }

@@ -308,8 +308,6 @@ func TestASpareThatTurnsMuteAtOnceIsReplacedToo(t *testing.T) {
 		for c.list()[0].line.Load() == old {
 			time.Sleep(time.Millisecond)
 		}
-		spare := c.list()[0].line.Load()
-		spare.asked.Store(true) // as after the acknowledgement of a setting
 		fake.Member(0).Swallow()
 		start := time.Now()
 		_, err := c.Txn(t.Context(), Request{Op: "txn", Repeat: Always}, writing())
@@ -339,6 +337,12 @@ func TestASpareThatAnswersWhenItIsGivenUpIsNotUsed(t *testing.T) {
 	})
 }
 
+// awaiting reports whether anything awaits an answer on the line in use.
+func awaiting(m *Member) bool {
+	_, _, open := m.line.Load().awaits.state()
+	return open
+}
+
 // A message on a stream that has ended awaits no answer.
 func TestAMessageOnAnEndedStreamHasNoAnswer(t *testing.T) {
 	linked(t, 1, func(t *testing.T, _ *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
@@ -348,11 +352,11 @@ func TestAMessageOnAnEndedStreamHasNoAnswer(t *testing.T) {
 		s, err := etcdapi.Watch(ctx, m)
 		require.NoError(t, err)
 		require.NoError(t, s.Send(&pb.WatchRequest{}))
-		assert.EqualValues(t, 1, m.line.Load().open.Load())
+		assert.True(t, awaiting(m))
 		cancel()
 		synctest.Wait()
 		_ = s.Send(&pb.WatchRequest{})
-		assert.Zero(t, m.line.Load().open.Load())
+		assert.False(t, awaiting(m))
 	})
 }
 
@@ -492,7 +496,7 @@ func TestEventsDoNotHideThatNothingIsAnswered(t *testing.T) {
 		t.Run(fmt.Sprint(members, " members"), func(t *testing.T) {
 			linked(t, members, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
 				m := member(t, c, fake.Member(0).Endpoint())
-				events := watching(t, m)
+				_, events := watching(t, m)
 				fake.Member(0).SwallowRequests()
 				writer, err := Dial(t.Context(), Config{Endpoints: fake.Endpoints()[members-1:], DialOptions: []grpc.DialOption{fake.DialOption()}})
 				require.NoError(t, err)
@@ -509,7 +513,7 @@ func TestEventsDoNotHideThatNothingIsAnswered(t *testing.T) {
 				})
 				time.Sleep(time.Minute)
 				require.Greater(t, events.Load(), int64(1000))
-				require.EqualValues(t, 0, m.line.Load().open.Load(), "the creation of the watch was answered")
+				require.False(t, awaiting(m), "the creation of the watch was answered")
 				start := time.Now()
 				_, err = c.Txn(t.Context(), Request{Op: "txn", On: m}, writing())
 				require.ErrorIs(t, err, ErrUnknown)
@@ -522,8 +526,61 @@ func TestEventsDoNotHideThatNothingIsAnswered(t *testing.T) {
 	}
 }
 
-// watching watches what writing writes, on m, and returns how many events came.
-func watching(t *testing.T, m *Member) *atomic.Int64 {
+// Events on a stream are no answer to what was sent on it.
+// rule: C4
+func TestEventsDoNotHideThatAMessageOnTheirStreamIsNotAnswered(t *testing.T) {
+	linked(t, 1, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
+		m := c.list()[0]
+		old := m.line.Load()
+		s, events := watching(t, m)
+		fake.Member(0).SwallowRequests()
+		writer, err := Dial(t.Context(), Config{Endpoints: fake.Endpoints(), DialOptions: []grpc.DialOption{fake.DialOption()}})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = writer.Close() })
+		require.NoError(t, s.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{
+			CreateRequest: &pb.WatchCreateRequest{Key: []byte("other")},
+		}}))
+		for range 40 {
+			_, err := writer.Txn(t.Context(), Request{Op: "txn"}, writing())
+			require.NoError(t, err)
+			time.Sleep(20 * time.Millisecond)
+		}
+		require.Greater(t, events.Load(), int64(20), "until the stream ended")
+		assert.NotSame(t, old, m.line.Load(), "the connection was replaced")
+	})
+}
+
+// A caller that stops waiting says nothing about the connection.
+// rule: C4
+func TestWhatItsCallerNoLongerAwaitsIsNotExamined(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := etcdfake.New(etcdfake.Options{Members: 2})
+		t.Cleanup(fake.Close)
+		var checks atomic.Int64
+		c, err := Dial(t.Context(), Config{Endpoints: fake.Endpoints(), DialOptions: []grpc.DialOption{
+			fake.DialOption(),
+			grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+				if method == healthpb.Health_Check_FullMethodName {
+					checks.Add(1)
+				}
+				return invoke(ctx, method, req, reply, cc, opts...)
+			}),
+		}})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		synctest.Wait()
+		fake.Member(0).BlackHole()
+		ctx, cancel := context.WithTimeout(t.Context(), patience/2)
+		defer cancel()
+		_, err = c.Txn(ctx, Request{Op: "txn", On: member(t, c, fake.Member(0).Endpoint())}, writing())
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		time.Sleep(8 * time.Second) // less than the pings of gRPC are apart
+		assert.Zero(t, checks.Load())
+	})
+}
+
+// watching watches what writing writes, on m, and returns its stream, and how many events came.
+func watching(t *testing.T, m *Member) (etcdapi.WatchStream, *atomic.Int64) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
@@ -545,14 +602,14 @@ func watching(t *testing.T, m *Member) *atomic.Int64 {
 			events.Add(int64(len(r.Events)))
 		}
 	}()
-	return events
+	return s, events
 }
 
 // Events while a request is slow, and its member healthy, cost a health call and no connection.
 // rule: C4
 func TestEventsWhileARequestIsSlowReplaceNothing(t *testing.T) {
 	linked(t, 1, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, dials *atomic.Int64) {
-		events := watching(t, c.list()[0])
+		_, events := watching(t, c.list()[0])
 		before := dials.Load()
 		fake.Inject(etcdfake.Rule{Method: "Txn", Times: 1, Delay: 2 * time.Second})
 		var wg sync.WaitGroup
@@ -606,9 +663,39 @@ func TestAStreamOnAConnectionThatNeverSpeaksIsGivenUp(t *testing.T) {
 
 		fake.Member(1).Heal()
 		time.Sleep(10 * time.Second)
-		assert.Zero(t, m.line.Load().open.Load())
+		assert.False(t, awaiting(m))
 		s, err := etcdapi.Watch(t.Context(), m)
 		require.NoError(t, err)
 		require.NoError(t, s.Context().Err())
+	})
+}
+
+// An attempt to connect tries every address itself.
+// rule: C4
+func TestACallThatWaitsForAConnectionBeginsNoSecondAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := etcdfake.New(etcdfake.Options{})
+		t.Cleanup(fake.Close)
+		var hang atomic.Bool
+		var attempts atomic.Int64
+		c, err := Dial(t.Context(), Config{Endpoints: []string{"10.0.0.1:2379"}, dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			attempts.Add(1)
+			if hang.Load() {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return fake.Dial(ctx, fake.Endpoints()[0])
+		}})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		before := attempts.Load()
+		hang.Store(true)
+		fake.Member(0).Reset()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		_, err = c.Txn(ctx, Request{Op: "txn"}, writing())
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.EqualValues(t, 1, attempts.Load()-before)
 	})
 }

@@ -3,8 +3,6 @@ package cluster
 import (
 	"context"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -20,12 +18,9 @@ type try struct {
 	context.Context // ends with the caller's context, or when the try's time limit has passed
 	login           *login
 	opts            [1]grpc.CallOption
-	op              string             // of the request, for Ops
-	parts           func() []string    // the same
-	cancel          context.CancelFunc // ends the Context
-	began           time.Time
-	term            uint64                // the raft term known when it began
-	why             atomic.Pointer[error] // why cancel was called before an answer, or nil
+	op              string          // of the request, for Ops
+	parts           func() []string // the same
+	await                           // its cancel ends the Context
 
 	mu      sync.Mutex
 	peer    peer.Peer // of the first request
