@@ -70,38 +70,6 @@ func TestABoundSessionEndsWithItsProcess(t *testing.T) {
 	}
 }
 
-// What is promised to another process would end with one that it is not.
-func TestABoundSessionIsForItsProcessAlone(t *testing.T) {
-	t.Parallel()
-	p := start(t, ofShared(t), "")
-	bindable(t, p)
-	body := object{"session": hex32(1), "requestId": hex32(1), "names": []string{"n"}, "mode": "EXCLUSIVE", "bind": true, "waitMs": 5000}
-	p.acquire(body)
-	require.Equal(t, "HELD", p.call("Acquire", body)["state"], "a repeat")
-	for method, body := range map[string]object{
-		"Acquire": {"session": hex32(1), "requestId": hex32(2), "names": []string{"m"}, "mode": "EXCLUSIVE"},
-		"Renew":   {"session": hex32(1)},
-		"Release": {"session": hex32(1)},
-		"Confirm": {"session": hex32(1), "requestId": hex32(1)},
-	} {
-		out, err := exec.Command("python3", "-c", `
-import sys
-sys.path.insert(0, "../../clients/python")
-import json, pawld
-from pawld._threads import at_once
-try:
-    s = pawld.Session(sys.argv[1])
-    print(at_once(s._call(sys.argv[2], json.loads(sys.argv[3]), 10, s._wait())))
-except pawld.Error as e:
-    print(e)
-`, p.socket, method, marshal(body)).CombinedOutput()
-		require.NoError(t, err, "%s", out)
-		assert.Equal(t, "permission_denied: session is bound to another process\n", string(out), method)
-	}
-	assert.Len(t, p.locks(1), 1)
-	p.call("Release", object{"session": hex32(1)})
-}
-
 // Heartbeats stay necessary; a restart ends the binding, and another Acquire requests it again.
 func TestABindingIsNoHeartbeatAndEndsWithARestart(t *testing.T) {
 	t.Parallel()

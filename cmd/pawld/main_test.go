@@ -17,11 +17,9 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
@@ -34,12 +32,6 @@ func TestMain(m *testing.M) {
 	}
 	if os.Getenv("PAWLD_TEST_RUN") != "" {
 		rehearsalWait, hurriedWait = testscale.Hang, testscale.Hang // a slow machine's etcd and disk are not what is tested
-		steps := make(chan os.Signal, 1)
-		signal.Notify(steps, stepClock)
-		go func() { // until the process ends
-			<-steps
-			clock.SetWallJump(time.Hour)
-		}()
 		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr, signalled()))
 	}
 	if signal.Ignored(syscall.SIGHUP) { // as under nohup: processes of this one are to find the default
@@ -50,9 +42,6 @@ func TestMain(m *testing.M) {
 	stopShared()
 	os.Exit(code)
 }
-
-// stepClock has a pawld see its wall clock set, as if by an operator.
-const stepClock = syscall.SIGUSR1
 
 // pawld is a process.
 type pawld struct {

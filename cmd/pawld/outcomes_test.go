@@ -21,9 +21,8 @@ import (
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
-// These tests check each failure with real processes and a real etcd: the table of
-// docs/how-to/pawld.md. The next holder is always a Go program beside pawld. A restart of pawld is
-// in the scenario and, under load, in process_test.go, and so is a pawld that is stopped.
+// These tests are of failures whose effect rests on processes and connections. The others of the table in
+// docs/how-to/pawld.md are in package service, in bubbles. The next holder is always a Go program beside pawld.
 
 // ttl is that of clients whose belief is to end, the shortest that there is, and longest that of
 // clients whose belief is not to end.
@@ -58,7 +57,7 @@ func await(t *testing.T, etcd *space, name string) *next {
 }
 
 // wins waits until it holds the name, with a greater token. What it is not to come before, the test
-// asks for afterwards; when it comes, to the millisecond, is judged in cmd/pawld/internal/locks.
+// asks for afterwards; when it comes, to the millisecond, is judged in cmd/pawld/internal/service.
 func (n *next) wins(token any) *lock.Held {
 	n.t.Helper()
 	h := receive(n.t, n.held, "nobody holds it")
@@ -94,18 +93,6 @@ var drivers = map[string][]string{
 	"Node":                {"node", "../../clients/node/test/driver.js"},
 }
 
-func TestAKilledClientIsFollowedAfterItsTTL(t *testing.T) {
-	t.Parallel()
-	etcd := ofShared(t)
-	p := start(t, etcd, "")
-	c := newProgram(t, "env", driveEnv+"=1", os.Args[0], p.socket, fmt.Sprint(ttl.Seconds()))
-	defer c.close()
-	token := acquired(t, c, nil)
-	n := await(t, etcd, "n")
-	require.NoError(t, c.cmd.Process.Signal(syscall.SIGKILL))
-	n.wins(token)
-}
-
 // The first check after a stop says that it is lost, before anything was sent.
 // rule: V3
 func TestAStoppedClientFindsItsLockLostAtItsFirstCheck(t *testing.T) {
@@ -126,22 +113,6 @@ func TestAStoppedClientFindsItsLockLostAtItsFirstCheck(t *testing.T) {
 			assert.False(t, believes(t, c))
 		})
 	}
-}
-
-func TestAHungWorkersLockEndsWithItsMaxHold(t *testing.T) {
-	t.Parallel()
-	etcd := ofShared(t)
-	p := start(t, etcd, "")
-	c := newThin(jsonCall(p.socket))
-	defer c.close()
-	const hold = time.Second
-	token := acquired(t, c, object{"ttlMs": float64(longest.Milliseconds()), "maxHoldMs": float64(hold.Milliseconds())})
-	n := await(t, etcd, "n")
-	n.wins(token)
-	assert.False(t, believes(t, c), "before the next one holds it")
-	got, err := c.play(object{"op": "release", "lock": "1"})
-	require.NoError(t, err)
-	assert.Equal(t, object{"released": false, "why": "MAX_HOLD"}, got)
 }
 
 // overTCP starts pawld with a token on loopback, and a proxy before that. It has its session at etcd, so that no call
@@ -190,153 +161,6 @@ func TestACutBetweenClientAndPawldEndsTheBeliefFirst(t *testing.T) {
 	assert.False(t, believes(t, c), "what has ended stays ended")
 }
 
-// The request was executed and its answer lost: sent again, it finds the same lock.
-func TestALostAnswerToAcquireIsTheSameLock(t *testing.T) {
-	t.Parallel()
-	etcd := ofShared(t)
-	p, proxy, call := overTCP(t, etcd)
-	acquire := object{"session": hex32(1), "requestId": hex32(2), "names": []string{"n"}, "mode": "EXCLUSIVE", "ttlMs": 15000, "waitMs": 1000}
-	proxy.HoldAnswers()
-	first := make(chan error, 1)
-	go func() {
-		_, err := call("Acquire", acquire)
-		first <- err
-	}()
-	entries := func() []any {
-		queues, _ := p.call("List", object{"name": "n"})["queues"].([]any)
-		if len(queues) == 0 {
-			return nil
-		}
-		return queues[0].(object)["entries"].([]any)
-	}
-	eventually(t, func() bool { return len(entries()) == 1 })
-	require.Error(t, receive(t, first))
-	proxy.Reset()
-	proxy.Heal()
-	var second object
-	eventually(t, func() (ok bool) {
-		out, err := call("Acquire", acquire)
-		second = out
-		return err == nil
-	})
-	require.Equal(t, "HELD", second["state"])
-	require.Len(t, entries(), 1)
-	assert.Equal(t, lockOf(second)["token"], entries()[0].(object)["token"])
-}
-
-// A lock that is won at the moment when its client gave up is released: at once by the client's
-// Release, and otherwise when the client was silent for its TTL. A client whose session is
-// alive releases locks that it finds in a Renew and does not know: see the scenario.
-func TestALockThatItsClientGaveUpIsGivenBack(t *testing.T) {
-	t.Parallel()
-	for name, release := range map[string]bool{"with a Release": true, "without one": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			etcd := ofShared(t)
-			p := start(t, etcd, "")
-			token := p.hold(1, 1, "n")["token"]
-			out, err := p.patient("Acquire", object{"session": hex32(2), "requestId": hex32(2), "names": []string{"n"}, "mode": "EXCLUSIVE", "ttlMs": ttl.Milliseconds()})
-			require.NoError(t, err)
-			require.Equal(t, "WAITING", out["state"])
-			c := newThin(jsonCall(p.socket)) // another of the same pawld's, behind it
-			defer c.close()
-			p.call("Release", object{"session": hex32(1)})
-			if release {
-				p.call("Release", object{"session": hex32(2), "requestIds": []string{hex32(2)}})
-			}
-			got, err := c.play(object{"op": "acquire", "lock": "1", "name": "n", "timeoutMs": float64(testscale.Hang.Milliseconds())})
-			require.NoError(t, err)
-			require.Equal(t, "HELD", got["state"])
-			assert.NotEqual(t, token, fmt.Sprint(got["token"]))
-		})
-	}
-}
-
-func TestASilentEtcdEndsEveryBeliefFirst(t *testing.T) {
-	t.Parallel()
-	etcd := ofShared(t)
-	proxy := faultproxy.Start(t, etcd.Addr())
-	socket := socketPath(t)
-	p := begin(t, "--endpoints", proxy.Addr(), "--namespace", etcd.namespace, "--socket", socket, "--max-ttl", "3s")
-	p.waitFor(socket)
-	c := newThin(jsonCall(socket))
-	defer c.close()
-	token := acquired(t, c, nil)
-	n := await(t, etcd, "n")
-	proxy.BlackHole()
-	n.wins(token) // after etcd's TTL
-	assert.False(t, believes(t, c), "before the next one holds it")
-	eventually(t, func() bool { // pawld continues
-		out, err := c.call("Renew", object{"session": c.session})
-		all, _ := out["locks"].([]any)
-		return err == nil && len(all) == 1 && all[0].(object)["state"] == "LOST"
-	})
-}
-
-// Its client learns of it, and the next one holds it, with a greater token.
-func TestADeletedKeyIsLostAtOnce(t *testing.T) {
-	t.Parallel()
-	etcd := ofShared(t)
-	p := start(t, etcd, "")
-	c := newThin(jsonCall(p.socket))
-	defer c.close()
-	token, key := keyOf(t, c, longest)
-	n := await(t, etcd, "n")
-	deleteKey(t, etcd, key)
-	n.wins(token)
-	p.finds(c, "KEY_DELETED")
-	assert.False(t, believes(t, c))
-}
-
-// keyOf acquires with a client of some TTL, and returns the key, too.
-func keyOf(t *testing.T, c *thin, ttl time.Duration) (token any, key string) {
-	t.Helper()
-	got, err := c.play(object{"op": "acquire", "lock": "1", "name": "n", "timeoutMs": float64(testscale.Hang.Milliseconds()), "ttlMs": float64(ttl.Milliseconds())})
-	require.NoError(t, err)
-	require.Equal(t, "HELD", got["state"], got)
-	return got["token"], got["key"].(string)
-}
-
-// finds waits until a client has learned that its only lock is lost, and why.
-func (p *pawld) finds(c *thin, why string) {
-	p.t.Helper()
-	eventually(p.t, func() bool {
-		all, _ := p.call("Renew", object{"session": c.session})["locks"].([]any)
-		return len(all) == 1 && all[0].(object)["state"] == "LOST" && all[0].(object)["why"] == why
-	})
-	eventually(p.t, func() bool { return !believes(p.t, c) })
-}
-
-// pawld's own session ends, its client is not told, and the key stays until its belief has ended.
-func TestAWallClockThatIsSetTakesNoKeyBeforeItsPromise(t *testing.T) {
-	t.Parallel()
-	etcd := ofShared(t)
-	p := start(t, etcd, "")
-	c := newThin(jsonCall(p.socket))
-	defer c.close()
-	token := acquired(t, c, nil)
-	n := await(t, etcd, "n") // while it is renewed
-	c.stop()                 // it hears nothing more
-	p.signal(stepClock)      // it gives the key back, and etcd would after 30 s
-	n.wins(token)
-	assert.False(t, believes(t, c), "before the next one holds it")
-	require.Len(t, p.locks(3), 0, "it goes on")
-	p.hold(3, 3, "other")
-}
-
-func TestAKilledPawldsLockIsTheNextOnesAfterEtcdsTTL(t *testing.T) {
-	t.Parallel()
-	etcd := ofShared(t)
-	p := start(t, etcd, "", "--max-ttl", "3s")
-	c := newThin(jsonCall(p.socket))
-	defer c.close()
-	token := acquired(t, c, nil)
-	n := await(t, etcd, "n")
-	p.stop(syscall.SIGKILL)
-	n.wins(token)
-	assert.False(t, believes(t, c), "before the next one holds it")
-}
-
 // Client, pawld and etcd are frozen together, between the client's check and its write, and the
 // client comes back when another holds the lock. A process
 // cannot be frozen with its clocks, which would be as if it did not check again: so it does not.
@@ -368,27 +192,4 @@ func TestOnAFrozenMachineTheTokenDecides(t *testing.T) {
 	c.cont() // last of all: the other has it
 	assert.ErrorContains(t, store.Admit("n", late), "stale token")
 	assert.False(t, believes(t, c), "its clocks went on")
-}
-
-// The same, of a key that another program wrote to. The waiters hold it in their order.
-func TestAnOverwrittenKeyIsLostAtOnce(t *testing.T) {
-	t.Parallel()
-	etcd := ofShared(t)
-	p := start(t, etcd, "")
-	c := newThin(jsonCall(p.socket))
-	defer c.close()
-	token, key := keyOf(t, c, longest)
-	n := await(t, etcd, "n")
-	last := newThin(jsonCall(p.socket))
-	defer last.close()
-	got, err := last.play(object{"op": "acquire", "lock": "1", "name": "n", "timeoutMs": 0.0})
-	require.NoError(t, err)
-	require.Equal(t, "TIMEOUT", got["state"], "the others are first")
-	_, err = etcdpb.NewKVClient(etcd.Conn(t)).Put(t.Context(), &etcdpb.PutRequest{Key: []byte(key), Value: []byte("x")})
-	require.NoError(t, err)
-	p.finds(c, "KEY_OVERWRITTEN")
-	n.wins(token)
-	got, err = last.play(object{"op": "acquire", "lock": "1", "name": "n", "try": true})
-	require.NoError(t, err)
-	assert.Equal(t, "BUSY", got["state"], "it is the first waiter's")
 }

@@ -9,11 +9,9 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -47,117 +45,6 @@ func (p *pawld) patient(method string, body object) (object, error) {
 		}
 		<-time.After(20 * time.Millisecond)
 	}
-}
-
-// A counter is a storage that checks tokens.
-type counter struct {
-	mu    sync.Mutex
-	value int
-	gate  fencing.Gate
-}
-
-func (c *counter) read(t fencing.Token) (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.value, c.gate.Admit("counter", t) // registered before the first read: K2
-}
-
-func (c *counter) write(t fencing.Token, v int) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.gate.Admit("counter", t); err != nil {
-		return err
-	}
-	c.value = v
-	return nil
-}
-
-// load is many clients that add one to a counter, each under a lock of pawld's.
-type load struct {
-	counter
-	added, lost atomic.Int64
-	end         context.CancelFunc
-	done        sync.WaitGroup
-}
-
-func newLoad(t *testing.T, clients int, ttl time.Duration, socket string) *load {
-	ctx, cancel := context.WithCancel(t.Context())
-	l := &load{end: cancel}
-	for range clients {
-		l.done.Add(1)
-		go func() { // ends with ctx
-			defer l.done.Done()
-			c := newThin(jsonCall(socket))
-			defer c.close()
-			for ctx.Err() == nil {
-				l.add(t, c, ttl)
-			}
-		}()
-	}
-	t.Cleanup(l.stop)
-	return l
-}
-
-func (l *load) stop() { l.end(); l.done.Wait() }
-
-// add adds one, or finds its lock lost.
-func (l *load) add(t *testing.T, c *thin, ttl time.Duration) {
-	got, err := c.play(object{"op": "acquire", "lock": "1", "name": "counter", "timeoutMs": 60000.0, "ttlMs": float64(ttl.Milliseconds())})
-	if err != nil || got["state"] != "HELD" {
-		l.lost.Add(1) // lost while it waited
-		return
-	}
-	token := fencing.Token(got["token"].(float64))
-	v, err := l.read(token)
-	if err == nil {
-		err = l.write(token, v+1)
-	}
-	released, rerr := c.play(object{"op": "release", "lock": "1"})
-	if err == nil {
-		l.added.Add(1)
-	}
-	if rerr != nil || released["released"] != true {
-		l.lost.Add(1)
-		if !slices.Contains([]any{"EXPIRED", "REVOKED", "KEY_DELETED", "NOT_HELD"}, released["why"]) {
-			t.Errorf("released: %v, %v", released, rerr)
-		}
-	}
-}
-
-// rounds is how often pawld is replaced, or killed.
-func rounds() int { return testscale.Of(1, 20) }
-
-// clients are those that continue meanwhile.
-func clients() int { return testscale.Of(10, 50) }
-
-// Clients continue while pawld is replaced again and again. No lock is lost, and no
-// update.
-func TestAnUpgradeUnderLoadLosesNoLock(t *testing.T) {
-	t.Parallel()
-	etcd := ofShared(t)
-	args := []string{"--state-dir", filepath.Join(t.TempDir(), "state"), "--max-sessions", "200"}
-	p := start(t, etcd, "", args...)
-	held := newThin(jsonCall(p.socket)) // through all of it
-	defer held.close()
-	got, err := held.play(object{"op": "acquire", "lock": "1", "name": "held", "timeoutMs": 5000.0, "ttlMs": float64(longest.Milliseconds())})
-	require.NoError(t, err)
-	require.Equal(t, "HELD", got["state"])
-	l := newLoad(t, clients(), longest, p.socket)
-	for range rounds() {
-		before := l.added.Load()
-		eventually(t, func() bool { return l.added.Load() >= before+20 }, p.said())
-		p.stop(syscall.SIGTERM)
-		require.NotContains(t, p.said(), "panic")
-		p = start(t, etcd, p.socket, args...)
-		require.NotContains(t, p.said(), "are lost")
-		require.NotContains(t, p.said(), "is lost")
-	}
-	l.stop()
-	assert.Zero(t, l.lost.Load())
-	assert.EqualValues(t, l.added.Load(), l.value, "no update is lost")
-	released, err := held.play(object{"op": "release", "lock": "1"})
-	require.NoError(t, err)
-	assert.Equal(t, true, released["released"])
 }
 
 // Clients that wait while pawld is replaced wait on, and each is served once: a thousand in the proof.
@@ -249,25 +136,6 @@ func TestAThousandWaitersOutliveARestart(t *testing.T) {
 	finish()
 	done.Wait()
 	assert.NotContains(t, p.said(), "panic")
-}
-
-// A killed pawld's locks are blocked until etcd's TTL, and no update is lost.
-func TestAKilledPawldLosesNoUpdate(t *testing.T) {
-	t.Parallel()
-	etcd := ofShared(t)
-	args := []string{"--max-ttl", "3s", "--max-sessions", "200"}
-	p := start(t, etcd, "", args...)
-	l := newLoad(t, clients(), ttl, p.socket)
-	for range rounds() {
-		before := l.added.Load()
-		eventually(t, func() bool { return l.added.Load() >= before+20 }, p.said())
-		p.stop(syscall.SIGKILL)
-		p = start(t, etcd, p.socket, args...)
-	}
-	before := l.added.Load()
-	eventually(t, func() bool { return l.added.Load() >= before+20 }, p.said())
-	l.stop()
-	assert.EqualValues(t, l.added.Load(), l.value, "no update is lost")
 }
 
 // A pawld is stopped for longer than its TTL at etcd: another has the lock then, after the
@@ -410,22 +278,6 @@ func TestLeaderReturnsWhenThereIsAnother(t *testing.T) {
 	assert.Equal(t, l["token"], out["token"])
 	owner := fmt.Sprintf("uid:%d", os.Getuid())
 	eventually(t, func() bool { return p.call("Leader", object{"name": "n"})["owner"] == owner }, "it is left out if etcd is slow")
-}
-
-// Promises are kept: after a SIGINT pawld waits for the last belief to end, and then releases.
-func TestSIGINTGivesBackWhenTheLastBeliefHasEnded(t *testing.T) {
-	t.Parallel()
-	etcd := ofShared(t)
-	p := start(t, etcd, "")
-	c := newThin(jsonCall(p.socket))
-	defer c.close()
-	token := acquired(t, c, nil)
-	n := await(t, etcd, "n")
-	c.stop() // or its belief lasts
-	p.signal(syscall.SIGINT)
-	n.wins(token)
-	assert.False(t, believes(t, c), "before the next one holds it")
-	assert.Equal(t, 0, p.wait())
 }
 
 // Listings of locks and elections show the client and not the daemon: pawl ls, show, top and ui

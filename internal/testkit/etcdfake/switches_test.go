@@ -1,161 +1,16 @@
 package etcdfake
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
-	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
 )
-
-func within(t *testing.T, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func TestBlackHoleSwallowsNothingForGood(t *testing.T) {
-	inBubble(t, Options{Members: 2}, func(t *testing.T, c *Cluster) {
-		a, b := connect(t, c, 0), connect(t, c, 1)
-		_, err := a.Put(t.Context(), put("k", "1", 0))
-		require.NoError(t, err)
-		c.Member(0).BlackHole()
-		_, err = a.Put(within(t, 3*time.Second), put("k", "2", 0))
-		assert.Equal(t, codes.DeadlineExceeded, status.Code(err))
-		_, err = connect(t, c, 0).Range(within(t, 3*time.Second), get("k"))
-		assert.Equal(t, codes.DeadlineExceeded, status.Code(err), "a new connection gets no answer")
-		_, err = b.Range(t.Context(), get("k"))
-		assert.NoError(t, err)
-		assert.Equal(t, int64(1), versionOf(c, "k"))
-		c.Member(0).Heal()
-		_, err = a.Range(t.Context(), get("k"))
-		assert.NoError(t, err, "the old connection goes on")
-	})
-}
-
-func TestMuteMemberAppliesWhatItDoesNotAnswer(t *testing.T) {
-	inBubble(t, Options{}, func(t *testing.T, c *Cluster) {
-		a := connect(t, c, 0)
-		_, err := a.Put(t.Context(), put("k", "1", 0))
-		require.NoError(t, err)
-		c.Member(0).Mute()
-		_, err = a.Put(within(t, time.Second), put("k", "2", 0))
-		assert.Equal(t, codes.DeadlineExceeded, status.Code(err))
-		assert.Equal(t, int64(2), versionOf(c, "k"))
-		c.Member(0).Heal()
-		c.Member(0).Deafen()
-		_, err = a.Put(within(t, time.Second), put("k", "3", 0))
-		assert.Equal(t, codes.DeadlineExceeded, status.Code(err))
-		assert.Equal(t, int64(2), versionOf(c, "k"))
-	})
-}
-
-func TestCutResetsAndRefuses(t *testing.T) {
-	inBubble(t, Options{}, func(t *testing.T, c *Cluster) {
-		a := connect(t, c, 0)
-		s := renewals(t, a)
-		_, err := renew(t, s, 7)
-		require.NoError(t, err)
-		c.Cut()
-		_, err = s.Recv()
-		assert.Equal(t, codes.Unavailable, status.Code(err))
-		_, err = a.Range(t.Context(), get("k"))
-		assert.Equal(t, codes.Unavailable, status.Code(err))
-		c.Heal()
-		time.Sleep(10 * time.Second) // a client's backoff
-		_, err = a.Range(t.Context(), get("k"))
-		assert.NoError(t, err)
-	})
-}
-
-func TestDelayIsForEachWay(t *testing.T) {
-	inBubble(t, Options{}, func(t *testing.T, c *Cluster) {
-		a := connect(t, c, 0)
-		_, err := a.Range(t.Context(), get("k"))
-		require.NoError(t, err)
-		c.Member(0).SetDelay(Fixed(30*time.Millisecond), Fixed(20*time.Millisecond))
-		start := time.Now()
-		_, err = a.Put(t.Context(), put("k", "", 0))
-		require.NoError(t, err)
-		assert.Equal(t, 50*time.Millisecond, time.Since(start))
-		assert.Equal(t, 30*time.Millisecond, c.History()[0].At.Sub(start))
-	})
-}
-
-func TestIsolatedFollowerFailsWhatNeedsAgreement(t *testing.T) {
-	inBubble(t, Options{Members: 3}, func(t *testing.T, c *Cluster) {
-		a := connect(t, c, 2)
-		c.Put("k", "1", 0)
-		c.Member(2).Isolate()
-		c.Put("k", "2", 0)
-		start := time.Now()
-		_, err := a.Put(t.Context(), put("k", "3", 0))
-		assert.Equal(t, rpctypes.ErrGRPCTimeout, err)
-		assert.Equal(t, 7*time.Second, time.Since(start))
-		_, err = a.Range(t.Context(), get("k"))
-		assert.Equal(t, rpctypes.ErrGRPCTimeout, err)
-		_, err = a.Range(needLeader(t.Context()), get("k"))
-		assert.Equal(t, rpctypes.ErrGRPCNoLeader, err)
-		old := get("k")
-		old.Serializable = true
-		r, err := a.Range(t.Context(), old)
-		require.NoError(t, err)
-		assert.Equal(t, "1", string(r.Kvs[0].Value))
-		assert.Equal(t, int64(2), r.Header.Revision)
-		i, _ := c.Leader()
-		assert.Equal(t, 0, i, "the others still have their leader")
-		c.Member(2).Heal()
-		r, err = a.Range(t.Context(), get("k"))
-		require.NoError(t, err)
-		assert.Equal(t, "2", string(r.Kvs[0].Value))
-	})
-}
-
-func TestIsolationEndsWhileARequestWaits(t *testing.T) {
-	inBubble(t, Options{Members: 3}, func(t *testing.T, c *Cluster) {
-		c.Member(2).Isolate()
-		c.later(2*time.Second, c.Member(2).Heal)
-		start := time.Now()
-		_, err := connect(t, c, 2).Put(t.Context(), put("k", "3", 0))
-		require.NoError(t, err)
-		assert.Equal(t, 2*time.Second, time.Since(start))
-	})
-}
-
-func TestStreamsThatWantALeaderEndWhenIsolated(t *testing.T) {
-	inBubble(t, Options{Members: 3}, func(t *testing.T, c *Cluster) {
-		a := connect(t, c, 2)
-		open := func(ctx context.Context) pb.Watch_WatchClient {
-			w, err := a.Watch(ctx)
-			require.NoError(t, err)
-			require.NoError(t, w.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{
-				CreateRequest: &pb.WatchCreateRequest{Key: []byte("k")}}}))
-			_, err = w.Recv()
-			require.NoError(t, err)
-			return w
-		}
-		patient, impatient := open(t.Context()), open(needLeader(t.Context()))
-		c.Member(2).Isolate()
-		start := time.Now()
-		_, err := impatient.Recv()
-		assert.Equal(t, rpctypes.ErrGRPCNoLeader, err)
-		assert.Equal(t, 3700*time.Millisecond, time.Since(start))
-		c.Put("k", "1", 0)
-		time.Sleep(time.Hour)
-		c.Member(2).Heal()
-		r, err := patient.Recv()
-		require.NoError(t, err)
-		assert.Len(t, r.Events, 1, "what happened meanwhile is delivered after it")
-	})
-}
 
 func TestIsolatedLeaderConfirmsForAWhileWhatItCannotRenew(t *testing.T) {
 	inBubble(t, Options{Members: 3, ExpiryTick: -1}, func(t *testing.T, c *Cluster) {
@@ -275,37 +130,5 @@ func TestNewLeaderGivesLeasesTheirTimeAgain(t *testing.T) {
 		synctest.Wait()
 		_, ok := c.Lease(7)
 		assert.False(t, ok)
-	})
-}
-
-func TestFastClockEndsLeasesEarly(t *testing.T) {
-	inBubble(t, Options{ExpiryTick: -1}, func(t *testing.T, c *Cluster) {
-		c.SetClockRate(1.25)
-		_, err := connect(t, c, 0).LeaseGrant(t.Context(), &pb.LeaseGrantRequest{ID: 7, TTL: 10})
-		require.NoError(t, err)
-		l, _ := c.Lease(7)
-		assert.Equal(t, 8*time.Second, time.Until(l.Expires))
-	})
-}
-
-func TestLearnerVersionAndClusterID(t *testing.T) {
-	inBubble(t, Options{Members: 2}, func(t *testing.T, c *Cluster) {
-		a, m := connect(t, c, 1), c.Member(1)
-		m.SetLearner(true)
-		m.SetVersion("3.4.1")
-		m.SetClusterID(5)
-		_, err := a.Range(t.Context(), get("k"))
-		assert.Equal(t, etcdapi.ErrNotSupportedForLearner, err)
-		_, err = renew(t, renewals(t, a), 7)
-		assert.Equal(t, etcdapi.ErrNotSupportedForLearner, err)
-		s, err := a.Status(t.Context(), &pb.StatusRequest{})
-		require.NoError(t, err)
-		assert.True(t, s.IsLearner)
-		assert.Equal(t, "3.4.1", s.Version)
-		assert.Equal(t, uint64(5), s.Header.ClusterId)
-		l, err := connect(t, c, 0).MemberList(t.Context(), &pb.MemberListRequest{})
-		require.NoError(t, err)
-		assert.True(t, l.Members[1].IsLearner)
-		assert.Equal(t, "http://"+m.Endpoint(), l.Members[1].ClientURLs[0])
 	})
 }
