@@ -22,8 +22,8 @@ in parentheses. Compare ratios and counts across machines, not absolute figures.
 [The rest of the data](performance/data.md): networks, queues, three members, faults, shards, sessions, modes, pawld. ` + "`make performance`" + ` repeats all of it in 47 minutes, and
 ` + "`go run ./test/peers/bench -only NAME`" + ` one scenario.
 `
-	briefText = `With many workers, pawl's writes share requests. A pawl waiter that has just come watches from the present on, which etcd serves at once; clientv3's
-watch begins in the past, and etcd serves it up to 100 ms later. pawl watches a lock that is held, which takes memory.
+	briefText = `With many workers, pawl's writes share requests. A pawl waiter that has just come watches from the present on, which etcd serves at once.
+clientv3's watch begins in the past, and etcd serves it up to 100 ms later. pawl watches a lock that is held, which takes memory.
 
 `
 	missedText = `Targets that not every round has met. A figure of two clients is a ratio of the same round, so that both met the same machine. ` + "`make targets`" + ` prints all of them, with each round.
@@ -71,7 +71,7 @@ share its client. So the neighbours of a waiter in the queue are usually in othe
 and all are in one process. "250 names of 4" is 1,000 waiters in 20 processes, four for each name; the locks of all names pass on at the same time.
 
 `
-	threeText = `The same, on a cluster as users have it: three members, each a process of its own, on this machine, so that they share its processors and its disk
+	threeText = `The same, on a cluster as users have it: three members, each a process of its own, on this machine. They share its processors and its disk
 with each other and with the client. pawl and clientv3 spread their requests over all of them; the floor sends its own to the first.
 
 `
@@ -79,12 +79,12 @@ with each other and with the client. pawl and clientv3 spread their requests ove
 
 `
 	busyText = `One client holds a lock; another begins to wait for it, and so long later the first releases. Meanwhile others write so many
-keys a second that have nothing to do with the lock. In "one-client" both are sessions of one client; "permit" is the one slot of a semaphore (of clientv3 a lock), "set" eight names
-at once (of clientv3 one after another), "election" a campaign that follows a resignation. etcd serves a watch that begins at a revision that has passed only at its next tick, up to 100 ms later.
+keys a second that have nothing to do with the lock. In "one-client" both are sessions of one client. "permit" is the one slot of a semaphore (of clientv3 a lock), and "set" eight names
+at once (of clientv3 one after another). "election" is a campaign that follows a resignation. etcd serves a watch that begins at a revision that has passed only at its next tick, up to 100 ms later.
 
 `
-	shardsText = "64 shards are shared out among 8 workers, 1,000 among 50; each worker has a session and a client of its own. All start; nothing happens (\"rest\": of one\n" +
-		"worker for one TTL, its renewals included); one more joins; one leaves in order; one is cut off, with a TTL of 5 s (\"death\"); and each of 8 in turn leaves and is\n" +
+	shardsText = "64 shards are shared out among 8 workers, 1,000 among 50; each worker has a session and a client of its own. All start. Nothing happens (\"rest\": of one\n" +
+		"worker for one TTL, its renewals included); one more joins, one leaves in order, and one is cut off, with a TTL of 5 s (\"death\"). Each of 8 in turn leaves and is\n" +
 		"replaced (\"rolling\"). \"Without an owner\" is from the return of one owner's work, or from the cut, to the call of the next one's. Planning waits for a second\n" +
 		"after each change. Those that happen but once, and those of 1,000 shards, are measured in the first round only.\n\n"
 	tryText = `One worker. ` + "`try-held`" + ` tries to acquire a lock that is held; ` + "`try-free`" + ` acquires a free one and releases it. To find out that a lock

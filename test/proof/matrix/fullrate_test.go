@@ -4,7 +4,6 @@ package matrix
 
 import (
 	"fmt"
-	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -44,15 +43,15 @@ func TestFullRate(t *testing.T) {
 	}
 	s.run(t, lasts)
 	report := s.fullRate()
-	t.Log("\n" + report)
+	t.Log("\n" + report + "\n" + s.sum.data())
 	updates := s.sum.sets["fenced"][1]
 	assert.Positive(t, updates)
 	if lasts > 0 {
 		assert.GreaterOrEqual(t, updates, int(target*s.sum.Lasted.Hours()), "fenced updates, of %d in an hour", target)
 		assert.Positive(t, s.sum.sent.Shared, "writes share requests")
 	}
-	if page := os.Getenv(soakPageEnv); page != "" && !t.Failed() {
-		require.NoError(t, write(page, "full rate", report))
+	if !t.Failed() {
+		require.NoError(t, publish("full rate", report, s.sum.data()))
 	}
 }
 
@@ -71,13 +70,5 @@ func (s *soak) fullRate() string {
 		sum.sent.Acquired, sum.sent.Requests, sum.sent.Shared, sum.sent.Together, sum.sent.writes())
 	b.WriteString("| held | times |\n|---|---|\n")
 	table(&b, sum.modes)
-	b.WriteString("\n| sessions lost by | times |\n|---|---|\n")
-	table(&b, sum.lost)
-	b.WriteString("\n| operation, and what its caller learnt | times |\n|---|---|\n")
-	table(&b, sum.ops)
-	b.WriteString("\n| fault | rounds |\n|---|---|\n")
-	table(&b, sum.faults)
-	b.WriteString("\n| an operator's fault, and what it struck | times |\n|---|---|\n")
-	table(&b, sum.struck)
 	return b.String()
 }

@@ -50,10 +50,8 @@ func TestSoak(t *testing.T) {
 	if s.run(t, lasts); t.Failed() {
 		return
 	}
-	t.Log("\n" + s.sum.String())
-	if page := os.Getenv(soakPageEnv); page != "" {
-		require.NoError(t, write(page, "soak", s.sum.String()))
-	}
+	t.Log("\n" + s.sum.String() + "\n" + s.sum.data())
+	require.NoError(t, publish("soak", s.sum.String(), s.sum.data()))
 }
 
 // lasting is how long a soak lasts according to a variable of the environment, or otherwise if it is

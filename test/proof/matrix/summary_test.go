@@ -139,7 +139,14 @@ func (s summary) String() string {
 		fmt.Fprintf(&b, ". The others still said \"held\" for %v after that at the median, and for %v at most: nobody announces an operator's deletions and revocations",
 			s.late[n/2].Round(10*time.Microsecond), s.late[n-1].Round(10*time.Microsecond))
 	}
-	b.WriteString(".\n\n| sessions lost by | times |\n|---|---|\n")
+	b.WriteString(".\n")
+	return b.String()
+}
+
+// data are the tables of the page beside.
+func (s summary) data() string {
+	var b strings.Builder
+	b.WriteString("| sessions lost by | times |\n|---|---|\n")
 	table(&b, s.lost)
 	b.WriteString("\n| operation, and what its caller learnt | times |\n|---|---|\n")
 	table(&b, s.ops)
@@ -158,6 +165,19 @@ func table(b *strings.Builder, m map[string]int) {
 	for _, name := range names {
 		fmt.Fprintf(b, "| %s | %d |\n", name, m[name])
 	}
+}
+
+// publish writes a section of the page that the environment names, if it names one, and the section
+// of the same name in the page of the data beside it.
+func publish(section, report, data string) error {
+	page := os.Getenv(soakPageEnv)
+	if page == "" {
+		return nil
+	}
+	if err := write(page, section, report); err != nil {
+		return err
+	}
+	return write(strings.TrimSuffix(page, ".md")+"/data.md", section, data)
 }
 
 // write puts a text into a section of a page.
