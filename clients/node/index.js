@@ -250,7 +250,7 @@ class Lock {
     return this.#ended === '';
   }
 
-  /** bound says what ended the belief, as far as the client can tell. That is MAX_HOLD if the hold's limit comes before the end of the TTL. */
+  /** bound says what ended the validity, as far as the client can tell. That is MAX_HOLD if the hold's limit comes before the end of the TTL. */
   #bound() {
     return this.#sent && this.#maxHold && since(this.#sent, this.#known) + this.#session._ttl >= this.#maxHold ? 'MAX_HOLD' : 'EXPIRED';
   }
@@ -348,7 +348,7 @@ class Lock {
     return this.#ended === 'released';
   }
 
-  /** _lose takes the reason that release reports. If pawld no longer knows one, that is what ended the belief. */
+  /** _lose takes the reason that release reports. If pawld no longer knows one, that is what ended the validity. */
   _lose(why) {
     if (this.held()) this._end(why || 'NOT_HELD');
     this.#lost = why || this.#lost || this.#ended;
@@ -570,7 +570,7 @@ class Session extends EventEmitter {
       if (seen && seen.state === 'HELD') {
         lock._believe(sent, seen);
         lock._want(seen);
-        if (!lock.held()) { // its belief has ended, or its release failed
+        if (!lock.held()) { // its validity has ended, or its release failed
           if (!lock._released()) lock._lose('');
           this._free(id);
         }
@@ -653,7 +653,7 @@ class Session extends EventEmitter {
 
   async _close() {
     this._closed = true;
-    // The beliefs end before anything is given back.
+    // The validities end before anything is given back.
     const locks = [...this._locks.values()];
     for (const lock of [...locks, ...this._asked.values()]) lock._end('the session was closed');
     for (const wait of [...this._waits]) wait.end(closed());

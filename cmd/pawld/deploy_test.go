@@ -35,7 +35,7 @@ var settings = map[string]string{
 }
 
 // stopWait is how long a stop of pawld may take: while etcd is out of space, twice the longest
-// belief, and time for renewals, requests, etcd and the state directory.
+// validity, and time for renewals, requests, etcd and the state directory.
 func stopWait(maxTTL time.Duration) time.Duration {
 	return spaceWait(maxTTL) + 2*maxTTL + service.RenewalsWait + 4*shutdownWait + 2*stateWait
 }

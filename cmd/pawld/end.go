@@ -20,7 +20,7 @@ const (
 )
 
 // shut ends the servers once no call is under way. It does not wait for connections that have sent
-// nothing, or for streams of gRPC's reflection, because the clients' beliefs run out meanwhile.
+// nothing, or for streams of gRPC's reflection, because the clients' validities run out meanwhile.
 func (d *daemon) shut(hurry context.Context) {
 	ctx, end := context.WithTimeout(hurry, shutdownWait)
 	defer end()

@@ -203,7 +203,7 @@ func TestASecondSignalWaitsForNothingThatHangs(t *testing.T) {
 }
 
 // A lock that ends within a millisecond is still held, and its answer gives nothing to believe in.
-func TestAnAnswerJustBeforeTheEndExtendsNoBelief(t *testing.T) {
+func TestAnAnswerJustBeforeTheEndExtendsNoValidity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRestarted(t)
 		r.start()

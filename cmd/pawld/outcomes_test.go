@@ -24,8 +24,8 @@ import (
 // These tests are of failures whose effect rests on processes and connections. The others of the table in
 // docs/how-to/pawld.md are in package service, in bubbles. The next holder is always a Go program beside pawld.
 
-// ttl is that of clients whose belief is to end, the shortest that there is, and longest that of
-// clients whose belief is not to end.
+// ttl is that of clients whose validity is to end, the shortest that there is, and longest that of
+// clients whose validity is not to end.
 const (
 	ttl     = minTTL
 	longest = 15 * time.Second
@@ -141,7 +141,7 @@ func overTCP(t *testing.T, etcd *space) (p *pawld, proxy *faultproxy.Proxy, call
 	}
 }
 
-func TestACutBetweenClientAndPawldEndsTheBeliefFirst(t *testing.T) {
+func TestACutBetweenClientAndPawldEndsTheValidityFirst(t *testing.T) {
 	t.Parallel()
 	etcd := ofShared(t)
 	_, proxy, call := overTCP(t, etcd)

@@ -139,7 +139,7 @@ func TestAThousandWaitersOutliveARestart(t *testing.T) {
 }
 
 // A pawld is stopped for longer than its TTL at etcd: another has the lock then, after the
-// client's belief, and pawld's first tick says that it is lost.
+// client's validity, and pawld's first tick says that it is lost.
 func TestAStoppedPawldFindsItsLocksLostAtItsFirstTick(t *testing.T) {
 	t.Parallel()
 	etcd := ofShared(t)
@@ -341,7 +341,7 @@ func TestAHealthAddressInUseLosesNoLock(t *testing.T) {
 	assert.Equal(t, held["token"], all[0]["token"])
 }
 
-// What cannot be left to a successor is given back when the last belief has ended, and not with the
+// What cannot be left to a successor is given back when the last validity has ended, and not with the
 // lease.
 func TestAStateThatCannotBeWrittenBlocksNoLock(t *testing.T) {
 	t.Parallel()
@@ -356,7 +356,7 @@ func TestAStateThatCannotBeWrittenBlocksNoLock(t *testing.T) {
 	start(t, etcd, "").acquire(object{"session": hex32(2), "requestId": hex32(2), "names": []string{"n"}, "mode": "EXCLUSIVE", "try": true})
 }
 
-// V4: a second signal comes while pawld waits for a belief in what was lost, and another key is overwritten
+// V4: a second signal comes while pawld waits for a validity in what was lost, and another key is overwritten
 // then. Nothing is left to the successor, which would remove both: they end with the lease.
 func TestASecondSignalRemovesNothingInWhichAClientBelieves(t *testing.T) {
 	t.Parallel()

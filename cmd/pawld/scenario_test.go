@@ -331,7 +331,7 @@ type thin struct {
 	asked map[string]bool // being acquired, by request
 	still bool            // stopped: it renews nothing
 
-	// parks is how long a Renew is parked, of what is left of the shortest belief. It is nil if a
+	// parks is how long a Renew is parked, of what is left of the shortest validity. It is nil if a
 	// Renew is not parked.
 	parks func(left time.Duration, answered bool) time.Duration
 }

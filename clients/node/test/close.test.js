@@ -98,7 +98,7 @@ const RELEASES = {
 
 for (const [ending, end] of Object.entries(ENDS)) {
   for (const [meanwhile, act] of Object.entries(MEANWHILE)) {
-    test(`beliefs end before anything is given back: at each await of ${ending}, another ${meanwhile}`, within(async (b) => {
+    test(`validities end before anything is given back: at each await of ${ending}, another ${meanwhile}`, within(async (b) => {
       for (const failures of Object.values(RELEASES)) {
         let awaits = 1;
         for (let at = 0; at < awaits; at++) {
@@ -171,7 +171,7 @@ const GIVEN_UP = {
     this.Acquire(body);
     return { state: 'HELD' };
   }, 'PawldError'],
-  'its belief has ended when its answer comes': [function late(body) {
+  'its validity has ended when its answer comes': [function late(body) {
     this.Acquire(body);
     return { state: 'HELD', lock: { ...held(body.requestId), validForMs: '0' } };
   }, 'LockLost'],

@@ -120,7 +120,7 @@ const within = (f) => async () => {
 };
 
 for (const clock of ['steady', 'wall']) {
-  test(`a belief ends at the instant by the clock that ran further: ${clock}`, within(async (w) => {
+  test(`a validity ends at the instant by the clock that ran further: ${clock}`, within(async (w) => {
     const lock = await w.session.acquire('n');
     w[clock] += VALID - 1;
     lock.check();
@@ -145,7 +145,7 @@ test('an answer that comes when it is over is too late', within(async (w) => {
   assert.equal(lock.held(), false);
 }));
 
-test('a belief counts from before Acquire was sent', within(async (w) => {
+test('a validity counts from before Acquire was sent', within(async (w) => {
   w.answers.Acquire = (body) => {
     w.passBy(50000);
     return [200, { state: 'HELD', lock: held(body.requestId) }];
@@ -157,7 +157,7 @@ test('a belief counts from before Acquire was sent', within(async (w) => {
   assert.equal(lock.held(), false);
 }));
 
-test('a belief counts from before Renew was sent', within(async (w) => {
+test('a validity counts from before Renew was sent', within(async (w) => {
   const lock = await w.session.acquire('n');
   w.answers.Renew = w.late(50000, { locks: [held(lock.id)] });
   await w.renewals(1);
@@ -165,7 +165,7 @@ test('a belief counts from before Renew was sent', within(async (w) => {
   assert.equal(lock.held(), false);
 }));
 
-test('a belief counts from before Confirm was sent', within(async (w) => {
+test('a validity counts from before Confirm was sent', within(async (w) => {
   const lock = await w.session.acquire('n');
   w.passBy(30000);
   w.answers.Confirm = w.late(20000, { lock: held(lock.id) });
@@ -176,7 +176,7 @@ test('a belief counts from before Confirm was sent', within(async (w) => {
   assert.equal(lock.held(), false);
 }));
 
-test('an answer extends a belief and never shortens it', within(async (w) => {
+test('an answer extends a validity and never shortens it', within(async (w) => {
   const lock = await w.session.acquire('n');
   w.answers.Renew = () => [200, { locks: [{ ...held(lock.id), validForMs: '1000' }] }];
   await w.renewals(2);
@@ -199,7 +199,7 @@ for (const [known, rows, result, why] of [
   ['it was given back', [{ state: 'HELD' }], { released: true }, 'EXPIRED'],
   ['pawld knows more', [{ state: 'LOST', why: 'MAX_HOLD' }], { why: 'MAX_HOLD' }, 'MAX_HOLD'],
 ]) {
-  test(`what ended a belief is said where pawld does not know it: ${known}`, within(async (w) => {
+  test(`what ended a validity is said where pawld does not know it: ${known}`, within(async (w) => {
     const lock = await w.session.acquire('n');
     w.passBy(VALID);
     const other = await w.session.acquire('m'); // so that renewals go on
@@ -220,7 +220,7 @@ for (const [maxHold, waited, renewed, why] of [
   [TTL + 10000, 10000, 0, 'EXPIRED'],
   [TTL + 10000, 10000, 10000, 'MAX_HOLD'],
 ]) {
-  test(`what ends a belief of a lock held after ${waited} ms, renewed after ${renewed}, with a limit of ${maxHold} and a TTL of ${TTL}: ${why}`, within(async (w) => {
+  test(`what ends a validity of a lock held after ${waited} ms, renewed after ${renewed}, with a limit of ${maxHold} and a TTL of ${TTL}: ${why}`, within(async (w) => {
     w.answers.Acquire = (body) => {
       w.passBy(waited);
       return [200, { state: 'HELD', lock: held(body.requestId) }];

@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import Any, Callable, Coroutine, Dict, Iterable, List, Optional, Tuple, Type, TypeVar
 
 from . import _steps
-from ._belief import Belief, LockLost
+from ._validity import Validity, LockLost
 from ._threads import IsSet, Transport, Wait, Worker, at_once, go_on
 from ._wire import TLS, Answer, Error, Token
 
@@ -34,7 +34,7 @@ __all__ = ["Session", "Lock", "Error", "LockLost"]
 T = TypeVar("T")
 
 
-class Lock(Belief):
+class Lock(Validity):
     """One acquisition of a lock or of several at once, or one term of an election."""
 
     def __init__(self, session: "Session", request_id: str, names: List[str], max_hold: int) -> None:

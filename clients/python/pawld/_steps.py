@@ -13,7 +13,7 @@ from base64 import b64encode
 from collections import deque
 from typing import Any, Awaitable, Callable, Coroutine, Deque, Dict, Generic, Iterable, List, Optional, Protocol, Tuple, Type, TypeVar
 
-from ._belief import Belief, Instant, LockLost, process
+from ._validity import Validity, Instant, LockLost, process
 from ._wire import AGAIN, Answer, Error, checked, closed, say
 
 MARGIN = 0.5
@@ -61,7 +61,7 @@ class Worker(Protocol):
     def wake(self) -> None: ...
 
 
-L = TypeVar("L", bound=Belief)
+L = TypeVar("L", bound=Validity)
 T = TypeVar("T")
 W = TypeVar("W", bound=Wait)
 
@@ -273,7 +273,7 @@ class Steps(Generic[L, W]):
                 lock._believe(sent, seen)
                 if lock._asks and seen.get("wanted") is True:
                     lock._wanted.set()
-                if not lock.held():  # its belief has ended, or its release failed
+                if not lock.held():  # its validity has ended, or its release failed
                     if not lock._released():
                         lock._lose("")
                     unwanted.append(request_id)
@@ -338,7 +338,7 @@ class Steps(Generic[L, W]):
             return
         self._closed = True
         asked = list(self._asked.values())
-        # The beliefs end before anything is given back, by anybody.
+        # The validities end before anything is given back, by anybody.
         for lock in list(self._locks.values()) + asked:
             lock._end("the session was closed")
         for lock in asked:  # before their waits end, and forget them

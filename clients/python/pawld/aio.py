@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import Any, AsyncIterator, Callable, Coroutine, Iterable, List, Optional, Set, Tuple, Type, TypeVar, cast
 
 from . import _steps
-from ._belief import Belief, LockLost
+from ._validity import Validity, LockLost
 from ._wire import FAILURES, TLS, Answer, Captured, Error, Text, Token, Wire, numeric, received, say
 
 __all__ = ["Session", "Lock", "Error", "LockLost"]
@@ -33,7 +33,7 @@ __all__ = ["Session", "Lock", "Error", "LockLost"]
 T = TypeVar("T")
 
 
-class Lock(Belief):
+class Lock(Validity):
     """One acquisition of a lock or of several at once, or one term of an election."""
 
     def __init__(self, session: "Session", request_id: str, names: List[str], max_hold: int) -> None:

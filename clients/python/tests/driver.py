@@ -60,8 +60,8 @@ def play(c):
     if c["op"] == "wanted":
         return {"wanted": lock.wanted().is_set()}
     if c["op"] == "renewed":
-        before = lock._belief
-        while lock._belief == before:
+        before = lock._validity
+        while lock._validity == before:
             do(do(session.acquire, secrets.token_hex(8)).release)  # answers a Renew that is parked
         return {}
     if c["op"] == "release":

@@ -374,7 +374,7 @@ class CancelTest(Case):
         await session.close()
 
 
-class BeliefTest(Case):
+class ValidityTest(Case):
     @bubble
     async def test_a_lock_is_renewed_while_its_holder_does_something_else(self):
         session, fake = self.make()
@@ -407,7 +407,7 @@ class BeliefTest(Case):
         await session.close()
 
     @bubble
-    async def test_a_belief_ends_at_its_time_where_pawld_does_not_answer(self):
+    async def test_a_validity_ends_at_its_time_where_pawld_does_not_answer(self):
         session, fake = self.make()
         began = self.time.now
         lock = await session.acquire("n")
@@ -431,7 +431,7 @@ class BeliefTest(Case):
         await session.close()
 
     @bubble
-    async def test_a_belief_counts_from_before_its_request(self):
+    async def test_a_validity_counts_from_before_its_request(self):
         for method in "Acquire", "Confirm":
             with self.subTest(method):
                 session, fake = self.make()

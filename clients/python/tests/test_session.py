@@ -236,7 +236,7 @@ class SessionTest(unittest.TestCase):
         self.rows[lost] = {"requestId": lost, "state": "LOST", "why": "EXPIRED"}
         self.assertTrue(self.pawld.await_call("Renew", lambda b: lost in b["settled"]))
 
-    def test_a_belief_counts_from_before_the_request_was_written(self):
+    def test_a_validity_counts_from_before_the_request_was_written(self):
         def late(body):
             time.sleep(0.3)
             return 200, {"state": "HELD", "lock": dict(held(body["requestId"]), validForMs="200")}

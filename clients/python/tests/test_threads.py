@@ -223,7 +223,7 @@ class SignalTest(Case):
 
     def test_a_handler_waits_for_nothing_that_it_interrupted(self):
         self.alone()
-        patch = mock.patch.object(pawld._belief, "threading", types.SimpleNamespace(**{**vars(threading), "Lock": Mutex}))
+        patch = mock.patch.object(pawld._validity, "threading", types.SimpleNamespace(**{**vars(threading), "Lock": Mutex}))
         patch.start()
         self.addCleanup(patch.stop)
         handler = []
@@ -433,7 +433,7 @@ class RenewalTest(Case):
         self.assertTrue(lock.held())
 
     def test_a_renewal_that_failed_is_followed_by_one_that_does_not_wait(self):
-        """What is left of the belief may be shorter than the wait."""
+        """What is left of the validity may be shorter than the wait."""
         session, fake = self.make(ttl=0.4)
         failures = [AWAY, AWAY]
         waits = []
@@ -449,11 +449,11 @@ class RenewalTest(Case):
         fake.wait_for(lambda: len(waits) >= 4)
         self.assertEqual(waits[:4], [100, 0, 0, 100])
 
-    def test_a_renewal_waits_for_half_of_what_is_left_of_the_shortest_belief(self):
+    def test_a_renewal_waits_for_half_of_what_is_left_of_the_shortest_validity(self):
         self.alone()
         session, fake = self.make(ttl=100)
         fake.answers["Acquire"] = lambda body, wait: {"state": "HELD", "lock": dict(held(body["requestId"]), validForMs=body["names"][0])}
-        with mock.patch.object(pawld._belief, "Instant", Still), mock.patch.object(pawld._steps, "Instant", Still):
+        with mock.patch.object(pawld._validity, "Instant", Still), mock.patch.object(pawld._steps, "Instant", Still):
             for valid, want in ("90000", 25000), ("30000", 15000), ("10", 5):
                 session.acquire(valid)
                 timeouts = []

@@ -29,12 +29,12 @@ type system struct {
 	engine  error         // how its session ended
 	kept    clock.Instant // what was promised
 
-	n       int           // of the lock
-	there   bool          // its key is, since the last win
-	removed time.Duration // when it went
-	belief  time.Duration // when the client's ends
-	maxHold time.Duration
-	ttl     time.Duration // that the client sends
+	n        int           // of the lock
+	there    bool          // its key is, since the last win
+	removed  time.Duration // when it went
+	validity time.Duration // when the client's ends
+	maxHold  time.Duration
+	ttl      time.Duration // that the client sends
 }
 
 const (
@@ -101,8 +101,8 @@ func (w *system) check() error {
 		}
 		w.remove(at)
 	}
-	if !w.there && w.belief > w.removed+10 { // floating point
-		return fmt.Errorf("at %v the client believes until %v, the key went at %v", w.now, w.belief, w.removed)
+	if !w.there && w.validity > w.removed+10 { // floating point
+		return fmt.Errorf("at %v the client believes until %v, the key went at %v", w.now, w.validity, w.removed)
 	}
 	return nil
 }
@@ -139,7 +139,7 @@ func (w *system) step(op, a, b byte) {
 		}
 	case 4: // Release, before which the client stops believing
 		if a%4 == 0 && w.OpenForRelease(id, who, at, now) == nil {
-			w.belief = min(w.belief, sent)
+			w.validity = min(w.validity, sent)
 			if st, _ := w.Release(w.ref(), now); st == Releasing {
 				w.remove(w.now)
 				w.Released(w.ref(), nil)
@@ -177,7 +177,7 @@ func (w *system) step(op, a, b byte) {
 
 // next makes a new acquisition the next one, on a session of the engine that lives.
 func (w *system) next(a byte) {
-	if w.there || w.belief > w.now {
+	if w.there || w.validity > w.now {
 		return
 	}
 	w.n++
@@ -191,7 +191,7 @@ func (w *system) win(now clock.Instant) bool {
 	if !w.Won(w.ref(), w, now) {
 		return false
 	}
-	w.there, w.removed, w.belief = true, never, 0
+	w.there, w.removed, w.validity = true, never, 0
 	return true
 }
 
@@ -199,7 +199,7 @@ func (w *system) win(now clock.Instant) bool {
 func (w *system) answered(sent time.Duration, arrival, now clock.Instant) {
 	l, ok := w.One(w.ref(), arrival, now)
 	if ok && l.State == Held {
-		w.belief = max(w.belief, sent+time.Duration(float64(l.Valid)/w.client))
+		w.validity = max(w.validity, sent+time.Duration(float64(l.Valid)/w.client))
 	}
 	if !ok || l.State != Held && l.State != Waiting {
 		w.next(byte(w.n))
@@ -221,10 +221,10 @@ func run(data []byte) error {
 	return nil
 }
 
-// No belief goes beyond its key, whatever arrivals, late handling, stalls, ends of the
+// No validity goes beyond its key, whatever arrivals, late handling, stalls, ends of the
 // engine's session and restarts there are, on clocks whose rates differ by a fifth.
 // rule: V1
-func FuzzNoBeliefGoesBeyondItsKey(f *testing.F) {
+func FuzzNoValidityGoesBeyondItsKey(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0, 9, 200, 0, 2, 0, 50})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if err := run(data); err != nil {
@@ -234,7 +234,7 @@ func FuzzNoBeliefGoesBeyondItsKey(f *testing.F) {
 }
 
 // The same, at random, so that every run of the tests looks at some thousand histories.
-func TestNoBeliefGoesBeyondItsKeyAtRandom(t *testing.T) {
+func TestNoValidityGoesBeyondItsKeyAtRandom(t *testing.T) {
 	r := rand.New(rand.NewPCG(testscale.Seed(t), 0))
 	data := make([]byte, 1+3*200)
 	for range testscale.Of(2000, 20_000) {

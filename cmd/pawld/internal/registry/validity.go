@@ -33,8 +33,8 @@ func Validity(d time.Duration) time.Duration {
 
 // answered is what answers said of a row. It is zero if there was none, or if a predecessor gave it.
 type answered struct {
-	end      clock.Instant // the end from which the belief was computed
-	believed clock.Instant // when the client's belief ends
+	end      clock.Instant // the end from which the validity was computed
+	believed clock.Instant // when the client's validity ends
 }
 
 // Answered records that all, which All or One returned for a request that arrived at arrival, was given
@@ -49,7 +49,7 @@ func (t *Registry) Answered(arrival clock.Instant, all ...Listed) {
 }
 
 // Patience is how long after its arrival a request that renews may be parked, which is half of what is
-// then left of the client's shortest belief, at most the time given. A belief that an answer would not
+// then left of the client's shortest validity, at most the time given. A validity that an answer would not
 // renew, because max hold or pawld's session ends it, is not considered. It is called before All and
 // One.
 func (t *Registry) Patience(id string, arrival clock.Instant, most time.Duration) time.Duration {
@@ -83,7 +83,7 @@ func (t *Registry) Parking() (all []string) {
 	return all
 }
 
-// Shortest is the shortest belief of the held ones, or most if none is held.
+// Shortest is the shortest validity of the held ones, or most if none is held.
 func Shortest(all []Listed, most time.Duration) time.Duration {
 	for _, l := range all {
 		if l.State == Held {

@@ -114,8 +114,8 @@ func (s *Service) Acquire(ctx context.Context, r Request, id string, ttl time.Du
 	}
 }
 
-// mostParked is how long an Acquire may be parked. It is half of the belief that its answer would have
-// if the lock were acquired at the end of that time. That belief is five sixths of the TTL, or of the
+// mostParked is how long an Acquire may be parked. It is half of the validity that its answer would have
+// if the lock were acquired at the end of that time. That validity is five sixths of the TTL, or of the
 // time parked and max hold together. If max hold is so short that this would be no time at all, the risk is the client's.
 func mostParked(ttl, maxHold time.Duration) time.Duration {
 	most := registry.Validity(ttl) / 2

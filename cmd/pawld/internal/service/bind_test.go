@@ -98,12 +98,12 @@ func TestWhatWasPromisedBeforeABindingIsKept(t *testing.T) {
 		d := w.daemon()
 		key := d.hold("a", "1", "name").Keys[0]
 		begin := time.Now()
-		belief := d.one("a").Valid
+		validity := d.one("a").Valid
 		p := newProcess()
 		_, err := d.Acquire(w.Context(), p.of(d.request("a", time.Second), 7), "2", 0, exclusive("other"), 10)
 		require.NoError(w, err)
 		close(p.exit)
-		time.Sleep(belief - 1 - time.Since(begin))
+		time.Sleep(validity - 1 - time.Since(begin))
 		synctest.Wait()
 		assert.NotNil(w, w.f.Get(key))
 		time.Sleep(h)

@@ -218,7 +218,7 @@ func TestASessionThatEndsDuringATakeoverKeepsItsLeaseForThePredecessorsPromises(
 		d := w.daemon()
 		l := d.hold("a", "1", "taken")
 		begin := time.Now()
-		belief := d.one("a").Valid
+		validity := d.one("a").Valid
 		saved := d.left()
 		next := w.daemon()
 		lost := w.f.Inject(etcdfake.Rule{Method: "Txn", Match: about("taken"), Lose: true})
@@ -231,8 +231,8 @@ func TestASessionThatEndsDuringATakeoverKeepsItsLeaseForThePredecessorsPromises(
 		lost.Lift()
 		require.NoError(w, err)
 		assert.Zero(w, taken)
-		require.Less(w, time.Since(begin), belief)
-		time.Sleep(belief - 1 - time.Since(begin))
+		require.Less(w, time.Since(begin), validity)
+		time.Sleep(validity - 1 - time.Since(begin))
 		synctest.Wait()
 		assert.NotNil(w, w.f.Get(l.Keys[0]), "its client believes until now")
 		time.Sleep(30 * time.Second)
@@ -289,7 +289,7 @@ func TestAKeyThatWasOverwrittenDuringARestartIsLostAndItsNameIsFree(t *testing.T
 				l := d.acquire("a", "1", time.Second, c.want).Lock
 				require.Equal(w, registry.Held, l.State)
 				begin := time.Now()
-				belief := d.one("a").Valid
+				validity := d.one("a").Valid
 				lease := int64(0)
 				if c.lease {
 					lease = d.session.ID()
@@ -303,7 +303,7 @@ func TestAKeyThatWasOverwrittenDuringARestartIsLostAndItsNameIsFree(t *testing.T
 				lost := next.one("a")
 				assert.Equal(w, registry.Lost, lost.State)
 				assert.Equal(w, Why("KEY_OVERWRITTEN"), WhyOf(lost.Why))
-				time.Sleep(belief - 1 - time.Since(begin))
+				time.Sleep(validity - 1 - time.Since(begin))
 				synctest.Wait()
 				for _, key := range l.Keys {
 					assert.NotNil(w, w.f.Get(key), "its client believes until now")
@@ -345,7 +345,7 @@ func TestALongerTTLOfThePredecessorsIsPromised(t *testing.T) {
 		require.NoError(w, err)
 		require.Equal(w, registry.Held, a.State)
 		begin := time.Now()
-		belief := d.one("a").Valid
+		validity := d.one("a").Valid
 		saved := d.left()
 		next := w.daemon()
 		next.cfg.Registry.MaxTTL = 3 * time.Second
@@ -355,7 +355,7 @@ func TestALongerTTLOfThePredecessorsIsPromised(t *testing.T) {
 		clock.SetWallJump(time.Hour)
 		assert.Equal(w, registry.Lost, next.one("a").State)
 		clock.SetWallJump(0)
-		time.Sleep(belief - 1 - time.Since(begin))
+		time.Sleep(validity - 1 - time.Since(begin))
 		synctest.Wait()
 		assert.NotNil(w, w.f.Get(a.Keys[0]))
 	})

@@ -68,8 +68,8 @@ func (s *Service) believed() clock.Instant {
 	return until
 }
 
-// AwaitValidity waits until Detach need not wait for any belief, at most for the longest TTL, or
-// until the present beliefs have ended. It is called before Drain, so that clients are served
+// AwaitValidity waits until Detach need not wait for any validity, at most for the longest TTL, or
+// until the present validities have ended. It is called before Drain, so that clients are served
 // meanwhile.
 func (s *Service) AwaitValidity(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, max(s.cfg.Registry.MaxTTL, s.believed().Sub(clock.Now())))
@@ -107,8 +107,8 @@ func (s *Service) holding() bool {
 // RenewalsWait is how long AwaitRenewals waits for a client, which is more than a round trip.
 const RenewalsWait = time.Second
 
-// AwaitRenewals makes each client whose Renew is parked renew once more, so that its belief counts from
-// now, and not from when that Renew came. So the belief outlives a longer restart. It is called before
+// AwaitRenewals makes each client whose Renew is parked renew once more, so that its validity counts from
+// now, and not from when that Renew came. So the validity outlives a longer restart. It is called before
 // Drain.
 func (s *Service) AwaitRenewals(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, RenewalsWait)
@@ -176,13 +176,13 @@ func (s *Service) Drain() {
 }
 
 // ErrHurried reports that there was no time to leave anything to a successor.
-var ErrHurried = errors.New("pawld ended before the last belief in a lost lock had: no successor takes anything over, and all locks stay blocked until pawld's session at etcd has expired")
+var ErrHurried = errors.New("pawld ended while a client could still count on a lost lock: no successor takes anything over, and all locks stay blocked until pawld's session at etcd has expired")
 
 // Detach leaves everything to a successor once no request is under way. It writes the rows, ends
 // the session in this process, and then writes the session's Handle. After an error there may be
 // nothing to take over; then the lease expires.
 //
-// It waits for the beliefs in what was lost before Drain, which the Handle lists for removal. What
+// It waits for the validity of what was lost before Drain, which the Handle lists for removal. What
 // is lost later is still held as far as its client knows. So it is saved as held, and the Handle
 // does not list it, and the successor keeps the keys for as long as the client may believe.
 func (s *Service) Detach(write func(Saved) error) error {

@@ -50,7 +50,7 @@ func TestWhatIsLostWhilePawldHandsOverStaysForAsLongAsItsClientBelieves(t *testi
 						synctest.Wait()
 					}
 					begin := time.Now()
-					belief := d.one("a").Valid
+					validity := d.one("a").Valid
 					if wait {
 						time.AfterFunc(3*time.Second, func() { c.lose(w, got.Keys) })
 					}
@@ -73,8 +73,8 @@ func TestWhatIsLostWhilePawldHandsOverStaysForAsLongAsItsClientBelieves(t *testi
 					lost := next.one("a")
 					assert.Equal(w, registry.Lost, lost.State)
 					assert.Equal(w, c.why, WhyOf(lost.Why))
-					require.Less(w, time.Since(begin), belief-time.Second)
-					time.Sleep(belief - 1 - time.Since(begin))
+					require.Less(w, time.Since(begin), validity-time.Second)
+					time.Sleep(validity - 1 - time.Since(begin))
 					synctest.Wait()
 					assert.NotNil(w, w.f.Get(got.Keys[len(got.Keys)-1]), "its client believes until now")
 					next.keep("c")
@@ -150,7 +150,7 @@ func TestALongerTTLThanTheLongestIsWaitedForBeforeARestart(t *testing.T) {
 				d.keep("b")
 				time.Sleep(time.Second) // the watches are armed
 				begin := time.Now()
-				belief := d.one("a").Valid
+				validity := d.one("a").Valid
 				w.f.Put(a.Keys[0], "x", w.f.Get(a.Keys[0]).Lease)
 				synctest.Wait()
 				if other {
@@ -159,11 +159,11 @@ func TestALongerTTLThanTheLongestIsWaitedForBeforeARestart(t *testing.T) {
 					synctest.Wait()
 				}
 				d.AwaitValidity(w.Context())
-				assert.GreaterOrEqual(w, time.Since(begin), belief, "its clients are served meanwhile")
+				assert.GreaterOrEqual(w, time.Since(begin), validity, "its clients are served meanwhile")
 				require.NoError(w, d.Detach(func(s Saved) error { saved = s; return nil }))
 				_, err = w.daemon().Resume(w.Context(), saved)
 				require.NoError(w, err)
-				assert.GreaterOrEqual(w, time.Since(begin), belief)
+				assert.GreaterOrEqual(w, time.Since(begin), validity)
 				synctest.Wait()
 				assert.Nil(w, w.f.Get(a.Keys[0]))
 			})
@@ -177,9 +177,9 @@ type believer struct {
 	ttl         time.Duration
 	want        Want
 
-	mu     sync.Mutex
-	keys   []string // those that pawld must not remove: without what the test has deleted
-	belief time.Time
+	mu       sync.Mutex
+	keys     []string // those that pawld must not remove: without what the test has deleted
+	validity time.Time
 }
 
 // heard is what it makes of an answer to what it sent.
@@ -188,9 +188,9 @@ func (b *believer) heard(sent time.Time, l Lock) {
 	defer b.mu.Unlock()
 	switch {
 	case l.State != registry.Held:
-		b.belief = time.Time{}
-	case b.belief.Before(sent.Add(l.Valid)):
-		b.belief = sent.Add(l.Valid)
+		b.validity = time.Time{}
+	case b.validity.Before(sent.Add(l.Valid)):
+		b.validity = sent.Add(l.Valid)
 	}
 }
 
@@ -273,8 +273,8 @@ func TestNoKeyGoesWhileItsClientBelievesAtRandom(t *testing.T) {
 					for _, b := range all {
 						b.mu.Lock()
 						for _, key := range b.keys {
-							if time.Now().Before(b.belief) && w.f.Get(key) == nil {
-								w.Errorf("key %s is gone, and its client believes for another %v", key, time.Until(b.belief))
+							if time.Now().Before(b.validity) && w.f.Get(key) == nil {
+								w.Errorf("key %s is gone, and its client believes for another %v", key, time.Until(b.validity))
 								b.keys = nil
 							}
 						}

@@ -12,19 +12,19 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/registry"
 )
 
-// V10: a Renew that comes late is answered while half of the client's belief is left, whatever its
+// V10: a Renew that comes late is answered while half of the client's validity is left, whatever its
 // client wants to wait; one that comes in time is parked as before.
 // rule: V10
-func TestARenewIsNotParkedBeyondHalfOfTheBeliefThatItFoundLeft(t *testing.T) {
-	const belief = h * 5 / 6
+func TestARenewIsNotParkedBeyondHalfOfTheValidityThatItFoundLeft(t *testing.T) {
+	const validity = h * 5 / 6
 	for name, c := range map[string]struct {
 		after   time.Duration // from the last answer to the Renew
 		answers time.Duration // after its arrival
 	}{
-		"in time":                   {0, belief / 2},
-		"late":                      {4 * time.Second, (belief - 4*time.Second) / 2},
-		"with a millisecond left":   {belief - time.Millisecond, time.Millisecond / 2},
-		"when the belief has ended": {belief, 0},
+		"in time":                     {0, validity / 2},
+		"late":                        {4 * time.Second, (validity - 4*time.Second) / 2},
+		"with a millisecond left":     {validity - time.Millisecond, time.Millisecond / 2},
+		"when the validity has ended": {validity, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(w *fixture) {
@@ -32,7 +32,7 @@ func TestARenewIsNotParkedBeyondHalfOfTheBeliefThatItFoundLeft(t *testing.T) {
 				d.hold("a", "1", "n")
 				all, err := d.Renew(w.Context(), d.request("a", 0), nil)
 				require.NoError(w, err)
-				require.Equal(w, belief.Truncate(time.Millisecond), all[0].Valid)
+				require.Equal(w, validity.Truncate(time.Millisecond), all[0].Valid)
 				time.Sleep(c.after)
 				begin := time.Now()
 				all, err = d.Renew(w.Context(), d.request("a", h), nil)
@@ -69,9 +69,9 @@ func TestTheFirstRenewAfterARestartIsAnsweredAtOnce(t *testing.T) {
 	})
 }
 
-// An answer that nobody heard gave its client no belief.
+// An answer that nobody heard gave its client no validity.
 // rule: V10
-func TestAnAnswerThatNobodyHeardIsNoBelief(t *testing.T) {
+func TestAnAnswerThatNobodyHeardIsNoValidity(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		d := w.daemon()
 		d.hold("a", "1", "n")
@@ -88,9 +88,9 @@ func TestAnAnswerThatNobodyHeardIsNoBelief(t *testing.T) {
 	})
 }
 
-// A belief that max hold ends is not renewed by an answer, so that a Renew is parked all the same.
+// A validity that max hold ends is not renewed by an answer, so that a Renew is parked all the same.
 // rule: V10
-func TestABeliefThatNoAnswerRenewsDoesNotHurryARenew(t *testing.T) {
+func TestAValidityThatNoAnswerRenewsDoesNotHurryARenew(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		d := w.daemon()
 		want := exclusive("n")

@@ -14,11 +14,11 @@ import (
 )
 
 // leastPark is how long a Renew is parked at least if its client wants to wait. When max hold ends
-// a lock soon, its belief stays short whatever is renewed.
+// a lock soon, its validity stays short whatever is renewed.
 const leastPark = 100 * time.Millisecond
 
 // Renew keeps a session, and returns its locks. An unknown session has none. Unless something
-// changes, it waits a while, but no longer than half of the shortest belief that it returns, or of
+// changes, it waits a while, but no longer than half of the shortest validity that it returns, or of
 // what was left of one at its arrival (rule V10).
 func (s *Service) Renew(ctx context.Context, r Request, settled []string) ([]Lock, error) {
 	locks, err := s.renew(ctx, r, settled)
@@ -58,7 +58,7 @@ func (s *Service) renew(ctx context.Context, r Request, settled []string) ([]Loc
 	if err != nil {
 		return nil, err
 	}
-	// A belief that has expired when its answer arrives is of no use. The lock ends soon, so wait for
+	// A validity that has expired when its answer arrives is of no use. The lock ends soon, so wait for
 	// that.
 	if shortest = registry.Shortest(all, ttl); r.Arrival.Add(shortest).Before(clock.Now().Add(leastPark / 4)) {
 		if all, err = s.parked(ctx, r, endOf(shortest), all); err != nil {
@@ -97,7 +97,7 @@ func (s *Service) parked(ctx context.Context, r Request, d time.Duration, all []
 	return s.registry.All(r.Session, r.Arrival, clock.Now()), nil
 }
 
-// endOf is how long what gave a client this belief lasts.
+// endOf is how long what gave a client this validity lasts.
 func endOf(validity time.Duration) time.Duration {
 	return (validity+time.Millisecond)*6/5 + time.Millisecond
 }

@@ -261,7 +261,7 @@ func TestAParkedRenewAnswersAtOnceWhenALockIsLost(t *testing.T) {
 	}
 }
 
-func TestRenewIsParkedForHalfOfTheShortestBelief(t *testing.T) {
+func TestRenewIsParkedForHalfOfTheShortestValidity(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		d := w.daemon()
 		d.hold("a", "1", "name")
@@ -304,13 +304,13 @@ func TestAWallClockThatStepsTakesNoKeyBeforeItsPromise(t *testing.T) {
 }
 
 // etcd is silent: D passes, all is lost, and no answer promised more than D.
-func TestASilentEtcdEndsEveryBeliefBeforeTheLease(t *testing.T) {
+func TestASilentEtcdEndsEveryValidityBeforeTheLease(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		d := w.daemon()
 		d.hold("a", "1", "name")
 		begin := time.Now()
 		w.f.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Lose: true})
-		var belief time.Time
+		var validity time.Time
 		for {
 			sent := time.Now()
 			l := d.one("a")
@@ -318,10 +318,10 @@ func TestASilentEtcdEndsEveryBeliefBeforeTheLease(t *testing.T) {
 				assert.Equal(w, Why("EXPIRED"), WhyOf(l.Why))
 				break
 			}
-			belief = sent.Add(l.Valid)
+			validity = sent.Add(l.Valid)
 			time.Sleep(100 * time.Millisecond)
 		}
-		assert.LessOrEqual(w, belief.Sub(begin), 25*time.Second)
+		assert.LessOrEqual(w, validity.Sub(begin), 25*time.Second)
 		assert.Less(w, time.Since(begin), 26*time.Second)
 		assert.NotZero(w, d.Counts().Cut)
 	})
@@ -382,9 +382,9 @@ func TestMaxHoldEndsWhatItsClientKeepsAlive(t *testing.T) {
 	})
 }
 
-// A client that learns of a lock when its belief in it has expired gives it back itself, and does not
+// A client that learns of a lock when its validity in it has expired gives it back itself, and does not
 // learn what ends it.
-func TestNoRenewIsAnsweredWithABeliefThatHasExpired(t *testing.T) {
+func TestNoRenewIsAnsweredWithAValidityThatHasExpired(t *testing.T) {
 	const hold = 5 * time.Second
 	for left := 2 * time.Millisecond; left < 400*time.Millisecond; left += 7 * time.Millisecond {
 		inBubble(t, func(w *fixture) {
@@ -408,9 +408,9 @@ func TestNoRenewIsAnsweredWithABeliefThatHasExpired(t *testing.T) {
 	}
 }
 
-// A lock that is won while its Acquire is parked is answered with a belief that lasts twice as long as
+// A lock that is won while its Acquire is parked is answered with a validity that lasts twice as long as
 // that was parked, unless max hold is a few milliseconds; then it lasts, still.
-func TestNoAcquireIsAnsweredWithABeliefThatIsOver(t *testing.T) {
+func TestNoAcquireIsAnsweredWithAValidityThatIsOver(t *testing.T) {
 	const ttl = 15 * time.Second
 	for _, hold := range []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, time.Second, 1500 * time.Millisecond, 3 * time.Second, 20 * time.Second, 0} {
 		for _, after := range []time.Duration{70 * time.Millisecond, 700 * time.Millisecond, 6200 * time.Millisecond, 7400 * time.Millisecond} {

@@ -301,7 +301,7 @@ func TestALockThatIsRefusedForGoodHoldsNoRestartUp(t *testing.T) {
 				require.Equal(w, registry.Held, l.State)
 				d.hold("b", "1", "served")
 				begin := time.Now()
-				belief := d.one("a").Valid
+				validity := d.one("a").Valid
 				saved := d.left()
 				lift := c.prepare(w, &saved)
 				next := w.daemon()
@@ -318,7 +318,7 @@ func TestALockThatIsRefusedForGoodHoldsNoRestartUp(t *testing.T) {
 				assert.Contains(w, said.String(), "a lock is lost")
 				assert.Contains(w, said.String(), lost.Names[0])
 				assert.NotContains(w, said.String(), "served")
-				time.Sleep(belief - 1 - time.Since(begin))
+				time.Sleep(validity - 1 - time.Since(begin))
 				synctest.Wait()
 				for _, key := range l.Keys {
 					assert.NotNil(w, w.f.Get(key), "its client believes until now")

@@ -58,7 +58,7 @@ class Flag(Protocol):
     def set(self) -> None: ...
 
 
-class Belief:
+class Validity:
     """What both clients' Lock knows without I/O."""
 
     _wanted: Flag
@@ -75,13 +75,13 @@ class Belief:
         self._id = request_id
         self._process = _process
         self._ttl = ttl
-        self._belief = (Instant(), 0)  # since when, and for how many ns
+        self._validity = (Instant(), 0)  # since when, and for how many ns
         self._max_hold = max_hold
         self._ended: Dict[str, str] = {}  # "why", once it has: the first to say so is right
         self._lost = ""
         self._asks = False  # whether it is wanted
         self._known: Optional[Instant] = None
-        self._guard = threading.RLock()  # of those that extend the belief: who looks takes nothing
+        self._guard = threading.RLock()  # of those that extend the validity: who looks takes nothing
 
     def held(self) -> bool:
         """Whether it is held, by the clock at this call. It does no I/O."""
@@ -96,8 +96,8 @@ class Belief:
     def _why(self) -> str:
         if self._process is not _process:
             return "another process acquired it"
-        now = Instant()  # before the belief is read: who is stopped in between ends none that was extended
-        sent, valid = self._belief
+        now = Instant()  # before the validity is read: who is stopped in between ends none that was extended
+        sent, valid = self._validity
         if now.since(sent) >= valid:
             self._end(self._bound())  # what has ended stays ended
         return self._ended.get("why", "")
@@ -105,12 +105,12 @@ class Belief:
     def _left(self) -> int:
         """For how many more ns the lock is believed in, if nothing extends that."""
         now = Instant()
-        sent, valid = self._belief
+        sent, valid = self._validity
         return 0 if self._ended else max(valid - now.since(sent), 0)
 
     def _bound(self) -> str:
-        """What ended the belief, as far as the client can tell. That is MAX_HOLD if the hold's limit comes before the end of the TTL."""
-        sent, _ = self._belief
+        """What ended the validity, as far as the client can tell. That is MAX_HOLD if the hold's limit comes before the end of the TTL."""
+        sent, _ = self._validity
         until = sent.since(self._known or sent) + int(self._ttl * 1e9)
         return "MAX_HOLD" if 0 < self._max_hold <= until else "EXPIRED"
 
@@ -122,14 +122,14 @@ class Belief:
                 self.token = int(answer["token"])
                 self.keys = answer["keys"]
                 self.slot = int(answer.get("slot", 0))
-                self._belief = sent, valid
+                self._validity = sent, valid
                 self._known = now
                 return
-            before, was = self._belief
+            before, was = self._validity
             if now.since(before) >= was:
                 self._end(self._bound())
             elif now.since(sent) - valid < now.since(before) - was:
-                self._belief = sent, valid
+                self._validity = sent, valid
 
     def _knew(self, sent: Instant) -> bool:
         """Whether it was known to be held when a request was sent."""
@@ -143,6 +143,6 @@ class Belief:
         return self._ended.get("why") == "released"
 
     def _lose(self, why: str) -> None:
-        """Takes the reason that release reports. If pawld no longer knows one, that is what ended the belief."""
+        """Takes the reason that release reports. If pawld no longer knows one, that is what ended the validity."""
         self._end(self._why() or why or "NOT_HELD")
         self._lost = why or self._lost or self._ended["why"]

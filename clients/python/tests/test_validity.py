@@ -13,7 +13,7 @@ VALID = 60 * SECOND  # what held says
 TTL = 40  # seconds; so long that a slow machine ends no request
 
 
-class BeliefTest(unittest.TestCase):
+class ValidityTest(unittest.TestCase):
     def setUp(self):
         self.pawld = Pawld()
         self.addCleanup(self.pawld.stop)
@@ -62,9 +62,9 @@ class BeliefTest(unittest.TestCase):
             self.assertTrue(self.pawld.changed.wait_for(lambda: self.renewals >= want, HANG))
 
     def test_the_clock_counts_a_suspend(self):
-        self.assertEqual(pawld._belief._CLOCK, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+        self.assertEqual(pawld._validity._CLOCK, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
-    def test_a_belief_ends_at_the_nanosecond_by_the_clock_that_ran_further(self):
+    def test_a_validity_ends_at_the_nanosecond_by_the_clock_that_ran_further(self):
         for clock in ("boot", "wall"):
             with self.subTest(clock):
                 lock = self.session.acquire("n")
@@ -88,7 +88,7 @@ class BeliefTest(unittest.TestCase):
         self.await_renewals(1)
         self.assertFalse(lock.held())
 
-    def test_a_belief_counts_from_before_acquire_was_sent(self):
+    def test_a_validity_counts_from_before_acquire_was_sent(self):
         def late(body):
             self.pass_by(50 * SECOND)
             return 200, {"state": "HELD", "lock": held(body["requestId"])}
@@ -100,14 +100,14 @@ class BeliefTest(unittest.TestCase):
         self.pass_by(1)
         self.assertFalse(lock.held())
 
-    def test_a_belief_counts_from_before_renew_was_sent(self):
+    def test_a_validity_counts_from_before_renew_was_sent(self):
         lock = self.session.acquire("n")
         self.pawld.answers["Renew"] = self.late(50 * SECOND, {"locks": [held(lock._id)]})
         self.await_renewals(1)
         self.pass_by(10 * SECOND)
         self.assertFalse(lock.held())
 
-    def test_a_belief_counts_from_before_confirm_was_sent(self):
+    def test_a_validity_counts_from_before_confirm_was_sent(self):
         lock = self.session.acquire("n")
         self.pass_by(30 * SECOND)
         self.pawld.answers["Confirm"] = self.late(20 * SECOND, {"lock": held(lock._id)})
@@ -117,7 +117,7 @@ class BeliefTest(unittest.TestCase):
         self.pass_by(1)
         self.assertFalse(lock.held())
 
-    def test_an_answer_extends_a_belief_and_never_shortens_it(self):
+    def test_an_answer_extends_a_validity_and_never_shortens_it(self):
         lock = self.session.acquire("n")
         self.pawld.answers["Renew"] = lambda body: (200, {"locks": [dict(held(lock._id), validForMs="1000")]})
         self.await_renewals(2)
@@ -133,7 +133,7 @@ class BeliefTest(unittest.TestCase):
         self.assertTrue(other.held())
 
     def is_told(self, rows, result, why):
-        """Releases a lock whose belief has ended: rows is what Renew lists of it, None where it does not answer."""
+        """Releases a lock whose validity has ended: rows is what Renew lists of it, None where it does not answer."""
         lock = self.session.acquire("n")
         self.pass_by(VALID)
         other = self.session.acquire("m")  # so that renewals go on
@@ -145,20 +145,20 @@ class BeliefTest(unittest.TestCase):
             lock.release()
         self.assertEqual(lost.exception.why, why)
 
-    def test_what_ended_a_belief_is_said_where_nothing_was_heard(self):
+    def test_what_ended_a_validity_is_said_where_nothing_was_heard(self):
         self.is_told(None, {"why": "NOT_HELD"}, "EXPIRED")
 
-    def test_what_ended_a_belief_is_said_where_pawld_has_forgotten_it(self):
+    def test_what_ended_a_validity_is_said_where_pawld_has_forgotten_it(self):
         self.is_told([], {"why": "NOT_HELD"}, "EXPIRED")
 
-    def test_what_ended_a_belief_is_said_where_it_was_given_back(self):
+    def test_what_ended_a_validity_is_said_where_it_was_given_back(self):
         self.is_told([{"state": "HELD"}], {"released": True}, "EXPIRED")
 
-    def test_what_pawld_knows_goes_before_what_ended_a_belief(self):
+    def test_what_pawld_knows_goes_before_what_ended_a_validity(self):
         self.is_told([{"state": "LOST", "why": "MAX_HOLD"}], {"why": "MAX_HOLD"}, "MAX_HOLD")
 
     def ends(self, max_hold, waited, renewed, why):
-        """What ends a belief of a lock that was held and renewed after so many seconds."""
+        """What ends a validity of a lock that was held and renewed after so many seconds."""
         def acquire(body):
             self.pass_by(waited * SECOND)
             return 200, {"state": "HELD", "lock": held(body["requestId"])}
@@ -175,19 +175,19 @@ class BeliefTest(unittest.TestCase):
                 call()
             self.assertEqual(lost.exception.why, why)
 
-    def test_what_ends_a_belief_is_the_limit_of_a_hold_that_comes_before_its_ttl(self):
+    def test_what_ends_a_validity_is_the_limit_of_a_hold_that_comes_before_its_ttl(self):
         self.ends(TTL, 0, 0, "MAX_HOLD")
 
-    def test_what_ends_a_belief_is_its_ttl_where_the_limit_comes_later(self):
+    def test_what_ends_a_validity_is_its_ttl_where_the_limit_comes_later(self):
         self.ends(TTL + 0.001, 0, 0, "EXPIRED")
 
-    def test_what_ends_a_belief_is_the_limit_where_it_comes_before_what_was_renewed(self):
+    def test_what_ends_a_validity_is_the_limit_where_it_comes_before_what_was_renewed(self):
         self.ends(TTL + 10, 0, 10, "MAX_HOLD")
 
-    def test_what_ends_a_belief_is_the_ttl_that_was_renewed_where_the_limit_comes_later(self):
+    def test_what_ends_a_validity_is_the_ttl_that_was_renewed_where_the_limit_comes_later(self):
         self.ends(TTL + 10.001, 0, 10, "EXPIRED")
 
-    def test_what_ends_a_belief_counts_a_limit_from_when_the_lock_was_held(self):
+    def test_what_ends_a_validity_counts_a_limit_from_when_the_lock_was_held(self):
         self.ends(TTL + 10, 10, 0, "EXPIRED")
 
     def test_it_stops_believing_before_a_release_is_sent(self):
