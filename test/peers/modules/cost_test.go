@@ -26,7 +26,7 @@ func TestWhatALockCostsWithEachVersionOfTheAPI(t *testing.T) {
 	if *cost == 0 {
 		t.Skip("a measurement, not a test: -cost 5000")
 	}
-	const turns = 7
+	const turns = 15
 	var programs []program
 	var names []string
 	for _, v := range apis {
