@@ -2,16 +2,10 @@ package main
 
 import (
 	"bufio"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"net/url"
@@ -28,74 +22,33 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/internal/testkit/pki"
 )
 
-// An authority makes certificates.
-type authority struct {
-	t    *testing.T
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	dir  string
+// An authority makes certificates for loopback.
+type authority struct{ *pki.Authority }
 
-	hosts []string // of the certificate that is made
-}
-
-func newAuthority(t *testing.T) *authority {
-	a := &authority{t: t, dir: t.TempDir()}
-	var err error
-	a.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	tmpl := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, &a.key.PublicKey, a.key)
-	require.NoError(t, err)
-	a.cert, err = x509.ParseCertificate(der)
-	require.NoError(t, err)
-	a.write("ca.pem", "CERTIFICATE", der)
-	return a
-}
-
-func (a *authority) write(name, kind string, der []byte) string {
-	path := filepath.Join(a.dir, name)
-	require.NoError(a.t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
-	return path
-}
+func newAuthority(t *testing.T) authority { return authority{pki.New(t)} }
 
 // issue makes a certificate, and its files.
-func (a *authority) issue(cn string, uris ...string) (pair tls.Certificate, cert, key string) {
-	return a.issueUntil(time.Now().Add(time.Hour), cn, uris...)
+func (a authority) issue(t *testing.T, cn string, uris ...string) (pair tls.Certificate, cert, key string) {
+	return a.issueAs(t, cn, func(c *x509.Certificate) {
+		for _, text := range uris {
+			u, err := url.Parse(text)
+			require.NoError(t, err)
+			c.URIs = append(c.URIs, u)
+		}
+	})
 }
 
-// issueFor makes a certificate for a host, and loopback.
-func (a *authority) issueFor(host string) (pair tls.Certificate, cert, key string) {
-	a.hosts = []string{host}
-	defer func() { a.hosts = nil }()
-	return a.issue(host)
-}
-
-func (a *authority) issueUntil(end time.Time, cn string, uris ...string) (pair tls.Certificate, cert, key string) {
-	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(a.t, err)
-	tmpl := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: cn},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: a.hosts, NotBefore: time.Now().Add(-time.Hour), NotAfter: end,
-	}
-	for _, text := range uris {
-		u, err := url.Parse(text)
-		require.NoError(a.t, err)
-		tmpl.URIs = append(tmpl.URIs, u)
-	}
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, a.cert, &k.PublicKey, a.key)
-	require.NoError(a.t, err)
-	kder, err := x509.MarshalECPrivateKey(k)
-	require.NoError(a.t, err)
-	name := strings.NewReplacer("/", "_", ":", "_").Replace(cn + strings.Join(uris, ""))
-	cert, key = a.write(name+".pem", "CERTIFICATE", der), a.write(name+".key", "EC PRIVATE KEY", kder)
-	pair, err = tls.LoadX509KeyPair(cert, key)
-	require.NoError(a.t, err)
+func (a authority) issueAs(t *testing.T, cn string, change func(*x509.Certificate)) (pair tls.Certificate, cert, key string) {
+	cert, key = a.IssueFor(cn, func(c *x509.Certificate) {
+		c.IPAddresses = pki.Loopback
+		change(c)
+	})
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	require.NoError(t, err)
 	return pair, cert, key
 }
 
@@ -111,26 +64,24 @@ func (p *pawld) address() string {
 func TestMutualTLSSaysWhoAsksAndThePolicyWhatTheyMay(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
-	_, cert, key := a.issue("pawld")
-	policy := filepath.Join(a.dir, "policy")
+	_, cert, key := a.issue(t, "pawld")
+	policy := filepath.Join(t.TempDir(), "policy")
 	require.NoError(t, os.WriteFile(policy, []byte("cn:worker orders/ report\nspiffe://example.org/cart carts/\n"), 0o600))
-	p := start(t, ofShared(t), "", "--listen", "127.0.0.1:0", "--listen-cert", cert, "--listen-key", key, "--client-ca", filepath.Join(a.dir, "ca.pem"), "--policy", policy)
+	p := start(t, ofShared(t), "", "--listen", "127.0.0.1:0", "--listen-cert", cert, "--listen-key", key, "--client-ca", a.CAFile, "--policy", policy)
 	address := p.address()
-	pool := x509.NewCertPool()
-	pool.AddCert(a.cert)
 	client := func(pairs ...tls.Certificate) *http.Client {
-		return &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: pairs}}}
+		return &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: a.Pool(), Certificates: pairs}}}
 	}
 	acquire := func(c *http.Client, session int, name string, header ...string) (int, object, error) {
 		return post(c, "https://"+address+"/pawl.v1.Locks/Acquire", marshal(object{
 			"session": hex32(session), "requestId": newID(), "names": []string{name}, "mode": "EXCLUSIVE", "waitMs": 5000,
 		}), header...)
 	}
-	worker, _, _ := a.issue("worker")
-	cart, _, _ := a.issue("worker", "spiffe://example.org/cart")
-	twice, _, _ := a.issue("worker", "spiffe://example.org/cart", "spiffe://example.org/other")
-	user, _, _ := a.issue("worker", "uid:0")
-	stranger, _, _ := newAuthority(t).issue("worker")
+	worker, _, _ := a.issue(t, "worker")
+	cart, _, _ := a.issue(t, "worker", "spiffe://example.org/cart")
+	twice, _, _ := a.issue(t, "worker", "spiffe://example.org/cart", "spiffe://example.org/other")
+	user, _, _ := a.issue(t, "worker", "uid:0")
+	stranger, _, _ := newAuthority(t).issue(t, "worker")
 
 	for name, want := range map[string]int{"orders/1": 200, "report": 200, "reports": 403, "orders": 403, "carts/1": 403, "other": 403} {
 		status, out, err := acquire(client(worker), 1, name)
@@ -176,17 +127,15 @@ func TestMutualTLSSaysWhoAsksAndThePolicyWhatTheyMay(t *testing.T) {
 func TestTheFilesOfListenAreReadForEachConnection(t *testing.T) {
 	t.Parallel()
 	a, next := newAuthority(t), newAuthority(t)
-	_, cert, key := a.issue("pawld")
-	ca := filepath.Join(a.dir, "ca.pem")
-	policy := filepath.Join(a.dir, "policy")
+	_, cert, key := a.issue(t, "pawld")
+	ca := a.CAFile
+	policy := filepath.Join(t.TempDir(), "policy")
 	require.NoError(t, os.WriteFile(policy, []byte("cn:worker orders/\n"), 0o600))
 	p := start(t, ofShared(t), "", "--listen", "127.0.0.1:0", "--listen-cert", cert, "--listen-key", key, "--client-ca", ca, "--policy", policy)
 	address := p.address()
-	list := func(server, client *authority, host string) error {
-		pool := x509.NewCertPool()
-		pool.AddCert(server.cert)
-		pair, _, _ := client.issue("worker")
-		c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}}}}
+	list := func(server, client authority, host string) error {
+		pair, _, _ := client.issue(t, "worker")
+		c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: server.Pool(), Certificates: []tls.Certificate{pair}}}}
 		status, out, err := post(c, "https://"+address+"/pawl.v1.Locks/List", "{}", "Host", host)
 		if err == nil && status != 200 {
 			err = fmt.Errorf("%d: %v", status, out)
@@ -201,13 +150,13 @@ func TestTheFilesOfListenAreReadForEachConnection(t *testing.T) {
 	require.NoError(t, list(a, a, "127.0.0.1"))
 	assert.ErrorContains(t, list(a, a, "new.example"), "not served here")
 
-	_, newCert, newKey := next.issueFor("new.example")
+	_, newCert, newKey := next.issueAs(t, "new.example", func(c *x509.Certificate) { c.DNSNames = []string{"new.example"} })
 	replace(cert, newCert)
 	assert.NoError(t, list(a, a, "127.0.0.1"), "half of a pair changes nothing")
 	replace(key, newKey)
 	assert.NoError(t, list(next, a, "new.example"), "the name of the new certificate")
 	assert.Error(t, list(next, next, "new.example"))
-	replace(ca, filepath.Join(next.dir, "ca.pem"))
+	replace(ca, next.CAFile)
 	assert.NoError(t, list(next, next, "new.example"))
 	assert.Error(t, list(next, a, "new.example"))
 	p.awaitSaid("--listen-cert and --listen-key: tls: private key does not match")
@@ -217,19 +166,17 @@ func TestTheFilesOfListenAreReadForEachConnection(t *testing.T) {
 func TestAConnectionEndsWithItsCertificate(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
-	_, cert, key := a.issue("pawld")
-	policy := filepath.Join(a.dir, "policy")
+	_, cert, key := a.issue(t, "pawld")
+	policy := filepath.Join(t.TempDir(), "policy")
 	require.NoError(t, os.WriteFile(policy, []byte("cn:worker n\n"), 0o600))
-	p := start(t, ofShared(t), "", "--listen", "127.0.0.1:0", "--listen-cert", cert, "--listen-key", key, "--client-ca", filepath.Join(a.dir, "ca.pem"), "--policy", policy)
+	p := start(t, ofShared(t), "", "--listen", "127.0.0.1:0", "--listen-cert", cert, "--listen-key", key, "--client-ca", a.CAFile, "--policy", policy)
 	url := "https://" + p.address() + "/pawl.v1.Locks/Leader"
-	pool := x509.NewCertPool()
-	pool.AddCert(a.cert)
 	for name, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			end := time.Now().Add(3 * time.Second).Truncate(time.Second) // as certificates have it
-			pair, _, _ := a.issueUntil(end, "worker")
-			client := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: http2, TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}}}}
+			pair, _, _ := a.issueAs(t, "worker", func(c *x509.Certificate) { c.NotAfter = end })
+			client := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: http2, TLSClientConfig: &tls.Config{RootCAs: a.Pool(), Certificates: []tls.Certificate{pair}}}}
 			status, _, err := post(client, url, `{"name":"n","afterRevision":"1","waitMs":30000}`)
 			if err == nil { // it was read after the end, and otherwise it is parked for longer than that
 				assert.Equal(t, http.StatusUnauthorized, status)

@@ -38,7 +38,7 @@ func NewFront(t testing.TB, dial func(ctx context.Context) (net.Conn, error)) *F
 func (f *Front) Show(certificate tls.Certificate, clients *Authority) {
 	cfg := &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"h2"}}
 	if clients != nil {
-		cfg.ClientCAs, cfg.ClientAuth = clients.roots, tls.RequireAndVerifyClientCert
+		cfg.ClientCAs, cfg.ClientAuth = clients.Pool(), tls.RequireAndVerifyClientCert
 	}
 	f.mu.Lock()
 	f.cfg = cfg
