@@ -2,10 +2,7 @@ package main
 
 import (
 	"bytes"
-	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -15,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -106,42 +102,6 @@ func startPawld(t *testing.T, endpoint string, args ...string) *pawld {
 		return err == nil
 	}, "it does not serve")
 	return p
-}
-
-// post makes one call as a client.
-func (p *pawld) post(method string, body any) (status int, answer []byte, err error) {
-	b, err := json.Marshal(body)
-	if err != nil {
-		return 0, nil, err
-	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", p.socket)
-	}}}
-	resp, err := client.Post("http://pawl/pawl.v1.Locks/"+method, "application/json", bytes.NewReader(b))
-	if err != nil {
-		return 0, nil, err
-	}
-	defer resp.Body.Close()
-	answer, err = io.ReadAll(resp.Body)
-	return resp.StatusCode, answer, err
-}
-
-// keep renews a client's session until the test ends.
-func (p *pawld) keep(t *testing.T, session string) {
-	ended, done := make(chan struct{}), make(chan struct{})
-	t.Cleanup(func() { close(ended); <-done })
-	go func() {
-		defer close(done)
-		for tick := time.NewTicker(time.Second); ; {
-			select {
-			case <-tick.C:
-				_, _, _ = p.post("Renew", map[string]any{"session": session})
-			case <-ended:
-				tick.Stop()
-				return
-			}
-		}
-	}()
 }
 
 // askDoctor runs pawl doctor, which is in no hurry, and returns what it says.
@@ -294,52 +254,5 @@ func TestBadArgumentsForADaemonAreNamed(t *testing.T) {
 		said, code := askDoctor(t, strings.Fields(args)...)
 		assert.Equal(t, cli.ExitUsage, code, args)
 		assert.Contains(t, said, want, args)
-	}
-}
-
-// What the daemon's clients hold is shown with the clients' owners.
-func TestCommandsShowTheOwnersOfADaemonsClients(t *testing.T) {
-	t.Parallel()
-	s := etcdtest.Start(t)
-	p := startPawld(t, s.Addr())
-	owner := fmt.Sprintf("uid:%d %q", os.Getuid(), "a worker")
-	for i, body := range []map[string]any{
-		{"names": []string{"lock"}, "mode": "EXCLUSIVE"}, {"names": []string{"slot"}, "mode": "SEMAPHORE", "limit": 2},
-		{"names": []string{"chief"}, "mode": "ELECTION", "value": "YnkgbmFtZQ=="}, {"names": []string{"one", "two"}, "mode": "SHARED"},
-	} {
-		body["session"], body["requestId"] = strings.Repeat("12345678", 4), fmt.Sprintf("%032x", 0xabc+i)
-		body["owner"], body["waitMs"], body["ttlMs"] = "a worker", 5000, 15000
-		status, answer, err := p.post("Acquire", body)
-		require.NoError(t, err)
-		require.Equal(t, http.StatusOK, status, string(answer))
-		require.Contains(t, string(answer), `"state":"HELD"`)
-	}
-	p.keep(t, strings.Repeat("12345678", 4))
-	said := func(args ...string) string {
-		t.Helper()
-		c := begin(t, s.Addr(), args...)
-		out := c.all()
-		require.Equal(t, 0, c.code(t), out)
-		return out
-	}
-	all := said("ls")
-	assert.Equal(t, 5, strings.Count(all, owner), all)
-	assert.NotContains(t, all, "pawld")
-	for _, name := range []string{"lock", "slot", "chief", "one"} {
-		one := said("show", name)
-		assert.Contains(t, one, owner)
-		assert.NotContains(t, one, "pawld")
-	}
-	assert.Contains(t, said("show", "--json", "lock"), fmt.Sprintf(`"owner":%q`, owner))
-	assert.Equal(t, owner+"\n", said("show", "--holder", "lock"))
-	assert.Equal(t, "by name\n", said("show", "--holder", "chief"))
-	onTerminal(t, s.Addr(), "top").shows("chief", owner, "lock", owner)
-
-	page := pageIsAt.FindStringSubmatch(next(t, begin(t, s.Addr(), "ui", "--listen", "127.0.0.1:0").lines()))
-	require.NotNil(t, page)
-	eventually(t, func() bool { return len(stateOf(t, page[1]).Queues) == 5 }, "the page does not show every name")
-	for _, q := range stateOf(t, page[1]).Queues {
-		require.Len(t, q.Positions, 1, q.Name)
-		assert.Equal(t, owner, q.Positions[0].Owner, q.Name)
 	}
 }

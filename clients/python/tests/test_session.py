@@ -33,7 +33,7 @@ class Pawld(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         self.answers = {}
         self.seen = []  # calls and bodies
         self.changed = threading.Condition()
-        threading.Thread(target=self.serve_forever, daemon=True).start()
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()  # how often it looks whether it is to end
 
     def handle_error(self, request, client_address):
         pass  # a client that has gone
