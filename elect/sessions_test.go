@@ -14,26 +14,6 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-func TestAnElectionOfAClientUsesTheSessionOfItsTime(t *testing.T) {
-	inBubble(t, func(w *fixture) {
-		c := w.client()
-		e := elect.New(c, "e", elect.Options{})
-		first, err := e.Campaign(w.ctx, []byte("me"))
-		require.NoError(t, err)
-		own, err := c.Session(w.ctx)
-		require.NoError(t, err)
-		assert.Same(t, own, first.Session())
-		w.Revoke(own.ID())
-		<-first.Done()
-		second, err := e.Campaign(w.ctx, []byte("me"))
-		require.NoError(t, err)
-		assert.Greater(t, second.Token(), first.Token())
-		assert.NotEqual(t, own.ID(), second.Session().ID())
-		require.NoError(t, second.Resign(w.ctx))
-		assert.Nil(t, (*elect.Term)(nil).Session())
-	})
-}
-
 func TestTryCampaignFailsAtOnceWhereAnotherLeadsOrIsACandidate(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()

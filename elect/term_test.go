@@ -429,18 +429,6 @@ func TestErrorsAreThoseOfPackageLock(t *testing.T) {
 	assert.Same(t, lock.ErrKeyOverwritten, elect.ErrKeyOverwritten)
 }
 
-func TestCustomCauseAndTheEndOfTheContextAreBothMatched(t *testing.T) {
-	inBubble(t, func(w *fixture) {
-		why := errors.New("shutting down")
-		w.campaign(w.session(), "e", "")
-		ctx, cancel := context.WithCancelCause(w.ctx)
-		time.AfterFunc(time.Second, func() { cancel(why) })
-		_, err := elect.New(w.session(), "e", elect.Options{}).Campaign(ctx, nil)
-		assert.ErrorIs(t, err, why)
-		assert.ErrorIs(t, err, context.Canceled)
-	})
-}
-
 // Each call of a nil or zero Term is refused, and none panics.
 func TestNilAndZeroHandlesAreRefused(t *testing.T) {
 	inBubble(t, func(w *fixture) {

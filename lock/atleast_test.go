@@ -136,34 +136,3 @@ func TestALockStaysTakenForLongEnoughWhoeverTakesItsSessionOver(t *testing.T) {
 		})
 	}
 }
-
-// A set of names, and a lock that was held for too long, are kept alike.
-func TestWhateverIsHeldForLongEnoughIsKeptOverATakeover(t *testing.T) {
-	for name, take := range map[string]func(w *fixture, s *pawl.Session){
-		"a set": func(w *fixture, s *pawl.Session) {
-			h, err := lock.NewMulti(s, lock.Options{AtLeast: 30 * time.Second}, lock.Exclusive("name"), lock.Exclusive("other")).Acquire(w.Context())
-			require.NoError(w, err)
-			require.NoError(w, h.Release(w.Context()))
-		},
-		"held for too long": func(w *fixture, s *pawl.Session) {
-			<-w.acquireWith(s, lock.Options{AtLeast: 30 * time.Second, MaxHold: time.Second}).Done()
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(w *fixture) {
-				began := time.Now()
-				s := w.session()
-				take(w, s)
-				next := w.waiting(w.session())
-				time.Sleep(5 * time.Second)
-				_, err := w.client(pawl.Config{}).NewSession(w.Context(), lease.Options{Resume: s.Detach()})
-				require.NoError(w, err)
-				time.Sleep(time.Until(began.Add(30*time.Second - 10*time.Millisecond)))
-				require.True(w, next.waits())
-				w.release(next.won())
-				assert.Less(w, time.Since(began), 30*time.Second+time.Second)
-				w.clear()
-			})
-		})
-	}
-}

@@ -15,7 +15,6 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
 	"github.com/pawl-locks/pawl/internal/testkit/testscale"
-	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 )
 
@@ -156,34 +155,6 @@ func TestANewSessionIsWithinItsBudget(t *testing.T) {
 			require.NoError(w, err)
 		})
 		assert.Equal(w, map[string]int{"LeaseGrant": 1, "Txn": 1, "Watch": 1}, n.Received)
-	})
-}
-
-// A session is renewed four times in a TTL, each time with one read.
-func TestASessionIsRenewedFourTimesInATTL(t *testing.T) {
-	inBubble(t, func(w *fixture) {
-		s := w.session()
-		n := w.counted(func() { time.Sleep(10 * s.TTL()) })
-		assert.InDelta(w, 40, n.Received["LeaseKeepAlive"], 1)
-		assert.Equal(w, n.Received["LeaseKeepAlive"], n.Received["Txn"])
-		assert.Len(w, n.Received, 3, "and what shows that the client's one stream of watches is alive")
-	})
-}
-
-// At most three goroutines for each session. Its stream of watches is the client's.
-func TestASessionCostsAtMostThreeGoroutines(t *testing.T) {
-	inBubbleOf(t, 1, func(w *fixture) {
-		c := w.client(pawl.Config{})
-		_, err := c.NewSession(w.Context(), lease.Options{})
-		require.NoError(w, err)
-		time.Sleep(time.Second)
-		before := settledGoroutines()
-		for range 100 {
-			_, err := c.NewSession(w.Context(), lease.Options{})
-			require.NoError(w, err)
-		}
-		time.Sleep(time.Second)
-		assert.LessOrEqual(w, settledGoroutines(), before+3*100)
 	})
 }
 

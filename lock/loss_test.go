@@ -151,30 +151,6 @@ func TestLossThatTheWatchMissedIsFoundByARenewal(t *testing.T) {
 	})
 }
 
-// H2: if a compaction ends the watch of a held key, the next round's read creates it again, and it
-// delivers what happens then.
-func TestTheWatchOfAHeldKeyIsCreatedAgainAfterACompaction(t *testing.T) {
-	inBubble(t, func(w *fixture) {
-		s := w.session()
-		h := w.acquire(s)
-		time.Sleep(time.Second)
-		noStreams := w.noStreams()
-		for range 3 { // the revisions at which the watches begin are compacted
-			w.f.Put("other", "", 0)
-		}
-		w.f.Compact(w.f.Revision())
-		time.Sleep(100 * time.Millisecond)
-		noStreams.Lift()
-		time.Sleep(s.TTL() / 4) // a renewal's read
-		w.held(h)
-		w.f.Delete(h.Key())
-		began := time.Now()
-		<-h.Done()
-		assert.LessOrEqual(w, time.Since(began), 100*time.Millisecond)
-		w.lostBy(lock.ErrKeyDeleted, h)
-	})
-}
-
 // noStreams ends all streams of watches and lets none be opened.
 func (w *fixture) noStreams() *etcdfake.Fault {
 	f := w.f.Inject(etcdfake.Rule{Method: "Watch", Opening: true, Err: rpctypes.ErrGRPCNoLeader})
@@ -216,20 +192,6 @@ func TestASessionWhoseKeyWasRewrittenAcquiresNothing(t *testing.T) {
 		w.noStreams()
 		rewrite(w, s)
 		w.oneCause(lease.ErrRevoked, a.failed())
-	})
-}
-
-// Confirm finds at once what no watch has delivered.
-func TestConfirmFindsALossAndNamesItsCause(t *testing.T) {
-	eachBlow(t, func(w *fixture, b blow, c *pawl.Client, s *pawl.Session) {
-		w.f.Inject(etcdfake.Rule{Method: "Watch", Lose: true})
-		h := w.acquire(s)
-		require.NoError(w, h.Confirm(w.Context()))
-		b.strike(w, c, s, h.Key())
-		err := h.Confirm(w.Context())
-		w.oneCause(b.cause, err)
-		assert.ErrorIs(w, err, lock.ErrLost)
-		w.lostBy(b.cause, h)
 	})
 }
 
@@ -292,51 +254,6 @@ func testAWaitersOwnEnd(t *testing.T, start func(*fixture, context.Context, *loc
 		}
 		require.NoError(w, holder.Confirm(w.Context()))
 		w.release(holder)
-	})
-}
-
-// A3: so does a waiter whose query or enqueue is under way to a silent cluster.
-func TestAnAcquireUnderWayEndsWithItsSession(t *testing.T) {
-	eachBlow(t, func(w *fixture, b blow, c *pawl.Client, s *pawl.Session) {
-		if b.quiet {
-			w.Skip("only the cluster could report it, and it is silent")
-		}
-		w.f.BlackHole()
-		a := w.acquiring(context.Background(), mutex(s))
-		time.Sleep(100 * time.Millisecond)
-		if b.name == "session closed" {
-			ctx, cancel := context.WithCancel(w.Context())
-			cancel()
-			go s.Close(ctx)
-		} else {
-			go b.strike(w, c, s, "")
-		}
-		began := time.Now()
-		err := a.failed()
-		assert.LessOrEqual(w, time.Since(began), 100*time.Millisecond)
-		w.oneCause(b.cause, err)
-		w.f.Heal()
-		time.Sleep(20 * time.Second) // the strike is over
-	})
-}
-
-// T3, H1: if the cluster is silent, a holder ends by its own clock, before its key is deleted at
-// the server.
-func TestAHolderCutOffExpiresByItsOwnClock(t *testing.T) {
-	inBubble(t, func(w *fixture) {
-		s := w.session()
-		h := w.acquire(s)
-		w.f.BlackHole()
-		<-h.Done()
-		reported := time.Now()
-		w.lostBy(lease.ErrExpired, h)
-		time.Sleep(20 * time.Second)
-		last := w.f.History()[len(w.f.History())-1]
-		require.True(w, last.Deleted)
-		assert.Equal(w, etcdfake.ByExpiry, last.Why)
-		assert.True(w, reported.Before(last.At))
-		w.f.Heal()
-		w.clear()
 	})
 }
 

@@ -2,7 +2,6 @@ package lock_test
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -134,26 +133,6 @@ func TestAResumedHoldHasALimitOfItsOwn(t *testing.T) {
 		assert.Equal(w, time.Second, time.Since(began))
 		w.lostBy(lock.ErrMaxHold, r)
 		w.clear()
-	})
-}
-
-// H4: a limit needs no goroutine.
-func TestAThousandLimitsCostNoGoroutine(t *testing.T) {
-	inBubbleOf(t, 1, func(w *fixture) {
-		s := w.session()
-		time.Sleep(time.Second)
-		_ = w.acquire(s)
-		before := settledGoroutines()
-		var last *lock.Held
-		for i := range 500 {
-			h, err := lock.New(s, fmt.Sprint("n", i), lock.Options{MaxHold: time.Minute}).Acquire(w.Context())
-			require.NoError(w, err)
-			last = h
-		}
-		time.Sleep(time.Second)
-		assert.LessOrEqual(w, settledGoroutines(), before+8)
-		<-last.Done()
-		w.oneCause(lock.ErrMaxHold, last.Err())
 	})
 }
 

@@ -126,22 +126,6 @@ func testOneForeignWatch(t *testing.T, reverse bool) {
 	})
 }
 
-// Budget: neither a set nor any of its names needs a goroutine.
-func TestSetsHeldCostNoGoroutine(t *testing.T) {
-	inBubbleOf(t, 1, func(w *fixture) {
-		s := w.session()
-		w.acquireAll(s, lock.Exclusive("x"), lock.Shared("y"))
-		time.Sleep(time.Second)
-		before := settledGoroutines()
-		for i := range 40 {
-			h := w.acquireAll(s, lock.Exclusive(fmt.Sprint("a", i)), lock.Exclusive(fmt.Sprint("b", i)), lock.Shared("c"))
-			_, _ = h.Done(), h.Context()
-		}
-		time.Sleep(time.Second)
-		assert.LessOrEqual(w, settledGoroutines(), before+1)
-	})
-}
-
 // Bad input is a clear error before anything is sent.
 func TestBadSetsAreClearErrors(t *testing.T) {
 	inBubble(t, func(w *fixture) {
@@ -250,29 +234,6 @@ func TestATryOfASetTakesAllOrNone(t *testing.T) {
 		require.NoError(w, err)
 		require.NoError(w, set.Release(w.Context()))
 		require.NoError(w, h.Release(w.Context()))
-	})
-}
-
-// Two sets in opposite orders, again and again, do not wait for each other.
-func TestSetsInOppositeOrdersDoNotDeadlock(t *testing.T) {
-	inBubble(t, func(w *fixture) {
-		a, b := lock.Exclusive("a"), lock.Exclusive("b")
-		one, two := lock.NewMulti(w.session(), lock.Options{}, a, b), lock.NewMulti(w.session(), lock.Options{}, b, a)
-		done := make(chan error, 2)
-		for _, m := range []*lock.Multi{one, two} {
-			go func() {
-				for range 50 {
-					if err := m.Do(w.Context(), func(context.Context, *lock.Held) error { return nil }); err != nil {
-						done <- err
-						return
-					}
-				}
-				done <- nil
-			}()
-		}
-		for range 2 {
-			require.NoError(w, <-done)
-		}
 	})
 }
 
@@ -386,27 +347,6 @@ func TestWhatIsLeftOfASetThatCannotBeResumedGoesAfterATTL(t *testing.T) {
 		time.Sleep(time.Second)
 		assert.Nil(w, w.f.Get(held.Keys()[1]))
 		require.NoError(w, next.Err())
-	})
-}
-
-// A set observes MaxHold and AtLeast.
-func TestASetHasItsLimits(t *testing.T) {
-	inBubble(t, func(w *fixture) {
-		s := w.session()
-		o := lock.Options{MaxHold: time.Minute, AtLeast: 10 * time.Second}
-		m := lock.NewMulti(s, o, lock.Exclusive("a"), lock.Exclusive("b"))
-		h, err := m.Acquire(w.Context())
-		require.NoError(w, err)
-		require.NoError(w, h.Release(w.Context()))
-		assert.NotEmpty(w, w.f.Keys("b/"), "it stays taken")
-		time.Sleep(11 * time.Second)
-		assert.Empty(w, w.f.Keys("b/"))
-		h, err = m.Acquire(w.Context())
-		require.NoError(w, err)
-		<-h.Done()
-		assert.ErrorIs(w, h.Err(), lock.ErrMaxHold)
-		time.Sleep(time.Second)
-		assert.Empty(w, append(w.f.Keys("a/"), w.f.Keys("b/")...))
 	})
 }
 

@@ -78,24 +78,6 @@ func (w *fixture) pending(h *lock.Held) {
 	assert.Zero(w, h.Deadline())
 }
 
-// R1: if a key was deleted before a pending release, the background finds it out, and every later
-// call reports it.
-func TestAPendingReleaseThatFindsTheKeyGoneReportsTheLoss(t *testing.T) {
-	inBubble(t, func(w *fixture) {
-		h := w.acquire(w.session())
-		w.f.Inject(etcdfake.Rule{Op: "release", Lose: true, Times: 1, Err: status.Error(codes.Unavailable, "gone"), HoldAnswer: 50 * time.Millisecond})
-		w.f.Inject(etcdfake.Rule{Op: "release", Lose: true, Times: 2}) // the second one in the background
-		require.ErrorIs(w, h.Release(over(w.Context())), kv.ErrUnknown)
-		w.f.Delete(h.Key())
-		w.f.Put(h.Key(), "x", 0)
-		time.Sleep(5 * time.Second)
-		err := h.Release(w.Context())
-		w.oneCause(lock.ErrKeyDeleted, err)
-		assert.ErrorIs(w, err, lock.ErrLost)
-		w.lostBy(lock.ErrKeyDeleted, h)
-	})
-}
-
 // If many goroutines release at once, all get the same result, and none takes another's delete for
 // a loss.
 func TestConcurrentReleasesAllSayNil(t *testing.T) {

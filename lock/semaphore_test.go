@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
@@ -108,53 +107,6 @@ func TestAPermitSaysWhatItHolds(t *testing.T) {
 			return nil
 		}))
 		assert.Empty(w, w.keys())
-	})
-}
-
-// A permit observes MaxHold and AtLeast as a lock does.
-func TestAPermitIsHeldForNoLongerAndNoLessThanItsOptionsSay(t *testing.T) {
-	inBubble(t, func(w *fixture) {
-		s := w.session()
-		m := lock.NewSemaphore(s, "name", 1, lock.Options{MaxHold: 10 * time.Second, AtLeast: 3 * time.Second})
-		p, err := m.Acquire(w.Context())
-		require.NoError(w, err)
-		next := w.permitting(w.Context(), w.session(), 1)
-		began := time.Now()
-		require.NoError(w, p.Release(w.Context()))
-		held := next.won()
-		assert.InDelta(w, 3, time.Since(began).Seconds(), 0.2)
-		require.NoError(w, held.Release(w.Context()))
-
-		p, err = m.Acquire(w.Context())
-		require.NoError(w, err)
-		next = w.permitting(w.Context(), w.session(), 1)
-		began = time.Now()
-		<-p.Done()
-		require.ErrorIs(w, p.Err(), lock.ErrMaxHold)
-		held = next.won()
-		assert.InDelta(w, 10, time.Since(began).Seconds(), 0.2)
-		require.NoError(w, held.Release(w.Context()))
-		time.Sleep(time.Second)
-		assert.Empty(w, w.keys())
-	})
-}
-
-// A semaphore is separate from a lock and an election of the same name.
-func TestAnElectionBesideASemaphoreOfItsName(t *testing.T) {
-	inBubble(t, func(w *fixture) {
-		s := w.session()
-		p := w.permit(s, 1)
-		term, err := elect.New(s, "name", elect.Options{}).Campaign(w.Context(), nil)
-		require.NoError(w, err)
-		slots, err := lock.NewSemaphore(s, "name", 1, lock.Options{}).Queue(w.Context())
-		require.NoError(w, err)
-		names, err := lock.New(s, "name", lock.Options{}).Queue(w.Context())
-		require.NoError(w, err)
-		require.Len(w, slots, 1)
-		require.Len(w, names, 1)
-		assert.Equal(w, []string{p.Key(), term.Key()}, []string{slots[0].Key, names[0].Key})
-		require.NoError(w, p.Release(w.Context()))
-		require.NoError(w, term.Resign(w.Context()))
 	})
 }
 

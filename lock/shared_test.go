@@ -9,11 +9,9 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
-	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/observe"
 )
@@ -115,21 +113,6 @@ func (w *fixture) sharing(ctx context.Context, m *lock.Mutex) *acquireCall {
 	return a
 }
 
-// Many holders share a lock without a goroutine for each.
-func TestAThousandSharedLocksHeldCostNoGoroutine(t *testing.T) {
-	inBubbleOf(t, 1, func(w *fixture) {
-		s := w.session()
-		w.acquireShared(s)
-		time.Sleep(time.Second)
-		before := settledGoroutines()
-		for range 400 {
-			w.acquireShared(s)
-		}
-		time.Sleep(time.Second)
-		assert.LessOrEqual(w, settledGoroutines(), before+1)
-	})
-}
-
 // Options that shared mode does not support are refused, and nothing is sent.
 func TestWhatSharedModeDoesNotGoWithIsRefused(t *testing.T) {
 	inBubble(t, func(w *fixture) {
@@ -173,81 +156,6 @@ func TestANameInEtcdsLayoutAmongTheSharedKeysOfAnother(t *testing.T) {
 			}
 			require.NoError(w, h.Release(w.Context()))
 		}
-	})
-}
-
-// Each shared hold is lost alone, as an exclusive one is, with its cause.
-func TestASharedHoldIsLostByItself(t *testing.T) {
-	inBubble(t, func(w *fixture) {
-		a, b := w.acquireShared(w.session()), w.acquireShared(w.session())
-		time.Sleep(time.Second)
-		w.f.Delete(a.Key())
-		synctest.Wait()
-		w.lostBy(lock.ErrKeyDeleted, a)
-		require.NoError(w, b.Err())
-		w.f.Revoke(b.Session().ID())
-		synctest.Wait()
-		w.lostBy(lease.ErrRevoked, b)
-		w.clear()
-	})
-}
-
-// A shared hold observes MaxHold and AtLeast.
-func TestASharedHoldHasItsLimits(t *testing.T) {
-	inBubble(t, func(w *fixture) {
-		h, err := lock.New(w.session(), "name", lock.Options{MaxHold: time.Minute, AtLeast: 10 * time.Second}).AcquireShared(w.Context())
-		require.NoError(w, err)
-		again, err := lock.New(w.session(), "name", lock.Options{AtLeast: 10 * time.Second}).AcquireShared(w.Context())
-		require.NoError(w, err)
-		require.NoError(w, again.Release(w.Context()))
-		assert.Len(w, w.keys(), 2, "it stays taken")
-		time.Sleep(time.Minute)
-		w.lostBy(lock.ErrMaxHold, h)
-		w.clear()
-	})
-}
-
-// The key tells Resume in which mode it was held.
-func TestASharedLockIsResumedAsSharedByAnotherProcess(t *testing.T) {
-	inBubble(t, func(w *fixture) {
-		s := w.session()
-		r, other := w.acquireShared(s), w.acquireShared(w.session())
-		open := w.sharing(w.Context(), lock.New(s, "other", lock.Options{}))
-		<-open.done // held, and not resumed
-		next, err := w.client(pawl.Config{}).NewSession(w.Context(), lease.Options{Resume: s.Detach()})
-		require.NoError(w, err)
-		h, err := mutex(next).Resume(w.Context(), r.Key(), r.Token())
-		require.NoError(w, err)
-		assert.True(w, h.Shared())
-		assert.Equal(w, r.Token(), h.Token())
-		_, _, ok := fencing.FromSharedContext(h.Context())
-		assert.True(w, ok)
-		_, err = mutex(next).Resume(w.Context(), r.Key(), r.Token())
-		require.ErrorContains(w, err, "resumed, in this process")
-		writer := w.waiting(w.session())
-		require.NoError(w, other.Release(w.Context()))
-		assert.True(w, writer.waits())
-		require.NoError(w, h.Release(w.Context()))
-		w.release(writer.won())
-		w.clear()
-	})
-}
-
-// The process that takes over undoes the acquisition of a shared waiter.
-func TestAnOpenSharedAcquisitionIsUndoneByASuccessor(t *testing.T) {
-	inBubble(t, func(w *fixture) {
-		h := w.acquire(w.session())
-		s := w.session()
-		a := w.sharing(w.Context(), mutex(s))
-		handle := s.Detach()
-		require.ErrorIs(w, a.failed(), lease.ErrClosed)
-		assert.Len(w, w.keys(), 2)
-		_, err := w.client(pawl.Config{}).NewSession(w.Context(), lease.Options{Resume: handle})
-		require.NoError(w, err)
-		synctest.Wait()
-		assert.Equal(w, []string{h.Key()}, w.keys())
-		w.release(h)
-		w.clear()
 	})
 }
 

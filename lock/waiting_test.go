@@ -16,7 +16,6 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/elect"
-	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
@@ -76,47 +75,6 @@ func TestAWaiterWhoseNeighbourLeavesIsNotWokenByTheHolder(t *testing.T) {
 		w.release(h)
 		w.release(d.won())
 		w.clear()
-	})
-}
-
-func TestWaitersComeFirstComeFirstServed(t *testing.T) {
-	inBubble(t, func(w *fixture) {
-		h := w.acquire(w.session())
-		var queue []*acquireCall
-		for range 10 {
-			queue = append(queue, w.waiting(w.session()))
-		}
-		for i, a := range queue {
-			token := h.Token()
-			w.release(h)
-			h = a.won()
-			assert.Greater(w, h.Token(), token)
-			for _, later := range queue[i+1:] {
-				assert.True(w, later.waits())
-			}
-		}
-		w.release(h)
-		w.clear()
-	})
-}
-
-// A2, K4: an answer from before its key was put does not make an acquisition first, whatever it
-// shows. It ends the session, because the cluster went back.
-func TestAnAnswerFromBeforeTheOwnKeyDoesNotGiveTheLock(t *testing.T) {
-	inBubble(t, func(w *fixture) {
-		h := w.acquire(w.session())
-		ctx, giveUp := context.WithCancel(w.Context())
-		between := w.acquiring(ctx, mutex(w.session()))
-		last := w.waiting(w.session())
-		w.f.Inject(etcdfake.Rule{Op: "confirm position", Edit: func(_ etcdfake.Request, m etcdapi.Message) {
-			resp := m.(*pb.TxnResponse)
-			resp.Header.Revision = int64(h.Token()) - 1
-			resp.Responses[0].GetResponseRange().Kvs = nil // as when nobody held it
-		}})
-		giveUp() // so that the last one queries who is ahead
-		assert.ErrorIs(w, between.failed(), context.Canceled)
-		w.oneCause(pawl.ErrClusterChanged, last.failed())
-		w.held(h)
 	})
 }
 
@@ -255,28 +213,6 @@ func TestADeletionBetweenReadAndWatchIsNotMissed(t *testing.T) {
 		began := time.Now()
 		w.release(a.won())
 		assert.LessOrEqual(w, time.Since(began), 1100*time.Millisecond, "delivered by the watch, once it is made, and not found by a read")
-		w.clear()
-	})
-}
-
-// A3: a put on the predecessor, as by an election's leader, changes nothing.
-func TestPutsOnTheKeyBeforeAreIgnored(t *testing.T) {
-	inBubble(t, func(w *fixture) {
-		foreign := w.session()
-		key := "name/peer"
-		w.f.Put(key, "0", foreign.ID())
-		a := w.waiting(w.session())
-		time.Sleep(time.Second)
-		before := w.f.Counts()
-		for i := range 20 {
-			w.f.Put(key, fmt.Sprint(i), foreign.ID())
-		}
-		synctest.Wait()
-		assert.Zero(w, w.f.Counts().Since(before).Received["Txn"])
-		time.Sleep(time.Minute)
-		require.True(w, a.waits())
-		w.f.Delete(key)
-		w.release(a.won())
 		w.clear()
 	})
 }
@@ -583,42 +519,4 @@ func TestAWaiterThatGivesUpLeavesNothing(t *testing.T) {
 		w.release(h)
 		w.clear()
 	})
-}
-
-// If a context ends in the instant of success, the call returns an error and the lock is not held.
-func TestTheContextsEndInTheInstantOfSuccessIsAnError(t *testing.T) {
-	for _, times := range []int{1, 2} { // the enqueue's answer; the confirmation's
-		inBubble(t, func(w *fixture) {
-			var h *lock.Held
-			if times == 2 {
-				h = w.acquire(w.session())
-			}
-			s := w.session()
-			ctx, cancel := context.WithCancel(w.Context())
-			a := &acquireCall{}
-			if times == 2 {
-				a = w.acquiring(ctx, mutex(s))
-			}
-			at := "enqueue"
-			if times == 2 {
-				at = "confirm position"
-			}
-			w.f.Inject(etcdfake.Rule{Op: at, HoldAnswer: time.Second})
-			if times == 2 {
-				require.NoError(w, h.Release(w.Context()))
-			} else {
-				a = w.acquiring(ctx, mutex(s))
-			}
-			time.Sleep(time.Second - time.Nanosecond)
-			time.AfterFunc(time.Nanosecond, cancel)
-			<-a.done
-			if a.err == nil { // it was before the end
-				w.release(a.h)
-			} else {
-				assert.ErrorIs(w, a.err, context.Canceled)
-			}
-			w.f.LiftAll()
-			w.clear()
-		})
-	}
 }

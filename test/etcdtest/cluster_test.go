@@ -2,7 +2,6 @@ package etcdtest
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"time"
 
@@ -49,37 +48,6 @@ func put(conn *grpc.ClientConn, timeout time.Duration) error {
 func recovers(t *testing.T, conn *grpc.ClientConn) {
 	t.Helper()
 	require.Eventually(t, func() bool { return put(conn, 2*time.Second) == nil }, testscale.Hang, 20*time.Millisecond)
-}
-
-// unlessElected wants ok. It repeats if there were more elections meanwhile than the expected one,
-// because a member that was held up for half a second is taken for dead.
-func unlessElected(t *testing.T, c *Cluster, own uint64, ok func() bool) {
-	t.Helper()
-	for before := term(t, c); !ok(); before = term(t, c) {
-		require.Greater(t, term(t, c), before+own, "nobody else was elected")
-	}
-}
-
-// term is the highest that a member knows.
-func term(t *testing.T, c *Cluster) (highest uint64) {
-	t.Helper()
-	for _, m := range c.Members() {
-		s, err := m.status(within(t))
-		require.NoError(t, err)
-		highest = max(highest, s.RaftTerm)
-	}
-	return highest
-}
-
-func TestEveryMemberOfAClusterServesAndKnowsTheLeader(t *testing.T) {
-	t.Parallel()
-	c := quick(t, 3, ClusterOptions{})
-	assert.Len(t, c.Endpoints(), 3)
-	unlessElected(t, c, 0, func() bool { return c.Leader(t) != c.Follower(t) })
-	for _, m := range c.Members() {
-		recovers(t, through(t, m))
-		assert.NotZero(t, m.ID())
-	}
 }
 
 func TestAKilledMemberComesBackWithItsData(t *testing.T) {
@@ -179,63 +147,6 @@ func TestAMemberThatIsIsolatedOneWayStillReceivesOrSends(t *testing.T) {
 	require.Eventually(t, func() bool { return becomes(false) }, testscale.Hang, 20*time.Millisecond)
 }
 
-func TestASlowMemberIsSlowForItsPeersToo(t *testing.T) {
-	t.Parallel()
-	c := quick(t, 3, ClusterOptions{})
-	m := c.Follower(t)
-	past := m.Conn(t) // past its clients' proxy
-	recovers(t, past)
-	m.Slow(100 * time.Millisecond)
-	start := time.Now()
-	recovers(t, past)
-	assert.GreaterOrEqual(t, time.Since(start), 200*time.Millisecond, "to the leader and back")
-}
-
-func TestClientsFaultsConcernOneMember(t *testing.T) {
-	t.Parallel()
-	c := quick(t, 3, ClusterOptions{})
-	m, other := c.Member(0), through(t, c.Member(1))
-	for name, fault := range map[string]func(){
-		"black hole": m.BlackHole, "requests held": m.HoldRequests, "answers held": m.HoldAnswers, "cut": m.Cut,
-	} {
-		t.Run(name, func(t *testing.T) {
-			conn := through(t, m)
-			recovers(t, conn)
-			fault()
-			require.Error(t, put(conn, 300*time.Millisecond))
-			recovers(t, other)
-			m.Heal(t)
-			recovers(t, conn)
-		})
-	}
-	conn := through(t, m)
-	recovers(t, conn)
-	m.Reset()
-	recovers(t, conn)
-}
-
-func TestASlowMemberTakesThatMuchLonger(t *testing.T) {
-	t.Parallel()
-	c := quick(t, 1, ClusterOptions{})
-	m := c.Member(0)
-	conn := through(t, m)
-	recovers(t, conn)
-	m.Slow(200 * time.Millisecond)
-	start := time.Now()
-	require.NoError(t, put(conn, testscale.Hang))
-	assert.GreaterOrEqual(t, time.Since(start), 400*time.Millisecond)
-}
-
-func TestMoveLeaderMakesTheOneThatWasNamedLead(t *testing.T) {
-	t.Parallel()
-	c := quick(t, 3, ClusterOptions{})
-	unlessElected(t, c, 1, func() bool {
-		to := c.Follower(t)
-		c.MoveLeader(t, to)
-		return c.Leader(t) == to
-	})
-}
-
 func TestAStalledDiskHoldsUpWritesAndNotTheWholeProcess(t *testing.T) {
 	t.Parallel()
 	c := quick(t, 1, ClusterOptions{StallableDisk: true})
@@ -254,89 +165,4 @@ func TestAStalledDiskHoldsUpWritesAndNotTheWholeProcess(t *testing.T) {
 	m.Kill()
 	m.Restart(t)
 	recovers(t, conn)
-}
-
-func TestAFullQuotaRefusesWritesUntilItIsFreed(t *testing.T) {
-	t.Parallel()
-	c := quick(t, 3, ClusterOptions{Options: Options{QuotaBytes: 8 << 20}})
-	conn := through(t, c.Member(0))
-	recovers(t, conn)
-	c.FillQuota(t)
-	require.Eventually(t, func() bool { return status.Code(put(conn, 5*time.Second)) == codes.ResourceExhausted },
-		testscale.Hang, 20*time.Millisecond)
-	c.FreeQuota(t)
-	recovers(t, conn)
-}
-
-func TestCompactForgetsWhatIsOlder(t *testing.T) {
-	t.Parallel()
-	c := quick(t, 1, ClusterOptions{})
-	conn := through(t, c.Member(0))
-	for range 3 {
-		require.NoError(t, put(conn, testscale.Hang))
-	}
-	c.Compact(t)
-	c.Compact(t)
-	_, err := pb.NewKVClient(conn).Range(t.Context(), &pb.RangeRequest{Key: []byte("k"), Revision: 2})
-	assert.Equal(t, codes.OutOfRange, status.Code(err))
-}
-
-func TestTokensExpireAndAuthenticationIsToggled(t *testing.T) {
-	t.Parallel()
-	c := quick(t, 3, ClusterOptions{})
-	c.EnableAuth(t, "secret")
-	conn := through(t, c.Member(0))
-	ctx, err := c.authenticated(t.Context(), c.Member(0))
-	require.NoError(t, err)
-	request := &pb.RangeRequest{Key: []byte("k")}
-	require.Eventually(t, func() bool {
-		_, err = pb.NewKVClient(conn).Range(ctx, request)
-		return err == nil
-	}, testscale.Hang, 20*time.Millisecond)
-	c.ExpireTokens(t)
-	require.Eventually(t, func() bool {
-		_, err = pb.NewKVClient(conn).Range(ctx, request)
-		return status.Code(err) == codes.Unauthenticated
-	}, testscale.Hang, 20*time.Millisecond)
-	c.DisableAuth(t)
-	recovers(t, conn)
-}
-
-func TestRotatedCertificatesAreUsedAtTheNextConnection(t *testing.T) {
-	t.Parallel()
-	c := quick(t, 1, ClusterOptions{Options: Options{TLS: true, ClientCerts: true}})
-	conn := through(t, c.Member(0))
-	recovers(t, conn)
-	before := serial(t, c)
-	c.RotateCertificates(t)
-	recovers(t, conn)
-	assert.NotEqual(t, before, serial(t, c))
-}
-
-func TestMembersAreAddedRemovedAndReplaced(t *testing.T) {
-	t.Parallel()
-	c := quick(t, 3, ClusterOptions{})
-	before := c.Endpoints()
-	m := c.AddMember(t)
-	require.Len(t, c.Members(), 4)
-	recovers(t, through(t, m))
-	c.RemoveMember(t, m)
-	assert.Equal(t, before, c.Endpoints())
-	old := c.Follower(t)
-	fresh := c.ReplaceMember(t, old)
-	assert.Len(t, c.Endpoints(), 3)
-	assert.False(t, slices.Contains(c.Endpoints(), old.Endpoint()))
-	recovers(t, through(t, fresh))
-}
-
-func TestHealStartsWhatWasKilled(t *testing.T) {
-	t.Parallel()
-	c := quick(t, 3, ClusterOptions{})
-	c.Member(0).Kill()
-	c.Member(1).Pause(t)
-	c.Member(2).Isolate()
-	c.Heal(t)
-	for _, m := range c.Members() {
-		recovers(t, through(t, m))
-	}
 }

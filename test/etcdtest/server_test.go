@@ -1,7 +1,6 @@
 package etcdtest
 
 import (
-	"context"
 	"net"
 	"os"
 	"os/exec"
@@ -9,15 +8,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.uber.org/goleak"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
 
 	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
@@ -117,47 +112,6 @@ func TestCountsAreTheRequestsOfTheServer(t *testing.T) {
 	assert.Equal(t, map[string]int{"Txn": 3}, d.Started)
 	assert.Equal(t, map[string]int{"Txn": 3}, d.Received)
 	assert.Equal(t, map[string]int{"Txn": 3}, d.Sent)
-}
-
-func TestTLSAsksForACertificateIfWanted(t *testing.T) {
-	t.Parallel()
-	s := StartWith(t, Options{TLS: true, ClientCerts: true})
-	require.NoError(t, write(t, s, "k"))
-	assert.Contains(t, s.Endpoints()[0], "https://127.0.0.1:")
-	assert.Nil(t, Start(t).TLS("x"))
-}
-
-func TestAuthRefusesWhatAUserMayNotDo(t *testing.T) {
-	t.Parallel()
-	s := StartWith(t, Options{TokenTTL: time.Hour})
-	s.AddUser(t, "ann", "secret", Access{Prefix: "a/", Read: true, Write: true})
-	s.EnableAuth(t, "rootsecret")
-	kv := pb.NewKVClient(s.Conn(t))
-	ctx := metadata.AppendToOutgoingContext(context.Background(), "token", s.Token(t, "ann", "secret"))
-	_, err := kv.Put(ctx, &pb.PutRequest{Key: []byte("a/1")})
-	require.NoError(t, err)
-	_, err = kv.Put(ctx, &pb.PutRequest{Key: []byte("b/1")})
-	assert.Equal(t, codes.PermissionDenied, status.Code(err))
-}
-
-func TestQuotaRaisesNoSpace(t *testing.T) {
-	t.Parallel()
-	s := StartWith(t, Options{QuotaBytes: 64 << 10})
-	kv := pb.NewKVClient(s.Conn(t))
-	require.Eventually(t, func() bool {
-		_, err := kv.Put(t.Context(), &pb.PutRequest{Key: []byte("k"), Value: make([]byte, 16<<10)})
-		return status.Code(err) == codes.ResourceExhausted
-	}, testscale.Hang, time.Millisecond)
-}
-
-func TestElectionTimeoutSetsTheShortestLease(t *testing.T) {
-	t.Parallel()
-	s := StartWith(t, Options{Heartbeat: 100 * time.Millisecond, ElectionTicks: 10, MaxTxnOps: 2})
-	g, err := pb.NewLeaseClient(s.Conn(t)).LeaseGrant(t.Context(), &pb.LeaseGrantRequest{TTL: 1})
-	require.NoError(t, err)
-	assert.Equal(t, int64(2), g.TTL)
-	_, err = pb.NewKVClient(s.Conn(t)).Txn(t.Context(), &pb.TxnRequest{Compare: make([]*pb.Compare, 3)})
-	assert.Equal(t, codes.InvalidArgument, status.Code(err))
 }
 
 // A closed server that New made gives up its data and ports, and stays closed.

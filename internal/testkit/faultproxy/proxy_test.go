@@ -4,7 +4,6 @@ import (
 	"io"
 	"net"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -82,32 +81,6 @@ func hear(t testing.TB, c net.Conn, word string, d time.Duration) error {
 // wait is how long a test looks to see that nothing comes.
 const wait = 50 * time.Millisecond
 
-func TestForwardsEveryByteAndTheEnd(t *testing.T) {
-	p := Start(t, echo(t))
-	c := dial(t, p)
-	big := make([]byte, 8<<20)
-	for i := range big {
-		big[i] = byte(i * i >> 8)
-	}
-	go func() {
-		_, _ = c.Write(big)
-		_ = c.CloseWrite()
-	}()
-	back, err := io.ReadAll(c)
-	require.NoError(t, err)
-	assert.Equal(t, big, back)
-}
-
-func TestDelayTakesEffectEachWay(t *testing.T) {
-	p := Start(t, echo(t))
-	c := dial(t, p)
-	require.NoError(t, say(t, c, "a", testscale.Hang))
-	p.SetDelay(30*time.Millisecond, 40*time.Millisecond)
-	start := time.Now()
-	require.NoError(t, say(t, c, "b", testscale.Hang))
-	assert.GreaterOrEqual(t, time.Since(start), 70*time.Millisecond, "on the fastest machine, too")
-}
-
 // A word takes the 3 ms that it is delayed, and little more where the kernel has a timer: the
 // runtime's own timers round each of the two waits up to whole milliseconds, even on an idle
 // machine.
@@ -157,54 +130,6 @@ func TestHoldingOneWayLetsTheOtherThrough(t *testing.T) {
 	assert.Error(t, say(t, c, "b", wait))
 	p.Heal()
 	assert.NoError(t, hear(t, c, "b", testscale.Hang))
-}
-
-func TestResetAndFinishAreDistinguished(t *testing.T) {
-	p := Start(t, echo(t))
-	a := dial(t, p)
-	require.NoError(t, say(t, a, "a", testscale.Hang))
-	p.Reset()
-	assert.ErrorIs(t, hear(t, a, "x", testscale.Hang), syscall.ECONNRESET)
-
-	b := dial(t, p)
-	require.NoError(t, say(t, b, "b", testscale.Hang))
-	p.Finish()
-	assert.ErrorIs(t, hear(t, b, "x", testscale.Hang), io.EOF)
-}
-
-func TestRefusesUntilHealed(t *testing.T) {
-	p := Start(t, echo(t))
-	c := dial(t, p)
-	require.NoError(t, say(t, c, "a", testscale.Hang))
-	p.Refuse()
-	assert.ErrorIs(t, hear(t, c, "x", testscale.Hang), syscall.ECONNRESET)
-	_, err := net.Dial("tcp", p.Addr())
-	assert.ErrorIs(t, err, syscall.ECONNREFUSED)
-	p.Heal()
-	require.NoError(t, say(t, dial(t, p), "b", testscale.Hang))
-	assert.Equal(t, 2, p.Accepted())
-}
-
-func TestAServerThatIsNotThereResetsTheClient(t *testing.T) {
-	p := Start(t, "127.0.0.1:1")
-	c, err := net.Dial("tcp", p.Addr())
-	if err == nil {
-		defer c.Close()
-		err = hear(t, c, "x", testscale.Hang)
-	}
-	assert.ErrorIs(t, err, syscall.ECONNRESET)
-}
-
-func TestCloseEndsAHeldProxy(t *testing.T) {
-	p := Start(t, echo(t))
-	for range 50 {
-		c := dial(t, p)
-		_, err := c.Write(make([]byte, 1000))
-		require.NoError(t, err)
-	}
-	p.BlackHole()
-	p.Close()
-	p.Close()
 }
 
 func TestServeTakesAConnectionThatSomebodyElseAccepted(t *testing.T) {
