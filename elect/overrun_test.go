@@ -42,24 +42,6 @@ func TestLeadsContextEndsInJeopardyWhileTheTermLasts(t *testing.T) {
 	})
 }
 
-func TestWithoutStopInJeopardyLeadsContextEndsAtTheLoss(t *testing.T) {
-	inBubble(t, func(w *fixture) {
-		terms := 0
-		err := elect.Run(w.ctx, w.client(), "e", quick(nil), func(ctx context.Context, tm *elect.Term) error {
-			if terms++; terms == 2 {
-				return nil
-			}
-			w.BlackHole()
-			<-ctx.Done()
-			assert.ErrorIs(t, context.Cause(ctx), lease.ErrExpired)
-			assert.ErrorIs(t, tm.Err(), elect.ErrLost)
-			w.Heal()
-			return nil
-		})
-		assert.NoError(t, err)
-	})
-}
-
 // A lead that goes on through the jeopardy loses its term like any other.
 func TestALeadThatIgnoresTheJeopardyLosesItsTerm(t *testing.T) {
 	inBubble(t, func(w *fixture) {

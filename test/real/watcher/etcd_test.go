@@ -1,13 +1,10 @@
 package watcher_test
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"net"
 	"net/url"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/authpb"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/client/pkg/v3/types"
 	"go.etcd.io/etcd/server/v3/config"
 	"go.etcd.io/etcd/server/v3/embed"
@@ -136,30 +132,6 @@ func (r *real) compact(rev int64) {
 	require.NoError(r.t, err)
 }
 
-// history returns the first n events of [key, end), starting at revision from, as etcd itself delivers
-// them on a connection that is never cut.
-func (r *real) history(key, end string, from int64, n int) []watcher.Event {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	stream, err := pb.NewWatchClient(r.conn).Watch(ctx)
-	require.NoError(r.t, err)
-	require.NoError(r.t, stream.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{
-		CreateRequest: &pb.WatchCreateRequest{Key: []byte(key), RangeEnd: []byte(end), StartRevision: from},
-	}}))
-	var out []watcher.Event
-	for len(out) < n {
-		resp, err := stream.Recv()
-		require.NoError(r.t, err)
-		slices.SortStableFunc(resp.Events, func(a, b *mvccpb.Event) int { // etcd has those of one revision in any order
-			return cmp.Or(cmp.Compare(a.Kv.ModRevision, b.Kv.ModRevision), bytes.Compare(a.Kv.Key, b.Kv.Key))
-		})
-		for _, e := range resp.Events {
-			out = append(out, eventOf(e))
-		}
-	}
-	return out
-}
-
 // enableAuth makes root, and reader, who may read only what begins with "open/"; their passwords
 // are their names.
 func (r *real) enableAuth() {
@@ -185,16 +157,4 @@ func (r *real) asRoot() context.Context {
 	resp, err := r.auth.Authenticate(context.Background(), &pb.AuthenticateRequest{Name: "root", Password: "root"})
 	require.NoError(r.t, err)
 	return metadata.AppendToOutgoingContext(context.Background(), "token", resp.Token)
-}
-
-// eventOf is what a watch delivers for e.
-func eventOf(e *mvccpb.Event) watcher.Event {
-	out := watcher.Event{
-		Key: string(e.Kv.Key), Deleted: e.Type == mvccpb.Event_DELETE,
-		CreateRevision: e.Kv.CreateRevision, ModRevision: e.Kv.ModRevision, Lease: e.Kv.Lease,
-	}
-	if !out.Deleted {
-		out.Value = e.Kv.Value
-	}
-	return out
 }

@@ -678,30 +678,6 @@ func TestAPawldWithoutAHandleHoldsNothing(t *testing.T) {
 	})
 }
 
-func TestSharedLocksAreHeldTogetherAndOutliveARestart(t *testing.T) {
-	inBubble(t, func(w *fixture) {
-		d := w.daemon()
-		shared := Want{Names: []string{"name"}, Modes: []Mode{Shared}}
-		for _, s := range []string{"a", "b"} {
-			require.Equal(w, registry.Held, d.acquire(s, "1", time.Second, shared).State)
-		}
-		assert.Equal(w, registry.Waiting, d.acquire("c", "1", 0, exclusive("name")).State)
-		shared.Try = true
-		assert.True(w, d.acquire("e", "1", time.Second, shared).Busy)
-		var saved Saved
-		require.NoError(w, d.Detach(func(s Saved) error { saved = s; return nil }))
-		require.NoError(w, d.client.Close())
-		next := w.daemon()
-		taken, err := next.Resume(w.Context(), saved)
-		require.NoError(w, err)
-		assert.Equal(w, 2, taken)
-		assert.True(w, next.release("a", "1").Released)
-		assert.Equal(w, registry.Waiting, next.acquire("c", "1", 0, exclusive("name")).State)
-		assert.True(w, next.release("b", "1").Released)
-		assert.Equal(w, registry.Held, next.acquire("c", "1", time.Second, exclusive("name")).State)
-	})
-}
-
 // The daemon's locks and those of Go programs exclude each other, because they are the same.
 func TestTheLibraryAndTheDaemonExcludeEachOther(t *testing.T) {
 	inBubble(t, func(w *fixture) {

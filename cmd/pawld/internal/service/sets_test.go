@@ -213,33 +213,6 @@ func TestWhatWasSavedAndIsNotWholeIsLost(t *testing.T) {
 	})
 }
 
-func TestASlotOutlivesARestart(t *testing.T) {
-	inBubble(t, func(w *fixture) {
-		d := w.daemon()
-		want := Want{Names: []string{"s"}, Modes: []Mode{Semaphore}, Limit: 2, Owner: "uid:1"}
-		for i, session := range []string{"a", "b"} {
-			a := d.acquire(session, "1", 2*time.Second, want)
-			require.Equal(w, registry.Held, a.State)
-			assert.Equal(w, i, a.Slot)
-		}
-		assert.Equal(w, registry.Waiting, d.acquire("c", "1", 0, want).State)
-		assert.Equal(w, registry.Held, d.acquire("c", "2", time.Second, exclusive("s")).State, "a lock of this name is another matter")
-		assert.True(w, d.release("c", "2").Released)
-		var saved Saved
-		require.NoError(w, d.Detach(func(s Saved) error { saved = s; return nil }))
-		require.NoError(w, d.client.Close())
-		next := w.daemon()
-		taken, err := next.Resume(w.Context(), saved)
-		require.NoError(w, err)
-		assert.Equal(w, 2, taken)
-		assert.Equal(w, 1, next.one("b").Slot)
-		assert.True(w, next.release("b", "1").Released)
-		c := next.acquire("c", "1", 2*time.Second, want)
-		assert.Equal(w, registry.Held, c.State)
-		assert.Equal(w, 1, c.Slot)
-	})
-}
-
 // What somebody has overwritten while no pawld ran is lost at once: the clients of all else are served.
 func TestAKeyThatWasOverwrittenHoldsNoRestartUp(t *testing.T) {
 	inBubble(t, func(w *fixture) {
