@@ -89,7 +89,7 @@ func TestANameServesWhileOneOfItsAddressesDoes(t *testing.T) {
 	}{
 		{"refuses", 0, 200 * time.Millisecond},
 		{"is not there", addressStagger, time.Second},
-		{"is frozen", 600 * time.Millisecond, 600 * time.Millisecond},
+		{"is frozen", addressStagger, 600 * time.Millisecond},
 		{"swallows what it is sent", 0, time.Second}, // new connections are served
 		{"has no leader", time.Second, time.Second},
 	} {
@@ -146,7 +146,10 @@ func TestAnAddressThatServesIsFoundWhereverItStands(t *testing.T) {
 							return nil, ctx.Err()
 						}
 						here, there := net.Pipe()
-						_ = there.Close()
+						go func() { // ends when it is read
+							_, _ = there.Write([]byte("welcome"))
+							_ = there.Close()
+						}()
 						return here, nil
 					},
 				})
@@ -156,16 +159,42 @@ func TestAnAddressThatServesIsFoundWhereverItStands(t *testing.T) {
 				start := time.Now()
 				conn, err := a.connect(t.Context())
 				require.NoError(t, err)
-				_ = conn.Close()
+				heard(t, conn)
 				assert.Equal(t, time.Duration(serves)*addressStagger, time.Since(start))
 				start = time.Now()
 				conn, err = a.connect(t.Context())
 				require.NoError(t, err)
-				_ = conn.Close()
+				heard(t, conn)
 				assert.Zero(t, time.Since(start), "those that failed come last")
 			})
 		})
 	}
+}
+
+// heard waits until conn says something, and closes it.
+func heard(t *testing.T, conn net.Conn) {
+	t.Helper()
+	said := make([]byte, 100)
+	n, err := conn.Read(said)
+	require.NoError(t, err)
+	require.Equal(t, "welcome", string(said[:n]))
+	require.NoError(t, conn.Close())
+}
+
+// An address that takes connections and says nothing, as that of a frozen member, costs no more than one
+// that takes none.
+// rule: C5
+func TestSilentAddressesCostAFreshClientAStepEach(t *testing.T) {
+	inName(t, func(t *testing.T, n *Named) {
+		n.Member(1).BlackHole()
+		n.Member(0).BlackHole()
+		start := time.Now()
+		c, err := Dial(t.Context(), n.Config())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		assert.Equal(t, 2*addressStagger, time.Since(start))
+		assert.Equal(t, 2, n.InUse(c))
+	})
 }
 
 func TestAnAddressIsItsOnlyAddress(t *testing.T) {

@@ -40,7 +40,8 @@
 //     because the member may have forwarded it to the old leader, which may have lost it.
 //  9. A name is looked up apart from the attempts to connect, for up to 30 s, once at a time. The hosts
 //     that an answer last listed are used if the lookup fails, lists none, or is not back after half a
-//     second. The address that last answered a request is tried after those that an answer lists. If another
+//     second. The address that last answered a request is tried after those that an answer lists. An address
+//     counts when it has said something, and not when it has taken a connection. If another
 //     cluster answers at an address that the present answer does not list, only that address is dropped.
 //  10. Close returns when all goroutines and connections of the Cluster are gone.
 //  11. Passwords and tokens are in no error and no log record.
