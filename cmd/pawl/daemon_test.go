@@ -2,7 +2,7 @@ package main
 
 import (
 	"bytes"
-	"fmt"
+	"context"
 	"net"
 	"net/http"
 	"os"
@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
+	"github.com/pawl-locks/pawl/internal/testkit/launch"
 	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
@@ -30,12 +31,7 @@ var buildPawld = sync.OnceValues(func() (path string, err error) {
 		return "", err
 	}
 	path = filepath.Join(builtIn, "pawld")
-	build := exec.Command("go", "build", "-tags", "small", "-ldflags=-w", "-o", path, ".")
-	build.Dir = filepath.Join("..", "pawld")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w: %s", err, out)
-	}
-	return path, nil
+	return path, launch.Build(context.Background(), path, "cmd/pawld", "-tags", "small", "-ldflags=-w")
 })
 
 // sideBySide is how many tests run at a time. Most of them wait for processes and leases, and have
@@ -79,11 +75,7 @@ func startPawld(t *testing.T, endpoint string, args ...string) *pawld {
 	t.Helper()
 	path, err := buildPawld()
 	require.NoError(t, err)
-	dir, err := os.MkdirTemp("", "pawld") // a socket's path has to be short
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	require.NoError(t, os.Chmod(dir, 0o755))
-	p := &pawld{socket: filepath.Join(dir, "s"), stderr: new(lockedBuffer)}
+	p := &pawld{socket: launch.Socket(t), stderr: new(lockedBuffer)}
 	p.cmd = exec.Command(path, append([]string{"--endpoints", endpoint, "--socket", p.socket}, args...)...)
 	p.cmd.Stderr = p.stderr
 	require.NoError(t, p.cmd.Start())
@@ -94,13 +86,7 @@ func startPawld(t *testing.T, endpoint string, args ...string) *pawld {
 			t.Log(p.stderr)
 		}
 	})
-	eventually(t, func() bool {
-		c, err := net.Dial("unix", p.socket)
-		if err == nil {
-			_ = c.Close()
-		}
-		return err == nil
-	}, "it does not serve")
+	eventually(t, func() bool { return launch.Listens(p.socket) }, "it does not serve")
 	return p
 }
 

@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/internal/testkit/launch"
 )
 
 // scripted is a listener that gives what the test sends.
@@ -73,7 +75,7 @@ func TestAListenerThatCanAcceptNothingSaysWhenThatBeginsAndWhenItEnds(t *testing
 // The limit is of a real process: its connections take all its descriptors.
 func TestWithoutAFreeDescriptorPawldSaysSoAndRecovers(t *testing.T) {
 	t.Parallel()
-	socket := socketPath(t)
+	socket := launch.Socket(t)
 	args := append(ofShared(t).flags(), "--socket", socket)
 	p := beginCmd(t, exec.Command("/bin/sh", append([]string{"-c", `ulimit -n 48; exec "$0" "$@"`, os.Args[0]}, args...)...))
 	p.waitFor(socket)

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/internal/testkit/launch"
 )
 
 // activated starts one with sockets passed in, as systemd does, starting at descriptor 3.
@@ -30,7 +32,7 @@ func activated(t *testing.T, pid string, sockets []*os.File, args ...string) *pa
 func TestASocketThatIsPassedInOutlivesEachPawld(t *testing.T) {
 	t.Parallel()
 	etcd := ofShared(t)
-	path := socketPath(t)
+	path := launch.Socket(t)
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	require.NoError(t, err)
 	defer l.Close()
@@ -76,7 +78,7 @@ func TestWhatIsPassedInAndIsNotOursIsRefusedOrLeft(t *testing.T) {
 	assert.Equal(t, 1, p.wait())
 	assert.Contains(t, p.said(), "socket 3 that was passed in")
 
-	path := socketPath(t) // meant for another process
+	path := launch.Socket(t) // meant for another process
 	p = activated(t, "1", []*os.File{socket}, "--socket", path, "--endpoints", "127.0.0.1:1")
 	p.http = &http.Client{}
 	p.waitFor(path)

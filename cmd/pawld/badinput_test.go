@@ -16,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/internal/testkit/launch"
 )
 
 // Each is refused with an error that names it, and leaves nothing held.
@@ -206,7 +208,7 @@ func TestWhatCannotBeStartedSaysWhy(t *testing.T) {
 	policy, many := file("policy", "uid:1 a*\n", 0o600), file("many", "uid:1 a locks=7 sessions=8\n", 0o600)
 	config := file("config", "max-ttl = 10s\nmax_ttl = 1\nmax-locks = many\nmax-ttl = 9s\nx\n", 0o600)
 	plain := file("plain", "", 0o600)
-	socket := socketPath(t)
+	socket := launch.Socket(t)
 	for _, c := range []struct {
 		args []string
 		text string
@@ -273,7 +275,7 @@ func TestASocketOrAStateDirectoryInUseIsRefused(t *testing.T) {
 	other := begin(t, "--socket", p.socket)
 	assert.Equal(t, 1, other.wait())
 	assert.Contains(t, other.said(), "in use: another process serves it")
-	other = begin(t, "--socket", socketPath(t), "--state-dir", state)
+	other = begin(t, "--socket", launch.Socket(t), "--state-dir", state)
 	assert.Equal(t, 1, other.wait())
 	assert.Contains(t, other.said(), "is in use by another pawld")
 	p.hold(1, 1, "n")
@@ -291,7 +293,7 @@ func TestASocketOrAStateDirectoryInUseIsRefused(t *testing.T) {
 // A socket that this user may not connect to is another user's, who may serve it.
 func TestASocketOfAnotherUserIsNotTakenOver(t *testing.T) {
 	t.Parallel()
-	path := socketPath(t)
+	path := launch.Socket(t)
 	l, err := net.Listen("unix", path)
 	require.NoError(t, err)
 	defer l.Close()
@@ -317,7 +319,7 @@ func TestASocketOfAnotherUserIsNotTakenOver(t *testing.T) {
 // pawld starts before etcd, and says that it is not there.
 func TestWithoutEtcdEachCallSaysSo(t *testing.T) {
 	t.Parallel()
-	socket := socketPath(t)
+	socket := launch.Socket(t)
 	p := begin(t, "--endpoints", "127.0.0.1:1", "--socket", socket)
 	p.http = unixClient(socket)
 	p.waitFor(socket)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pawl-locks/pawl/internal/testkit/launch"
 	"github.com/pawl-locks/pawl/internal/testkit/pki"
 )
 
@@ -34,7 +35,7 @@ func TestLocksOutliveTheRotationOfEtcdsCertificates(t *testing.T) {
 	front.Show(old.Pair(""), old)
 	files.Trust(old)
 	files.Show(old, "pawld.test")
-	socket := socketPath(t)
+	socket := launch.Socket(t)
 	p := begin(t, "--endpoints", front.OnLoopback(), "--namespace", etcd.namespace, "--socket", socket, "--health", "127.0.0.1:0",
 		"--cacert", files.CA, "--cert", files.Cert, "--key", files.Key)
 	p.socket, p.http = socket, unixClient(socket)

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/internal/testkit/launch"
 )
 
 // fullPipe returns the end of a pipe that nobody reads, and that has no room left.
@@ -32,7 +34,7 @@ func fullPipe(t *testing.T) *os.File {
 // rule: T6
 func TestAFullStandardErrorEndsNothing(t *testing.T) {
 	t.Parallel()
-	etcd, dir, socket := ofOwn(t), filepath.Join(t.TempDir(), "state"), socketPath(t)
+	etcd, dir, socket := ofOwn(t), filepath.Join(t.TempDir(), "state"), launch.Socket(t)
 	cmd := exec.Command(os.Args[0], "--endpoints", etcd.Addr(), "--socket", socket, "--state-dir", dir, "--verbose")
 	cmd.Stderr = fullPipe(t)
 	p := beginCmd(t, cmd)

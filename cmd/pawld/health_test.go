@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pawl-locks/pawl/internal/testkit/launch"
 	"github.com/pawl-locks/pawl/internal/testkit/metricspage"
 )
 
@@ -79,7 +80,7 @@ func TestHealthTellsALiveProcessFromALockThatCanBeHad(t *testing.T) {
 	status, _ := p.health("/other")
 	assert.Equal(t, 404, status)
 
-	lonely := begin(t, "--endpoints", "127.0.0.1:1", "--socket", socketPath(t), "--health", "127.0.0.1:0")
+	lonely := begin(t, "--endpoints", "127.0.0.1:1", "--socket", launch.Socket(t), "--health", "127.0.0.1:0")
 	status, _ = lonely.health("/livez")
 	assert.Equal(t, 200, status, "a restart brings etcd back for nobody")
 	status, text := lonely.health("/readyz")

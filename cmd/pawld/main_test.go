@@ -2,16 +2,13 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pawl-locks/pawl/internal/testkit/launch"
 	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
@@ -68,20 +66,11 @@ func (p *pawld) said() string {
 	return p.stderr.String()
 }
 
-// socketPath is short, as those of Unix sockets must be.
-func socketPath(t *testing.T) string {
-	dir, err := os.MkdirTemp("", "pawld")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	require.NoError(t, os.Chmod(dir, 0o755))
-	return filepath.Join(dir, "s")
-}
-
 // start starts one on a new socket, or the one given, and returns once it serves.
 func start(t *testing.T, etcd *space, socket string, args ...string) *pawld {
 	t.Helper()
 	if socket == "" {
-		socket = socketPath(t)
+		socket = launch.Socket(t)
 	}
 	p := begin(t, slices.Concat(etcd.flags(), []string{"--socket", socket}, args)...)
 	p.socket = socket
@@ -93,13 +82,7 @@ func start(t *testing.T, etcd *space, socket string, args ...string) *pawld {
 // waitFor returns when a socket can be connected to, which is before it serves: calls are answered then.
 func (p *pawld) waitFor(socket string) {
 	p.t.Helper()
-	eventually(p.t, func() bool {
-		c, err := net.Dial("unix", socket)
-		if err == nil {
-			_ = c.Close()
-		}
-		return err == nil || p.ended()
-	})
+	eventually(p.t, func() bool { return launch.Listens(socket) || p.ended() })
 	require.False(p.t, p.ended(), p.said())
 }
 
@@ -173,9 +156,7 @@ func (p *pawld) wait() (code int) {
 }
 
 func unixClient(socket string) *http.Client {
-	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", socket)
-	}}}
+	return &http.Client{Transport: launch.Transport(socket)}
 }
 
 // skip skips a test, and notes it in the file that .ci/run shows at its end.

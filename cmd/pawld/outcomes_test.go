@@ -16,6 +16,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/testkit/faultproxy"
+	"github.com/pawl-locks/pawl/internal/testkit/launch"
 	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/test/etcdtest"
@@ -167,7 +168,7 @@ func TestACutBetweenClientAndPawldEndsTheValidityFirst(t *testing.T) {
 func TestOnAFrozenMachineTheTokenDecides(t *testing.T) {
 	t.Parallel()
 	cluster := etcdtest.StartCluster(t, 1)
-	socket := socketPath(t)
+	socket := launch.Socket(t)
 	p := begin(t, "--endpoints", cluster.Endpoints()[0], "--socket", socket, "--max-ttl", "3s")
 	p.waitFor(socket)
 	c := newProgram(t, "env", driveEnv+"=1", os.Args[0], socket, fmt.Sprint(ttl.Seconds()))

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/internal/testkit/launch"
 )
 
 var consoles = regexp.MustCompile("(?sm)^```console\n(.*?)^```")
@@ -38,7 +40,7 @@ func TestCommandsOfPagesRun(t *testing.T) {
 	} {
 		t.Run(page, func(t *testing.T) {
 			t.Parallel()
-			socket := socketPath(t)
+			socket := launch.Socket(t)
 			cmd := exec.Command(os.Args[0], "--embed", "--socket", socket)
 			cmd.Env = []string{"TMPDIR=" + t.TempDir()} // it is killed, and leaves etcd's data
 			p := beginCmd(t, cmd)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/policy"
+	"github.com/pawl-locks/pawl/internal/testkit/launch"
 )
 
 // policyOf is a policy of one line.
@@ -26,7 +27,7 @@ func policyOf(t *testing.T, line string) *policy.Policy {
 
 // The bound of a socket's path is named, and is where the kernel has it.
 func TestAPathThatIsTooLongForASocketIsRefused(t *testing.T) {
-	dir := filepath.Dir(socketPath(t))
+	dir := filepath.Dir(launch.Socket(t))
 	for n, refused := range map[int]bool{mostPath: false, mostPath + 1: true} {
 		path := filepath.Join(dir, strings.Repeat("x", n-len(dir)-1))
 		require.Len(t, path, n)
@@ -61,7 +62,7 @@ func TestAStateFileThatCannotBeUsedIsDiscardedOnRequestAlone(t *testing.T) {
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	file := filepath.Join(dir, "state.json")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	args := []string{"--endpoints", "127.0.0.1:1", "--socket", socketPath(t), "--state-dir", dir}
+	args := []string{"--endpoints", "127.0.0.1:1", "--socket", launch.Socket(t), "--state-dir", dir}
 	p := begin(t, args...)
 	p.awaitEnd(exitFailed)
 	assert.Contains(t, p.said(), "is empty")

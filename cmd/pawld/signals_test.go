@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/service"
+	"github.com/pawl-locks/pawl/internal/testkit/launch"
 	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
@@ -49,34 +49,19 @@ func TestEachSignalEndsPawldInOrder(t *testing.T) {
 // Nobody reads what pawld logs. It continues to serve, and leaves its locks to the next one.
 func TestAClosedStandardErrorEndsNothing(t *testing.T) {
 	t.Parallel()
-	etcd, dir, socket := ofOwn(t), filepath.Join(t.TempDir(), "state"), socketPath(t)
+	etcd, dir, socket := ofOwn(t), filepath.Join(t.TempDir(), "state"), launch.Socket(t)
 	read, write, err := os.Pipe()
 	require.NoError(t, err)
 	cmd := exec.Command(os.Args[0], "--endpoints", etcd.Addr(), "--socket", socket, "--state-dir", dir, "--verbose")
-	cmd.Env = append(os.Environ(), "PAWLD_TEST_RUN=1")
 	cmd.Stderr = write
-	ownGroup(cmd)
 	require.NoError(t, read.Close())
-	require.NoError(t, cmd.Start())
+	p := beginCmd(t, cmd)
 	require.NoError(t, write.Close())
-	done := make(chan error, 1)
-	go func() { done <- cmd.Wait() }() // ends with the process
-	defer cmd.Process.Kill()
-	require.Eventually(t, func() bool {
-		c, err := net.Dial("unix", socket)
-		if err == nil {
-			_ = c.Close()
-		}
-		return err == nil
-	}, testscale.Hang, 5*time.Millisecond)
-	(&pawld{t: t, http: unixClient(socket)}).hold(1, 1, "n") // it serves: before that, a signal leaves no state
-	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))  // which it logs
-	select {
-	case err := <-done:
-		require.NoError(t, err)
-	case <-time.After(testscale.Hang):
-		t.Fatal("it does not end")
-	}
+	p.http = unixClient(socket)
+	p.waitFor(socket)
+	p.hold(1, 1, "n")         // it serves: before that, a signal leaves no state
+	p.signal(syscall.SIGTERM) // which it logs
+	assert.Zero(t, p.wait())
 	left := stateIn(t, dir)
 	require.Len(t, left.Sessions, 1)
 	assert.Len(t, left.Sessions[0].Rows, 1)
@@ -88,7 +73,7 @@ func TestASignalBeforeThereIsAClientEndsPawldInOrder(t *testing.T) {
 	file, left := filepath.Join(dir, "state.json"), []byte("not read")
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	require.NoError(t, os.WriteFile(file, left, 0o600))
-	o, err := parse([]string{"--endpoints", "127.0.0.1:1", "--socket", socketPath(t), "--state-dir", dir}, io.Discard)
+	o, err := parse([]string{"--endpoints", "127.0.0.1:1", "--socket", launch.Socket(t), "--state-dir", dir}, io.Discard)
 	require.NoError(t, err)
 	ctx, signal := context.WithCancel(t.Context())
 	signal()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/service"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/statefile"
+	"github.com/pawl-locks/pawl/internal/testkit/launch"
 )
 
 // noSpace raises the alarm, until disarm is called.
@@ -85,7 +86,7 @@ func TestAPawldWhoseStateStaysServesNobody(t *testing.T) {
 	etcd := ofOwn(t)
 	dir := filepath.Join(t.TempDir(), "state")
 	file := filepath.Join(dir, "state.json")
-	args := []string{"--endpoints", etcd.Addr(), "--socket", socketPath(t), "--state-dir", dir, "--health", "127.0.0.1:0"}
+	args := []string{"--endpoints", etcd.Addr(), "--socket", launch.Socket(t), "--state-dir", dir, "--health", "127.0.0.1:0"}
 	p := start(t, etcd, "", "--state-dir", dir)
 	p.hold(1, 1, "n")
 	p.signal(syscall.SIGTERM)
@@ -116,7 +117,7 @@ func TestAPawldWhoseStateStaysServesNobody(t *testing.T) {
 func TestASuccessorIsAliveAndNotReadyWhileItTakesOver(t *testing.T) {
 	t.Parallel()
 	etcd := ofOwn(t)
-	socket := socketPath(t)
+	socket := launch.Socket(t)
 	dir := filepath.Join(t.TempDir(), "state")
 	args := []string{"--endpoints", etcd.Addr(), "--socket", socket, "--state-dir", dir, "--health", "127.0.0.1:0", "--max-ttl", "150s"}
 	p := begin(t, args...)

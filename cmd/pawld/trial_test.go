@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pawl-locks/pawl/internal/testkit/launch"
 	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
@@ -88,7 +89,7 @@ func (tr *trial) Write(b []byte) (int, error) {
 
 func newTrial(t *testing.T, rnd *rand.Rand) *trial {
 	tr := &trial{t: t, rnd: rnd, cluster: etcdtest.StartCluster(t, 3), store: filepath.Join(t.TempDir(), "orders.db"), strikes: map[string]int{}}
-	socket := socketPath(t)
+	socket := launch.Socket(t)
 	tr.args = []string{
 		"--endpoints", strings.Join(tr.cluster.Endpoints(), ","), "--socket", socket,
 		"--state-dir", filepath.Join(t.TempDir(), "state"), "--max-ttl", "3s",

@@ -77,6 +77,7 @@ var beside = map[string][]string{
 	"internal/testkit/opnames":              {"*", "internal/testkit/etcdfake"},
 	"internal/testkit/pairbench":            {},
 	"internal/testkit/testscale":            {},
+	"internal/testkit/launch":               {},
 	"internal/testkit/loopback":             {},
 	"internal/testkit/pki":                  {"internal/testkit/bufdial"},
 	"internal/testkit/racedetector":         {},

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -23,6 +22,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pawl-locks/pawl/internal/testkit/launch"
 )
 
 // daemonPrefix is the prefix of the names that pawld's policy allows.
@@ -33,17 +34,8 @@ const daemonTTL = 150 * time.Second
 
 // buildDaemon builds pawld into dir.
 func buildDaemon(ctx context.Context, dir string) (path string, err error) {
-	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/pawl-locks/pawl").Output()
-	if err != nil {
-		return "", fmt.Errorf("find pawld: %w", err)
-	}
 	path = filepath.Join(dir, "pawld")
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", path, ".")
-	cmd.Dir = filepath.Join(strings.TrimSpace(string(root)), "cmd", "pawld")
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build pawld: %w\n%s", err, text)
-	}
-	return path, nil
+	return path, launch.Build(ctx, path, "cmd/pawld")
 }
 
 // daemonKit is pawld in a separate process, and clients of its JSON on its socket.
@@ -73,22 +65,16 @@ func (k daemonKit) dial(ctx context.Context, addrs ...string) (_ client, err err
 	if err := d.start(); err != nil {
 		return nil, err
 	}
-	d.rpc = rpc{"http://pawld/pawl.v1.Locks/", &http.Client{Transport: &http.Transport{
-		MaxIdleConns: 1024, MaxIdleConnsPerHost: 1024,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", socket)
-		},
-	}}}
-	for {
-		c, err := net.Dial("unix", socket)
-		if err == nil {
-			return d, c.Close()
-		}
-		if ctx.Err() != nil {
+	many := launch.Transport(socket)
+	many.MaxIdleConns, many.MaxIdleConnsPerHost = 1024, 1024
+	d.rpc = rpc{"http://pawld/pawl.v1.Locks/", &http.Client{Transport: many}}
+	for !launch.Listens(socket) {
+		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("pawld does not serve: %w", err)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
+	return d, nil
 }
 
 // daemon is a process of pawld.

@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/pawl-locks/pawl/internal/testkit/faultproxy"
+	"github.com/pawl-locks/pawl/internal/testkit/launch"
 )
 
 // phantom deletes the key of a waiting candidate, lets the leader resign, and returns what the
@@ -90,13 +91,13 @@ func (b *bench) built(folder, pkg string, env ...string) string {
 	if path := b.binaries[pkg]; path != "" {
 		return path
 	}
-	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/pawl-locks/pawl").Output()
+	root, err := launch.Root(context.Background())
 	b.must(err)
 	dir, err := os.MkdirTemp("", "compare")
 	b.must(err)
 	path := filepath.Join(dir, filepath.Base(filepath.Dir(pkg))+"-"+filepath.Base(pkg))
 	cmd := exec.CommandContext(context.Background(), "go", "build", "-o", path, pkg)
-	cmd.Dir = filepath.Join(string(root[:len(root)-1]), folder)
+	cmd.Dir = filepath.Join(root, folder)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stderr = os.Stderr
 	b.must(cmd.Run())

@@ -23,6 +23,7 @@ import (
 	"github.com/pawl-locks/pawl/fencing/grpcfence"
 	"github.com/pawl-locks/pawl/fencing/httpfence"
 	"github.com/pawl-locks/pawl/internal/testkit/fleet"
+	"github.com/pawl-locks/pawl/internal/testkit/launch"
 )
 
 // sets is the state that the services own. With a gate, it admits under its mutex.
@@ -97,10 +98,7 @@ type httpStore struct {
 }
 
 func openHTTP(path string, guard bool) (fleet.Store, error) {
-	var tr http.RoundTripper = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", path)
-	}}
-	return httpStore{&http.Client{Transport: httpfence.Transport{Base: tr}}, carrier{guard}}, nil
+	return httpStore{&http.Client{Transport: httpfence.Transport{Base: launch.Transport(path)}}, carrier{guard}}, nil
 }
 
 // A carrier puts tokens into contexts. Without the guard they are for another resource: a server
