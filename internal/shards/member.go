@@ -29,6 +29,7 @@ type Member struct {
 	Cannot  Set    // the shards that it cannot take now
 	Spared  Set    // those of them that have not failed: a work that was to end still runs, or the disk is full
 	Coming  Set    // the shards in its wish for which it prepares
+	Loads   []byte // what it tells of its shards' loads, as Loads.Encode has it; nothing if it measures none
 
 	// Carriers are the leases, besides the one in the key's name, that the keys of its shards may be on. A
 	// worker names a lease here before it puts a key on it.
@@ -49,7 +50,7 @@ func (m Member) Equal(o Member) bool {
 	return m.Weight == o.Weight && bytes.Equal(m.Value, o.Value) && m.ID == o.ID &&
 		m.Leaving == o.Leaving && m.Drained == o.Drained && m.Health == o.Health &&
 		m.Cannot.Equal(o.Cannot) && m.Spared.Equal(o.Spared) && m.Coming.Equal(o.Coming) &&
-		slices.Equal(m.Carriers, o.Carriers)
+		slices.Equal(m.Carriers, o.Carriers) && bytes.Equal(m.Loads, o.Loads)
 }
 
 // form is the form of a member key's value.
@@ -63,6 +64,7 @@ type form struct {
 	Cannot  []byte `json:"cannot,omitempty"`
 	Spared  []byte `json:"spared,omitempty"`
 	Coming  []byte `json:"coming,omitempty"`
+	Loads   []byte `json:"loads,omitempty"`
 
 	Carriers []string `json:"carriers,omitempty"`
 }
@@ -71,7 +73,7 @@ type form struct {
 func (m Member) Encode() []byte {
 	f := form{
 		Weight: m.Weight, Value: m.Value, ID: m.ID, Leaving: m.Leaving, Drained: m.Drained, Health: m.Health,
-		Cannot: m.Cannot.Encode(), Spared: m.Spared.Encode(), Coming: m.Coming.Encode(),
+		Cannot: m.Cannot.Encode(), Spared: m.Spared.Encode(), Coming: m.Coming.Encode(), Loads: m.Loads,
 	}
 	for _, lease := range m.Carriers {
 		f.Carriers = append(f.Carriers, strconv.FormatInt(lease, 16))
@@ -84,7 +86,7 @@ func (m Member) Encode() []byte {
 }
 
 // DecodeMember is the inverse of Encode, for a member that was started with n shards. It ignores what a
-// later version may add.
+// later version may add, and does not look into Loads.
 func DecodeMember(n int, value []byte) (m Member, err error) {
 	var f form
 	if err := json.Unmarshal(value, &f); err != nil {
@@ -100,7 +102,7 @@ func DecodeMember(n int, value []byte) (m Member, err error) {
 	case len(f.ID) > MaxID:
 		return Member{}, fmt.Errorf("an ID of %d bytes", len(f.ID))
 	}
-	m = Member{Weight: f.Weight, Value: f.Value, ID: f.ID, Leaving: f.Leaving, Drained: f.Drained, Health: f.Health}
+	m = Member{Weight: f.Weight, Value: f.Value, ID: f.ID, Leaving: f.Leaving, Drained: f.Drained, Health: f.Health, Loads: f.Loads}
 	if m.Cannot, err = Decode(n, f.Cannot); err != nil {
 		return Member{}, err
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// memory is what a planner remembers of failures and deaths.
+// memory is what a planner remembers of failures, deaths and loads.
 type memory struct {
 	troubles  map[int]*trouble
 	took      map[int]tenure      // the owner of each shard that has had another owner
@@ -15,11 +15,12 @@ type memory struct {
 	born      map[int64]time.Time // when the members came, as far as the planner saw that
 	places    map[string]*place   // by ID
 	penalties map[int64]time.Time // the members that get nothing before that time
+	weighing
 }
 
 func newMemory() memory {
 	return memory{troubles: map[int]*trouble{}, took: map[int]tenure{},
-		born: map[int64]time.Time{}, places: map[string]*place{}, penalties: map[int64]time.Time{}}
+		born: map[int64]time.Time{}, places: map[string]*place{}, penalties: map[int64]time.Time{}, weighing: newWeighing()}
 }
 
 // wake is when something that is remembered ends, or zero.

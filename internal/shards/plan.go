@@ -39,27 +39,28 @@ func Plan(name string, all []Candidate, owners []int, light, rest Set) []int {
 
 // plan is a plan in the making.
 type plan struct {
-	all   []Candidate
-	order []int // of all, by hash
-	to    []int
-	light Set
-	has   []int // how many shards that are not light each has in to
-	quota []int
-	full  []bool // exchange found that no chain leads from the member to one below its quota
+	all    []Candidate
+	hashes []uint64 // of all
+	order  []int    // of all, by hash
+	to     []int
+	light  Set
+	has    []int // how many shards that are not light each has in to
+	quota  []int
+	full   []bool // exchange found that no chain leads from the member to one below its quota
 }
 
 func newPlan(name string, all []Candidate, owners []int, light Set) *plan {
 	p := &plan{all: all, light: light, to: slices.Clone(owners), has: make([]int, len(all)), quota: make([]int, len(all)), full: make([]bool, len(all))}
-	hashes := make([]uint64, len(all))
+	p.hashes = make([]uint64, len(all))
 	for m, c := range all {
 		h := fnv.New64a()
 		_, _ = h.Write([]byte(name))
 		_, _ = h.Write(binary.BigEndian.AppendUint64(nil, uint64(c.Lease)))
-		hashes[m] = mix(h.Sum64())
+		p.hashes[m] = mix(h.Sum64())
 		p.order = append(p.order, m)
 	}
 	slices.SortFunc(p.order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(hashes[a], hashes[b]), cmp.Compare(all[a].Lease, all[b].Lease))
+		return cmp.Or(cmp.Compare(p.hashes[a], p.hashes[b]), cmp.Compare(all[a].Lease, all[b].Lease))
 	})
 	for i, m := range p.to {
 		if m >= 0 && m < len(all) && !all[m].Cannot.Has(i) && (all[m].Weight > 0 || all[m].Fixed) {

@@ -47,10 +47,14 @@ const settles = 5
 
 // NewPlanner makes a Planner that begins at now.
 func NewPlanner(v *View, name string, ttl, settle time.Duration, now time.Time) *Planner {
-	return &Planner{
+	p := &Planner{
 		View: v, Name: name, TTL: ttl, Settle: settle, Bound: settles * settle,
 		first: now, last: now, lags: map[int64]lag{}, full: map[int64]time.Time{}, memory: newMemory(),
 	}
+	if p.began = now; p.tells() {
+		p.nextAt = now
+	}
+	return p
 }
 
 // Changed records a change that the next plan has to take into account.
@@ -100,8 +104,10 @@ func (p *Planner) due() time.Time {
 // Wake is when to call Tick at the latest.
 func (p *Planner) Wake(now time.Time) time.Time {
 	wake := now.Add(p.TTL / 4)
-	if at := p.memory.wake(); !at.IsZero() && at.Before(wake) {
-		wake = at
+	for _, at := range []time.Time{p.memory.wake(), p.nextAt} {
+		if !at.IsZero() && at.Before(wake) {
+			wake = at
+		}
 	}
 	if due := p.due(); !due.IsZero() && due.Before(wake) {
 		return due
@@ -120,19 +126,22 @@ func (p *Planner) Planned() int64 {
 	return p.planned
 }
 
-// Tick checks for members that do not follow their wishes, and plans if it is time to. It returns
-// whether it planned, and how long the first change had waited for that.
+// Tick checks for members that do not follow their wishes, and plans if it is time to, or if the loads
+// are uneven. It returns whether it planned, and how long the first change had waited for that.
 func (p *Planner) Tick(now time.Time) (planned bool, waited time.Duration) {
 	p.watchOver(now)
 	p.suspectAll(now)
 	p.endTroubles(now)
 	p.endPenalties(now)
-	if due := p.due(); due.IsZero() || now.Before(due) {
-		return false, 0
+	if due := p.due(); !due.IsZero() {
+		if now.Before(due) {
+			return false, 0
+		}
+		waited = now.Sub(p.first)
+		p.plan(now)
+		return true, waited
 	}
-	waited = now.Sub(p.first)
-	p.plan()
-	return true, waited
+	return p.weigh(now), 0
 }
 
 // watchOver begins to count as full the members that have not followed their wish for a TTL, and ends
@@ -178,40 +187,65 @@ func (p *Planner) missing(lease int64, m *MemberState) (n int) {
 	return n
 }
 
-// plan computes all wishes, and which of them are not written yet.
-func (p *Planner) plan() {
+// plan computes all wishes.
+func (p *Planner) plan(now time.Time) {
+	s := p.situation(now)
+	if s.loads == nil {
+		p.wish(s, Plan(p.Name, s.all, s.owners, s.light, s.rest))
+		return
+	}
+	b := ByLoad{Load: s.loads}
+	p.wish(s, b.Plan(p.Name, s.all, s.owners, s.light, s.rest))
+}
+
+// wish computes which wishes are not written yet, according to a plan.
+func (p *Planner) wish(s situation, to []int) {
 	p.first, p.last = time.Time{}, time.Time{}
 	p.planned = p.View.Rev
-	leases := slices.Sorted(maps.Keys(p.View.Members))
-	index := make(map[int64]int, len(leases))
-	all := make([]Candidate, len(leases))
-	unfit := p.View.unfit(p.health)
-	light, rest := p.poison()
-	for m, lease := range leases {
-		state := p.View.Members[lease]
-		index[lease] = m
-		all[m] = Candidate{Lease: lease, Weight: state.Weight, Cannot: state.Cannot, Fixed: !p.full[lease].IsZero()}
-		switch is := unfit[lease]; {
-		case !state.active() || is == Sick:
-			all[m].Weight = min(all[m].Weight, 0)
-		case is == Trial:
-			all[m].Most = 1
-		}
-	}
-	owners := p.owners(index, rest)
-	wishes := make([]Set, len(all))
-	for i, m := range Plan(p.Name, all, owners, light, rest) {
+	wishes := make([]Set, len(s.all))
+	for i, m := range to {
 		if m != Nobody {
 			wishes[m].Add(i)
 		}
 	}
 	p.pending = map[int64]Set{}
-	for m, lease := range leases {
+	for m, lease := range s.leases {
 		state := p.View.Members[lease]
 		if (state.active() || state.By != 0) && state.WishMod != 0 && !state.Wish.Equal(wishes[m]) {
 			p.pending[lease] = wishes[m]
 		}
 	}
+}
+
+// situation is what a plan is made of.
+type situation struct {
+	leases      []int64 // of all members
+	all         []Candidate
+	owners      []int
+	light, rest Set
+	loads       []float64 // of each shard; nil if no member tells any
+}
+
+func (p *Planner) situation(now time.Time) (s situation) {
+	s.leases = slices.Sorted(maps.Keys(p.View.Members))
+	index := make(map[int64]int, len(s.leases))
+	s.all = make([]Candidate, len(s.leases))
+	unfit := p.View.unfit(p.health)
+	s.light, s.rest = p.poison()
+	for m, lease := range s.leases {
+		state := p.View.Members[lease]
+		index[lease] = m
+		s.all[m] = Candidate{Lease: lease, Weight: state.Weight, Cannot: state.Cannot, Fixed: !p.full[lease].IsZero()}
+		switch is := unfit[lease]; {
+		case !state.active() || is == Sick:
+			s.all[m].Weight = min(s.all[m].Weight, 0)
+		case is == Trial:
+			s.all[m].Most = 1
+		}
+	}
+	s.owners = p.owners(index, s.rest)
+	s.loads = p.loads(now)
+	return s
 }
 
 // owners are the present owners, by their index. The owner of a shard is as its queue shows, or else

@@ -1,6 +1,7 @@
 package shards
 
 import (
+	"bytes"
 	"time"
 )
 
@@ -36,6 +37,9 @@ func (p *Planner) memberChanged(now time.Time, lease int64, old MemberState, rev
 		fallthrough
 	case !there:
 		return
+	}
+	if !bytes.Equal(m.Loads, old.Loads) {
+		p.reported(now)
 	}
 	if m.Health != Well && old.Health == Well {
 		for _, t := range p.troubles {

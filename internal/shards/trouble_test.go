@@ -50,6 +50,17 @@ func (p *troubled) pass(d time.Duration) {
 	}
 }
 
+// queue and leave put a member's key into the queue of a shard, and delete it.
+func (p *troubled) queue(i int, lease int64) {
+	p.rev++
+	p.Apply(p.now, Event{Key: keys.QueueKey{Lease: lease, N: 1}.In(p.keys.Queue(i).Prefix), Create: p.rev, Mod: p.rev})
+}
+
+func (p *troubled) leave(i int, lease int64) {
+	p.rev++
+	p.Apply(p.now, Event{Key: keys.QueueKey{Lease: lease, N: 1}.In(p.keys.Queue(i).Prefix), Deleted: true, Mod: p.rev})
+}
+
 // wished is how many shards a member is wished.
 func (p *troubled) wished(lease int64) int { return p.View.Members[lease].Wish.Len() }
 

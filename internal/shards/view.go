@@ -1,6 +1,7 @@
 package shards
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 
@@ -42,6 +43,7 @@ type MemberState struct {
 	Wish    Set
 	WishMod int64 // 0 if it has no wish key
 	By      int64 // the lease of a later member with its ID, which has its place; 0 if there is none
+	Told    Loads // what Loads says; nothing if it cannot be decoded
 }
 
 // active reports whether a member may own shards.
@@ -175,6 +177,9 @@ func (v *View) member(lease int64, e Event) (r Reason) {
 		if value, err := DecodeMember(v.N, e.Value); err == nil {
 			m.Member, m.There = value, true
 		}
+	}
+	if !bytes.Equal(m.Loads, old.Loads) {
+		m.Told, _ = DecodeLoads(v.N, m.Loads) // what cannot be decoded tells nothing
 	}
 	v.carry(lease, old.Carriers, m.Carriers)
 	if m.There && !was {

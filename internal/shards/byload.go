@@ -1,0 +1,481 @@
+package shards
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// The bounds of a plan by load, as parts of the level. Above the upper edge of the outer band, or below
+// its lower one, a worker is a reason to move shards. Then they move until all are within the inner
+// band.
+const (
+	edgeUp, edgeDown = 1.20, 0.50
+	up, down         = 1.10, 0.90
+	atLeast          = 0.05 // what an exchange of two shards has to gain
+	mostShards       = 4    // how many times its share by number a worker gets
+)
+
+// A ByLoad is a plan that evens out loads instead of numbers.
+type ByLoad struct {
+	Load []float64 // of each shard
+	Cool Set       // the shards that do not move for their load
+	Edge float64   // the upper edge of the outer band; 0 means edgeUp
+	// Inner is the upper edge of the inner band; 0 means up.
+	Inner float64
+
+	Moved  Set // the shards that the plan has moved for their load
+	Looked int // at how many shards and members it has looked
+
+	*plan
+	sum     []float64 // the load of each member
+	mine    [][]int   // the shards of each member, the heaviest first
+	most    []int     // how many shards each member gets at most
+	pool    []int     // the members that share out the load, in the order of the hash
+	level   float64
+	stuck   []bool // no shard of the member can move
+	skipped []bool // no shard can move to the member
+	changed bool   // something has moved since those were cleared
+	on      bool   // something has to move
+	from    []int  // the owners before shards moved for their load
+}
+
+// Plan distributes the shards of name among all, as the function Plan does, by their loads. Members get
+// load in the proportion of their weights. Shards without an owner go to whoever has the least. Others
+// move only if a member is outside of the outer band around the level, which is what each would have if
+// no shard were heavier than a share: then until all are within the inner one, or have their heaviest
+// shard alone above it. Equal arguments have equal results, whatever the order of all.
+func (b *ByLoad) Plan(name string, all []Candidate, owners []int, light, rest Set) []int {
+	b.begin(name, all, owners, light)
+	b.trials()
+	b.place()
+	b.level = b.levelOf()
+	b.from = slices.Clone(b.to)
+	if b.level > 0 {
+		b.even()
+	}
+	b.spread(rest)
+	for i, m := range b.from {
+		if m != b.to[i] && m != Nobody {
+			b.Moved.Add(i)
+		}
+	}
+	return b.to
+}
+
+func (b *ByLoad) begin(name string, all []Candidate, owners []int, light Set) {
+	b.plan = newPlan(name, all, owners, light)
+	b.Edge, b.Inner = cmp.Or(b.Edge, edgeUp), cmp.Or(b.Inner, up)
+	k := len(all)
+	b.sum, b.mine, b.most = make([]float64, k), make([][]int, k), make([]int, k)
+	b.stuck, b.skipped = make([]bool, k), make([]bool, k)
+	weights := 0
+	for _, m := range b.order {
+		if c := all[m]; c.Weight > 0 && !c.Fixed && c.Most == 0 {
+			b.pool = append(b.pool, m)
+			weights += c.Weight
+		}
+	}
+	n := len(b.to) - b.light.Len()
+	for _, m := range b.pool {
+		b.most[m] = max((mostShards*n*all[m].Weight+weights-1)/weights, 1)
+	}
+	for i, m := range b.to {
+		if m != Nobody && !b.light.Has(i) {
+			b.mine[m] = append(b.mine[m], i)
+			b.sum[m] += b.Load[i]
+		}
+	}
+	for _, mine := range b.mine {
+		slices.SortFunc(mine, b.heavier)
+	}
+}
+
+// heavier orders shards by their loads, the heaviest first. Ties are in the order of a hash.
+func (b *ByLoad) heavier(i, j int) int {
+	b.Looked++
+	if c := cmp.Compare(b.Load[j], b.Load[i]); c != 0 {
+		return c
+	}
+	return cmp.Or(cmp.Compare(mix(uint64(i)), mix(uint64(j))), cmp.Compare(i, j))
+}
+
+// ratio is the load of member m for its weight.
+func (b *ByLoad) ratio(m int) float64 { return b.with(m, 0) }
+
+// with is the ratio of member m if it had x more.
+func (b *ByLoad) with(m int, x float64) float64 {
+	return (b.sum[m] + x) / float64(b.all[m].Weight)
+}
+
+// limit is what the bounds of a member are for: the level, or its heaviest shard.
+func (b *ByLoad) limit(m int) float64 {
+	if len(b.mine[m]) == 0 {
+		return b.level
+	}
+	return max(b.level, b.Load[b.mine[m][0]]/float64(b.all[m].Weight))
+}
+
+// move gives shard i to member m.
+func (b *ByLoad) move(i, m int) {
+	if old := b.to[i]; old != Nobody {
+		b.sum[old] -= b.Load[i]
+		at, _ := slices.BinarySearchFunc(b.mine[old], i, b.heavier)
+		b.mine[old] = slices.Delete(b.mine[old], at, at+1)
+	}
+	b.give(i, m)
+	b.sum[m] += b.Load[i]
+	at, _ := slices.BinarySearchFunc(b.mine[m], i, b.heavier)
+	b.mine[m] = slices.Insert(b.mine[m], at, i)
+	b.changed = true
+}
+
+// trials gives each member that is on trial as many shards as it may have, which are the lightest that it
+// can take: those without an owner, and otherwise those of the member that has the most.
+func (b *ByLoad) trials() {
+	for _, m := range b.order {
+		c := b.all[m]
+		if c.Most == 0 || c.Weight <= 0 || c.Fixed {
+			continue
+		}
+		for b.has[m] > c.Most {
+			b.drop(b.mine[m][0])
+		}
+		for b.has[m] < c.Most {
+			i := b.lightestFor(m)
+			if i == Nobody {
+				break
+			}
+			b.move(i, m)
+		}
+	}
+}
+
+// drop takes shard i from its owner.
+func (b *ByLoad) drop(i int) {
+	m := b.to[i]
+	b.sum[m] -= b.Load[i]
+	b.mine[m] = slices.DeleteFunc(b.mine[m], func(j int) bool { return j == i })
+	b.count(i, m, -1)
+	b.to[i] = Nobody
+}
+
+// lightestFor is the shard that a member on trial gets, or Nobody.
+func (b *ByLoad) lightestFor(m int) int {
+	from := slices.MaxFunc(append([]int{m}, b.pool...), func(x, y int) int { return cmp.Compare(b.ratio(x), b.ratio(y)) })
+	best := Nobody
+	for i, owner := range b.to {
+		if b.light.Has(i) || !b.can(m, i) || owner == m || owner != Nobody && (owner != from || b.Cool.Has(i)) {
+			continue
+		}
+		if best == Nobody || owner == Nobody && b.to[best] != Nobody || (owner == Nobody) == (b.to[best] == Nobody) && b.heavier(best, i) < 0 {
+			best = i
+		}
+	}
+	return best
+}
+
+// place gives the shards without an owner to those that have the least, the heaviest first.
+func (b *ByLoad) place() {
+	var left []int
+	for i, m := range b.to {
+		if m == Nobody && !b.light.Has(i) {
+			left = append(left, i)
+		}
+	}
+	slices.SortFunc(left, b.heavier)
+	for _, i := range left {
+		m := b.least(i, true)
+		if m == Nobody {
+			m = b.least(i, false)
+		}
+		if m != Nobody {
+			b.move(i, m)
+		}
+	}
+}
+
+// least is the member that would have the least load with shard i, or Nobody. Of several it is the one
+// with the fewest shards. If bounded, it has room by number.
+func (b *ByLoad) least(i int, bounded bool) int {
+	best := Nobody
+	less := func(m int) bool {
+		x := b.Load[i]
+		if c := cmp.Or(cmp.Compare(b.with(m, x), b.with(best, x)), cmp.Compare(b.has[m], b.has[best])); c != 0 {
+			return c < 0
+		}
+		return mix(b.hashes[m]^uint64(i)) < mix(b.hashes[best]^uint64(i))
+	}
+	for _, m := range b.pool {
+		b.Looked++
+		if b.can(m, i) && (!bounded || b.has[m] < b.most[m]) && (best == Nobody || less(m)) {
+			best = m
+		}
+	}
+	return best
+}
+
+// levelOf is the mean load for a unit of weight of what is left when each shard that is heavier than such
+// a share is set aside, with a worker for itself.
+func (b *ByLoad) levelOf() float64 {
+	total, weight := 0.0, 0.0
+	var all []int
+	for _, m := range b.pool {
+		weight += float64(b.all[m].Weight)
+	}
+	for i, m := range b.to {
+		if m != Nobody && !b.light.Has(i) && b.all[m].Weight > 0 && !b.all[m].Fixed && b.all[m].Most == 0 {
+			total += b.Load[i]
+			all = append(all, i)
+		}
+	}
+	if total == 0 {
+		return 0
+	}
+	each := weight / float64(len(b.pool))
+	slices.SortFunc(all, b.heavier)
+	for _, i := range all {
+		if weight <= 1.5*each || b.Load[i] <= total/weight*each {
+			break
+		}
+		total -= b.Load[i]
+		weight -= each
+	}
+	return total / weight
+}
+
+// even moves shards until no member is outside of the band. Each move lowers the higher of the two that
+// it is between, so this ends.
+func (b *ByLoad) even() {
+	for {
+		switch high, low := b.extremes(); {
+		case high != Nobody && b.ratio(high) > b.upper()*b.limit(high):
+			if b.relieve(high) {
+				b.on = true
+			} else {
+				b.stuck[high] = true
+			}
+		case low != Nobody && b.ratio(low) < b.lower()*b.level:
+			if b.supply(low) {
+				b.on = true
+			} else {
+				b.skipped[low] = true
+			}
+		case b.changed:
+			b.changed = false
+			clear(b.stuck)
+			clear(b.skipped)
+		default:
+			return
+		}
+	}
+}
+
+func (b *ByLoad) upper() float64 {
+	if b.on {
+		return b.Inner
+	}
+	return b.Edge
+}
+
+func (b *ByLoad) lower() float64 {
+	if b.on {
+		return down
+	}
+	return edgeDown
+}
+
+// extremes are the member that is highest above its limit, unless it is stuck, and the one that has the
+// least, unless it is to be skipped.
+func (b *ByLoad) extremes() (high, low int) {
+	high, low = Nobody, Nobody
+	highest, lowest := 0.0, math.Inf(1)
+	for _, m := range b.pool {
+		b.Looked++
+		r := b.ratio(m)
+		if over := r / b.limit(m); !b.stuck[m] && over > highest {
+			high, highest = m, over
+		}
+		if !b.skipped[m] && r < lowest {
+			low, lowest = m, r
+		}
+	}
+	return high, low
+}
+
+// relieve moves a shard from member h to whoever has the least and can take it, or exchanges one.
+func (b *ByLoad) relieve(h int) bool {
+	any := b.lightest(h, func(int) bool { return true })
+	if i, m := b.choose(h, func(i int) int {
+		if any == Nobody || b.can(any, i) {
+			return any
+		}
+		return b.lightest(h, func(m int) bool { return b.can(m, i) })
+	}); i != Nobody {
+		b.move(i, m)
+		return true
+	}
+	return b.exchange(h) || b.trade(h)
+}
+
+// lightest is the member with the least load that has room for a shard of h, and can take it; or Nobody.
+func (b *ByLoad) lightest(h int, can func(m int) bool) int {
+	best := Nobody
+	for _, m := range b.pool {
+		b.Looked++
+		if m != h && b.has[m] < b.most[m] && (best == Nobody || b.ratio(m) < b.ratio(best)) && can(m) {
+			best = m
+		}
+	}
+	return best
+}
+
+// supply moves a shard to member l from the one with the most that can give it one.
+func (b *ByLoad) supply(l int) bool {
+	if b.has[l] >= b.most[l] {
+		return false
+	}
+	donors := slices.Clone(b.pool)
+	slices.SortStableFunc(donors, func(x, y int) int { return cmp.Compare(b.ratio(y), b.ratio(x)) })
+	for _, d := range donors {
+		if b.ratio(d) <= b.ratio(l) {
+			break
+		}
+		if i, _ := b.choose(d, func(i int) int {
+			if b.can(l, i) {
+				return l
+			}
+			return Nobody
+		}); i != Nobody {
+			b.move(i, l)
+			return true
+		}
+	}
+	return false
+}
+
+// choose is the shard of member h to give to the member that to returns for it: the heaviest that leaves
+// both within the inner band, or else the one after which the higher of the two is lowest. Either has to
+// lower the higher of the two by half of the shard's load at least, so that what is as even as the shards
+// allow stays as it is.
+func (b *ByLoad) choose(h int, to func(i int) int) (shard, member int) {
+	shard, member = Nobody, Nobody
+	lowest := math.Inf(1)
+	for _, i := range b.mine[h] {
+		b.Looked++
+		x := b.Load[i]
+		if x == 0 {
+			break
+		}
+		if b.Cool.Has(i) {
+			continue
+		}
+		m := to(i)
+		if m == Nobody {
+			continue
+		}
+		rest, more := b.with(h, -x), b.with(m, x)
+		higher := max(rest, more)
+		switch {
+		case max(b.ratio(h), b.ratio(m))-higher < x/2/float64(b.all[h].Weight):
+		case rest >= down*b.level && more <= up*b.level:
+			return i, m
+		case higher < lowest:
+			shard, member, lowest = i, m, higher
+		}
+	}
+	return shard, member
+}
+
+// exchange gives a shard of member h to the one that has the least, and gets a lighter one for it.
+func (b *ByLoad) exchange(h int) bool {
+	l := h
+	for _, m := range b.pool {
+		if b.Looked++; b.ratio(m) < b.ratio(l) {
+			l = m
+		}
+	}
+	if l == h {
+		return false
+	}
+	theirs := slices.DeleteFunc(slices.Clone(b.mine[l]), func(j int) bool { return b.Cool.Has(j) || !b.can(h, j) })
+	if len(theirs) == 0 {
+		return false
+	}
+	wh, wl := float64(b.all[h].Weight), float64(b.all[l].Weight)
+	ideal := (b.sum[h]*wl - b.sum[l]*wh) / (wh + wl)
+	give, get, lowest := Nobody, Nobody, math.Inf(1)
+	for _, i := range b.mine[h] {
+		b.Looked++
+		if b.Cool.Has(i) || !b.can(l, i) {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(theirs, b.Load[i]-ideal, func(j int, x float64) int { return cmp.Compare(x, b.Load[j]) })
+		for _, j := range theirs[max(at-1, 0):min(at+1, len(theirs))] {
+			d := b.Load[i] - b.Load[j]
+			higher := max(b.with(h, -d), b.with(l, d))
+			if gain := b.ratio(h) - higher; d > 0 && gain >= max(d/2/wh, atLeast*b.level) && higher < lowest {
+				give, get, lowest = i, j, higher
+			}
+		}
+	}
+	if give == Nobody {
+		return false
+	}
+	b.move(get, h)
+	b.move(give, l)
+	return true
+}
+
+// The bounds of a trade: how many of a member's heaviest shards are tried, and for how many others one of
+// them goes at most.
+const (
+	tradesOf  = 16
+	tradesFor = 8
+)
+
+// trade gives one of the heaviest shards of member h to another member, and gets several light ones for it.
+func (b *ByLoad) trade(h int) bool {
+	others := slices.DeleteFunc(slices.Clone(b.pool), func(m int) bool { return m == h || b.ratio(m) >= b.ratio(h) })
+	slices.SortStableFunc(others, func(x, y int) int { return cmp.Compare(b.ratio(x), b.ratio(y)) })
+	wh := float64(b.all[h].Weight)
+	for _, l := range others {
+		wl := float64(b.all[l].Weight)
+		ideal := (b.sum[h]*wl - b.sum[l]*wh) / (wh + wl)
+		give, lowest := Nobody, math.Inf(1)
+		var get []int
+		for _, i := range b.mine[h][:min(tradesOf, len(b.mine[h]))] {
+			if b.Cool.Has(i) || !b.can(l, i) {
+				continue
+			}
+			several, sum := b.several(l, h, b.Load[i]-ideal)
+			d := b.Load[i] - sum
+			higher := max(b.with(h, -d), b.with(l, d))
+			if gain := b.ratio(h) - higher; len(several) > 0 && gain >= max(d/2/wh, atLeast*b.level) && higher < lowest {
+				give, get, lowest = i, several, higher
+			}
+		}
+		if give != Nobody {
+			for _, j := range get {
+				b.move(j, h)
+			}
+			b.move(give, l)
+			return true
+		}
+	}
+	return false
+}
+
+// several are shards of member l for member h that have a load of most together, or somewhat less.
+func (b *ByLoad) several(l, h int, most float64) (all []int, sum float64) {
+	for _, j := range b.mine[l] {
+		b.Looked++
+		if x := b.Load[j]; x > 0 && sum+x <= most && !b.Cool.Has(j) && b.can(h, j) && b.has[h]+len(all) <= b.most[h] {
+			all, sum = append(all, j), sum+x
+		}
+		if len(all) == tradesFor {
+			break
+		}
+	}
+	return all, sum
+}
