@@ -47,6 +47,9 @@ type ShardsCounted struct {
 	Resting   int           // how many more nobody has on purpose, because they failed on several workers
 	Unplanned time.Duration // for how long a worker that came has waited for a plan; 0 if none waits
 	Left      bool          // it has left, so what it counted is no longer true
+
+	Load       float64 // the sum of the loads of its shards, on average; 0 without shard.Options.Load
+	Unmeasured int     // for how many of its shards that function returned no load when it was called last
 }
 
 // ShardsPlanned reports that a worker that plans has made a plan.
@@ -55,4 +58,5 @@ type ShardsPlanned struct {
 	Lease  int64         // of the worker's session
 	Wishes int           // how many workers' wishes it changes
 	Waited time.Duration // since the first change that it was made for
+	Uneven bool          // it was made for no change, but because the loads were uneven (shard.Options.Load)
 }

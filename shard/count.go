@@ -213,5 +213,8 @@ func (m *member) unplanned(resp *pb.TxnResponse) time.Duration {
 // report reports to the client's observer what was counted.
 func (m *member) report(ev observe.ShardsCounted) {
 	ev.Name, ev.Lease, ev.Shards, ev.Held = m.name, m.s.ID(), m.n, len(m.holds)
+	if m.w.Meter != nil {
+		ev.Load, ev.Unmeasured = m.w.Meter.Sum(), m.loads.unknown
+	}
 	m.source.Now(m.values, ev)
 }

@@ -34,6 +34,11 @@
 //  5. Loads: soon after the last change (a plan is made a second after it), the number of shards
 //     of each worker is within one of its share by weight, as far as workers can take them. No
 //     plan with such loads moves fewer shards. Shards that fail on several workers do not count.
+//     With Options.Load it is the loads that are even, as the workers tell them. When a worker has been
+//     above 1.2 of its share for a TTL, or is above 1.3, shards move until none is above 1.1 of it, or
+//     above its heaviest shard, as far as whole shards allow; within 10 s of a change that has been told,
+//     at TTLs of up to 15 s. Loads that swing by 20 % from sample to sample move nothing. A shard that
+//     moved for its load stays for four TTLs, longer each time, unless workers come or go.
 //  6. If a worker dies, its shards have no owner for the TTL, a second, and a moment. If it leaves in
 //     order, each of them waits for one handoff. If it comes back with the same Options.ID before the
 //     TTL is over, it gets the same shards, and no other shard moves.
@@ -55,6 +60,12 @@
 // it, stop all workers, wait for a TTL and the longest write, and start with the new number. Until then
 // Run returns ErrCount. With authentication, a worker needs permission to read and write the range of
 // the name's keys below <namespace>//pawl/shard/.
+//
+// With Options.Load it promises neither even CPU or memory, nor the fewest moves, nor even numbers: a
+// worker gets up to four times its share by number. A shard that is heavier than a worker's share gets a
+// worker nearly for itself; only splitting it relieves that worker. Loads that change again and again are
+// followed more and more seldom, waves faster than a few TTLs not at all. After a change of the planner
+// the same loads may have another plan.
 //
 // # Failures
 //

@@ -254,4 +254,7 @@ func (m *member) end() {
 		c.end()
 	}
 	m.w.Self.Carriers = nil
+	if m.w.Meter != nil {
+		m.w.Meter.Reset()
+	}
 }

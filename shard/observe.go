@@ -36,6 +36,7 @@ type Owner struct {
 	Token fencing.Token // of the hold; 0 if the shard has no owner
 	Next  int64         // the lease of the first worker that waits for the shard; 0 if none does
 	Rest  Rest          // why it has no owner, if that is on purpose
+	Load  float64       // as its owner tells it; 0 if it tells none (Options.Load)
 }
 
 // A Rest is a pause in which a shard has no owner on purpose, because it failed on several workers. The
@@ -63,6 +64,12 @@ type Member struct {
 	Held      int    // how many shards it has
 	Wished    int    // how many its wish has; while it leaves or is drained, how many its last wish had
 	Cannot    int    // how many it cannot take now
+
+	// Load is the sum of the loads that it tells of the shards that it has, and Measured of how many it
+	// tells one: 0 without Options.Load, and in the first moments. It tells them anew when they have
+	// changed by more than a little.
+	Load     float64
+	Measured int
 }
 
 // Observe yields which workers work on the shards of name, first when Observe begins and then after
@@ -199,7 +206,7 @@ func (o *observer) apply(e shards.Event) bool {
 func (o *observer) table(now time.Time) Table {
 	v := o.view
 	t := Table{Revision: v.Rev, Shards: make([]Owner, v.N), Members: []Member{}}
-	held := map[int64]int{}
+	held, measured, loads := map[int64]int{}, map[int64]int{}, map[int64]float64{}
 	for i, q := range v.Queues {
 		if len(q) == 0 {
 			if rest, ok := v.Said.Rest(i); ok {
@@ -210,6 +217,11 @@ func (o *observer) table(now time.Time) Table {
 		t.Shards[i] = Owner{Lease: v.MemberOf(q[0].Lease), Token: fencing.Token(q[0].Create)}
 		if m := v.Members[t.Shards[i].Lease]; m != nil {
 			t.Shards[i].Value = m.Value
+			if load, told := m.Told.Of(i); told {
+				t.Shards[i].Load = load
+				loads[t.Shards[i].Lease] += load
+				measured[t.Shards[i].Lease]++
+			}
 		}
 		if len(q) > 1 {
 			t.Shards[i].Next = v.MemberOf(q[1].Lease)
@@ -222,6 +234,7 @@ func (o *observer) table(now time.Time) Table {
 			Lease: lease, Value: m.Value, Weight: m.Weight, Leaving: m.Leaving, Drained: m.Drained, Plans: len(v.Planner) > 0 && v.Planner[0].Lease == lease,
 			Held: held[lease], Wished: m.Wish.Len(), Cannot: m.Cannot.Len(),
 			Sick: m.Health == shards.Sick, Trial: m.Health == shards.Trial, HeldUntil: v.Said.HeldUntil(lease), ID: m.ID,
+			Load: loads[lease], Measured: measured[lease],
 		})
 	}
 	switch {

@@ -46,6 +46,17 @@ type Options struct {
 	// that takes longer than a TTL, because its Prepare, its work or its owner's work hangs, does not
 	// count any more. 0 means no bound.
 	Moves int
+	// Load, unless nil, returns what a shard costs now, in any unit that is the same for all workers:
+	// messages, bytes or CPU seconds a second. With it, loads are evened out in place of numbers. It is
+	// what the shard costs whoever works on it. A backlog, or a part of this machine, is no load, because
+	// moving the shard does not lower the one and changes the other. 0 is an idle shard.
+	//
+	// It is called for each shard that this worker holds, one after the other, each eighth of the TTL, at
+	// least 1 s apart, from a goroutine of its own. If it panics, or what it returns is not finite or is
+	// negative, the shard keeps its load for a TTL and then counts as the mean; so do all shards if it does
+	// not return. Then the client's logger gets a warning, and one when that ends. Run does not wait for it
+	// for longer than a second.
+	Load func(shard int) float64
 	// Session is the options of each session. Resume is refused.
 	Session lease.Options
 	// Notify, unless nil, is called with every change, in order, from Run's goroutine. It should return

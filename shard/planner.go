@@ -180,8 +180,9 @@ func (t *term) run(ctx context.Context) (again bool) {
 		if gap || err != nil || t.lost || ctx.Err() != nil {
 			return ctx.Err() == nil
 		}
+		uneven := t.p.Waiting().IsZero()
 		if planned, waited := t.p.Tick(now); planned {
-			t.source.Now(m.values, observe.ShardsPlanned{Name: m.name, Lease: m.s.ID(), Wishes: len(t.p.Writes()), Waited: waited})
+			t.source.Now(m.values, observe.ShardsPlanned{Name: m.name, Lease: m.s.ID(), Wishes: len(t.p.Writes()), Waited: waited, Uneven: uneven})
 		}
 		t.write(ctx, now)
 		t.proclaim(ctx, now)

@@ -53,6 +53,9 @@ func Run(ctx context.Context, c *pawl.Client, name string, n int, opts Options, 
 		weight = 1
 	}
 	r.w = shards.NewWorker(n, shards.Member{Weight: weight, Value: bytes.Clone(opts.Value), ID: opts.ID}, opts.Session.WithDefaults().TTL, settle, opts.Moves)
+	if opts.Load != nil {
+		r.w.Meter = shards.NewMeter(r.w.TTL)
+	}
 	r.values = context.WithoutCancel(ctx)
 	r.rejoin = backoff.Backoff{First: minPause, Most: maxPause}
 	return failed("run", name, ctx, r.failures.With(r.queueFailures.With(r.run(ctx))))
@@ -89,6 +92,8 @@ type runner struct {
 	failures      *failing.Report // to join
 	queueFailures *failing.Report // to queue for shards
 
+	loads measuring
+
 	source  *notify.Source
 	leaving bool
 	result  error // why Run ends; nil if because of ctx
@@ -117,6 +122,7 @@ func (r *runner) check(ctx context.Context) (err error) {
 	r.source = r.host.Cluster.Notifier().NewSource()
 	log := r.host.Cluster.Logger()
 	r.failures, r.queueFailures = failing.New(log, "shards: to join", "name", r.name), failing.New(log, "shards: to queue", "name", r.name)
+	r.loads.trouble = failing.New(log, "shards: to measure loads", "name", r.name)
 	r.keys, err = keys.NewShards(r.host.Namespace, r.name)
 	r.tries = map[int]context.CancelFunc{}
 	return err
@@ -225,6 +231,7 @@ func (r *runner) step(now time.Time) {
 	r.m.dispatch()
 	r.m.retire()
 	r.m.follow(r.w.Offered())
+	r.measure(now)
 	r.m.write(now)
 	r.m.count(now)
 	r.m.superviseTerm(now)
@@ -251,6 +258,9 @@ func (r *runner) wake(now time.Time) time.Duration {
 			sooner(r.m.makeAt)
 		}
 		sooner(r.m.othersAt)
+		if r.w.Meter != nil && !r.loads.asking {
+			sooner(r.loads.next)
+		}
 		sooner(now.Add(r.w.TTL / 4))
 	}
 	return max(next.Sub(now), 0)
@@ -333,6 +343,7 @@ func (r *runner) part() {
 		<-r.news
 		r.process()
 	}
+	r.awaitLoad()
 }
 
 // abandon replaces part when Notify has panicked, or has ended Run's goroutine. It closes the session,

@@ -128,7 +128,9 @@ func (f *fleet) run(d time.Duration, each ...func()) {
 				f.sample(m, w)
 			}
 		}
-		f.p.Tick(f.now)
+		if planned, _ := f.p.Tick(f.now); !planned {
+			require.True(f, f.p.Wake(f.now).After(f.now), "a loop would turn without end")
+		}
 		for _, x := range f.p.Writes() {
 			f.rev++
 			f.p.Wrote(f.now, x, f.rev)

@@ -140,6 +140,14 @@ func (m *Meter) off(known map[int]float64) bool {
 	return math.Abs(sum-was) > offAll*was
 }
 
+// Sum is the load of all shards, as far as it is known.
+func (m *Meter) Sum() (sum float64) {
+	for _, i := range slices.Sorted(maps.Keys(m.readings)) {
+		sum += m.readings[i].avg
+	}
+	return sum
+}
+
 // Told is what the member key tells. It is nothing if there was no sample for a TTL.
 func (m *Meter) Told(now time.Time) []byte {
 	if now.Sub(m.last) > m.TTL {

@@ -172,5 +172,8 @@ func (w *Worker) Member(now time.Time) Member {
 	if now.Sub(w.wished) >= quiet && w.follows() {
 		m.Coming = w.wish.Without(w.at.gaveUp, w.at.barred, w.at.ready)
 	}
+	if w.Meter != nil {
+		m.Loads = w.Meter.Told(now)
+	}
 	return m
 }

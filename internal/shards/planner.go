@@ -104,13 +104,14 @@ func (p *Planner) due() time.Time {
 // Wake is when to call Tick at the latest.
 func (p *Planner) Wake(now time.Time) time.Time {
 	wake := now.Add(p.TTL / 4)
-	for _, at := range []time.Time{p.memory.wake(), p.nextAt} {
+	next := p.due()
+	if next.IsZero() {
+		next = p.nextAt // which waits for a plan that is due
+	}
+	for _, at := range []time.Time{p.memory.wake(), next} {
 		if !at.IsZero() && at.Before(wake) {
 			wake = at
 		}
-	}
-	if due := p.due(); !due.IsZero() && due.Before(wake) {
-		return due
 	}
 	return wake
 }

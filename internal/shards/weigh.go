@@ -7,7 +7,8 @@ import (
 // When a planner plans because of loads alone.
 const (
 	atOnce      = 1.30            // a worker above this part of its limit is a reason at once; above edgeUp after a TTL
-	quietFor    = 2 * time.Second // for how long no report must have come, but for a TTL at most
+	quietFor    = 2 * time.Second // for how long no report must have come
+	waitFor     = 8 * time.Second // the longest wait for that; at most a TTL
 	coolFor     = 4               // TTLs for which a shard stays that has moved for its load, and for which a new owner is not believed
 	maxCool     = time.Hour
 	perThird    = 3 // of a TTL: the first pause after a plan for loads alone
@@ -111,10 +112,10 @@ func (p *Planner) weigh(now time.Time) (planned bool) {
 		return false
 	}
 	uneven := p.compare(now, s)
-	switch quiet := p.reportAt.Add(quietFor); {
+	switch quiet := earlier(p.reportAt.Add(quietFor), p.firstAt.Add(min(waitFor, p.TTL))); {
 	case p.moving(now) || len(p.pending) > 0 || now.Sub(p.began) < coolFor*p.TTL:
 		return false
-	case now.Before(quiet) && now.Sub(p.firstAt) < p.TTL:
+	case now.Before(quiet):
 		p.nextAt = earlier(p.nextAt, quiet)
 		return false
 	case !uneven || now.Sub(p.evenedAt) < p.pause:

@@ -71,7 +71,8 @@ type Worker struct {
 	Self   Member // Weight and Value; Member fills in the rest
 	TTL    time.Duration
 	Settle time.Duration
-	Moves  int // how many shards are gained at once, and how many given up; 0 means all
+	Meter  *Meter // of the shards' loads; nil if they are not measured
+	Moves  int    // how many shards are gained at once, and how many given up; 0 means all
 	// Growth is how many more shards above its share it takes with each further TTL, if they have no
 	// owner. It is 1, unless a test sets another.
 	Growth int
@@ -125,6 +126,10 @@ func (w *Worker) Joined(now time.Time) {
 	w.forgive(math.MaxInt64)
 	w.joined, w.counts, w.missing, w.empty, w.extra, w.free = now, 0, false, nil, 0, nil
 	w.vain, w.listAt = 0, 0
+	if w.Meter != nil {
+		w.Meter.Reset()
+		w.Meter.TTL = w.TTL
+	}
 }
 
 // Wished sets the wish, and the modification revision of its key.
@@ -252,6 +257,11 @@ func (w *Worker) Lost(i int, runs bool) {
 }
 
 func (w *Worker) act(k ActionKind, i int) { w.out = append(w.out, Action{k, i}) }
+
+// Held are the shards that are held.
+func (w *Worker) Held() Set {
+	return w.at.in[working].Or(w.at.in[moving]).Or(w.at.in[rechecking])
+}
 
 // offers reports whether shard i is given up as soon as another worker waits for it.
 func (w *Worker) offers(i int) bool { return w.leaving || w.drained || !w.wish.Has(i) }
