@@ -252,7 +252,9 @@ func TestLoadsAreShown(t *testing.T) {
 		w.Cleanup(stop)
 		done := make(chan error, 1)
 		c := w.Dial(cfg)
-		go func() { done <- shard.Run(ctx, c, "jobs", 12, shard.Options{Load: l.of, Session: lease.Options{TTL: fleetTTL}}, waits) }() // ends with ctx
+		go func() {
+			done <- shard.Run(ctx, c, "jobs", 12, shard.Options{Load: l.of, Session: lease.Options{TTL: fleetTTL}}, waits)
+		}() // ends with ctx
 		w.pass(time.Second)
 		w.add(shard.Options{Load: l.of}, waits)
 		w.pass(time.Second)
