@@ -367,3 +367,44 @@ func TestPlansForLoadsAloneBecomeSeldom(t *testing.T) {
 	assert.LessOrEqual(t, plans, 11, "PAWL_SEED=%d", seed)
 	assert.Equal(t, maxLoadWait, f.p.pause, "PAWL_SEED=%d", seed)
 }
+
+// A worker between 1.2 and 1.3 of its share is left as it is for a TTL, and then it is relieved.
+// rule: SH14
+func TestAWorkerThatIsSomewhatAboveItsShareIsLeftForATTL(t *testing.T) {
+	f := newFleet(t, 1, 64, 8, 15*time.Second, func(int, time.Duration) float64 { return 1 })
+	f.run(10 * time.Minute)
+	require.Zero(t, f.moves)
+	high := f.owner[0]
+	f.load = func(i int, _ time.Duration) float64 {
+		if f.owner[i] == high && f.since[i].Before(f.began.Add(time.Minute)) {
+			return 1.35
+		}
+		return 1
+	}
+	var since time.Time
+	f.run(3*time.Minute, func() {
+		if since.IsZero() && f.told() > edgeUp {
+			since = f.now
+		}
+		if !since.IsZero() && f.now.Sub(since) < f.ttl {
+			assert.Zero(t, f.moves)
+		}
+	})
+	assert.NotZero(t, f.moves)
+	assert.LessOrEqual(t, f.told(), up)
+}
+
+// A planner that begins where reports are old already heeds them.
+// rule: SH14
+func TestANewPlannerHeedsWhatWasToldBefore(t *testing.T) {
+	f, base := zipfFleet(t, 1, 15*time.Second)
+	f.noise = 0
+	f.load = changes[0].load(f, base)
+	f.run(6 * time.Second) // it is told, and nobody plans for it
+	view := f.p.View
+	f.p = NewPlanner(view, "jobs", f.ttl, time.Hour, f.now)
+	f.p.first, f.p.last = time.Time{}, time.Time{} // it has planned
+	f.moves = 0
+	f.run(5 * f.ttl)
+	assert.NotZero(t, f.moves)
+}
