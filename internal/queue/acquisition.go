@@ -58,8 +58,7 @@ type Acquisition struct {
 	wanted   *wanted            // nil until somebody calls Wanted
 	endQuery context.CancelFunc // cancels the query under way; nil if there is none
 	woken    chan struct{}      // wakes a sleeping Acquire; nil if none has slept
-	promised clock.Instant
-	deleting gate.Gate // one release at a time is sent; made by the first
+	deleting gate.Gate          // one release at a time is sent; made by the first
 }
 
 // None stands in for the acquisition of a nil handle. It has ended and was never held.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/session"
 )
@@ -41,13 +40,13 @@ func (a *Acquisition) End(cause error) { a.apply(state.EndOfSession{}, cause) }
 
 // carryEnd carries out an end: first the notifications, then the cleanup at the server.
 func (a *Acquisition) carryEnd(fx state.Effects, e *ending) {
-	var delayed clock.Instant
-	if fx.Held && fx.Verdict != state.Lost && (fx.Rest || fx.End == state.KeyOverwritten) {
-		delayed = a.delayed()
+	lost := e.lost && fx.Verdict != state.Lost && (fx.Rest || fx.End == state.KeyOverwritten || fx.End == state.HeldTooLong)
+	if lost {
+		a.s.Lost(a.n, a.claimable(fx))
 	}
 	a.announce(e)
 	if fx.Rest {
-		a.leaveRest(delayed)
+		a.leaveRest()
 	}
 	switch fx.End {
 	case state.KeyDeleted:
@@ -57,56 +56,12 @@ func (a *Acquisition) carryEnd(fx state.Effects, e *ending) {
 		a.s.RenewNow() // its lease may be gone too
 	case state.KeyOverwritten:
 		if fx.Verdict != state.Lost { // otherwise a release has deleted it
-			a.reopen(delayed)
+			a.s.Learn(a.n, session.Unwanted)
 			key := state.Key{Name: a.owned()[fx.Own], Create: a.own().Create}
-			a.s.Host().Cleanup.Go("overwritten key "+key.Name, func(ctx context.Context) { a.removeOverwritten(ctx, key, fx.Held, delayed) })
+			a.s.Host().Cleanup.Go("overwritten key "+key.Name, func(ctx context.Context) { a.removeOverwritten(ctx, key) })
 		}
 	case state.HeldTooLong:
-		a.s.Learn(a.n, session.Unreleased)
-		a.s.Host().Cleanup.Go("key "+a.Key()+", held for too long", a.leaveOverheld)
-	}
-}
-
-// delayed returns until when the lock-delay keeps its keys after a hold that ends now, without its
-// Release. It counts from the end of what was promised if that is later (rules LD2, LD3). It is
-// zero if there is no lock-delay.
-func (a *Acquisition) delayed() clock.Instant {
-	d := a.s.LockDelay()
-	if d == 0 {
-		return clock.Instant{}
-	}
-	from := clock.Now()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if from.Before(a.promised) {
-		from = a.promised
-	}
-	return from.Add(d)
-}
-
-// reopen records that its keys have to be removed, but not before delayed.
-func (a *Acquisition) reopen(delayed clock.Instant) {
-	if delayed.IsZero() {
-		a.s.Learn(a.n, session.Unwanted)
-	} else {
-		a.s.Learn(a.n, session.Unreleased)
-	}
-}
-
-// awaitWork waits until no work that may rest on it is left. It returns false if ctx ends first.
-func (a *Acquisition) awaitWork(ctx context.Context) bool {
-	if a.work != nil {
-		return a.work.Await(ctx)
-	}
-	return a.s.AwaitDeferred(ctx)
-}
-
-// leaveOverheld has the key deleted after it was held for too long. It first waits for work that
-// may rest on it, for promises, and for the lock-delay.
-func (a *Acquisition) leaveOverheld(ctx context.Context) {
-	if a.awaitWork(ctx) && a.awaitPromise(ctx) {
-		until, _ := a.keeps()
-		a.s.LeaveAt(a.n, until)
+		a.s.Host().Cleanup.Go("key "+a.Key()+", held for too long", a.leaveUnreleased)
 	}
 }
 

@@ -66,13 +66,13 @@ func TestEachEndKeepsItsKeysForEachReason(t *testing.T) {
 		//                              none  L   P   D   W  D+W D+P D+L P+W DPW all
 		"released":                                {0, 90, 0, 0, 0, 0, 0, 90, 0, 0, 90},
 		"forfeited":                               {0, 90, 30, 20, 15, 35, 50, 90, 30, 50, 90},
-		"overwritten":                             {0, 0, 30, 20, 15, 20, 50, 20, 30, 50, 50},
-		"overwritten, without a lease":            {0, 0, 30, 20, 15, 20, 50, 20, 30, 50, 50},
-		"a key of a set deleted":                  {6, 90, 30, 20, 15, 20, 50, 90, 30, 50, 90},
-		"a key of a set overwritten":              {6, 90, 30, 20, 15, 20, 50, 90, 30, 50, 90},
+		"overwritten":                             {0, 90, 30, 20, 15, 35, 50, 90, 30, 50, 90},
+		"overwritten, without a lease":            {0, 90, 30, 20, 15, 35, 50, 90, 30, 50, 90},
+		"a key of a set deleted":                  {6, 90, 30, 20, 15, 35, 50, 90, 30, 50, 90},
+		"a key of a set overwritten":              {6, 90, 30, 20, 15, 35, 50, 90, 30, 50, 90},
 		"a key of a set deleted, and given back":  {0, 90, 0, 20, 0, 20, 50, 90, 0, 50, 90},
-		"session closed":                          {0, 0, 30, 20, 15, 20, 50, 20, 30, 50, 50},
-		"forfeited, and session closed after 5 s": {0, 5, 30, 25, 15, 25, 50, 25, 30, 50, 50},
+		"session closed":                          {0, 0, 30, 20, 15, 35, 50, 20, 30, 50, 50},
+		"forfeited, and session closed after 5 s": {0, 5, 30, 20, 15, 35, 50, 20, 30, 50, 50},
 	}
 	for _, end := range keptEnds {
 		got := make([]int, len(columns))

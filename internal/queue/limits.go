@@ -50,22 +50,10 @@ func (a *Acquisition) holdEnd() (clock.Instant, bool) {
 	return b.won.Add(b.Max), true
 }
 
-// keptUntil returns until when the keys have to stay after a release; zero if they need not.
-func (a *Acquisition) keptUntil() clock.Instant {
-	if b := a.bounds.Load(); b != nil {
-		return b.kept
-	}
-	return clock.Instant{}
-}
-
-// keeps reports whether the keys have to stay for now, and until when.
-func (a *Acquisition) keeps() (until time.Time, ok bool) {
-	kept := a.keptUntil()
-	if kept.IsZero() {
-		return time.Time{}, false
-	}
-	now := clock.Now()
-	return kept.Time(now), now.Before(kept)
+// keeps reports whether the keys have to stay for now.
+func (a *Acquisition) keeps() bool {
+	b := a.bounds.Load()
+	return b != nil && clock.Now().Before(b.kept)
 }
 
 // HoldExpired implements session.Dependent: it compares the clock.

@@ -6,19 +6,16 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl/internal/backoff"
-	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/queue/state"
-	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// removeOverwritten deletes one of the keys after somebody else wrote to it. If it was held, it first
-// waits for work that may rest on the key, for promises, and for the lock-delay, until delayed. The
-// removal outlives the session, because the key may no longer be on the session's lease, and then
-// nothing else would remove it from the queue.
-func (a *Acquisition) removeOverwritten(ctx context.Context, own state.Key, held bool, delayed clock.Instant) {
-	if held && !(a.awaitWork(ctx) && a.awaitPromise(ctx) && session.AwaitInstant(ctx, delayed)) {
+// removeOverwritten deletes one of the keys after somebody else wrote to it, once it may go. The removal
+// outlives the session, because the key may no longer be on the session's lease, and then nothing else
+// would remove it from the queue.
+func (a *Acquisition) removeOverwritten(ctx context.Context, own state.Key) {
+	if !a.awaitKeep(ctx, false) {
 		return
 	}
 	if !a.tryUntil(ctx, func() bool { return a.deleteOwn(ctx, own) == nil }) {

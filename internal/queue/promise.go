@@ -1,11 +1,8 @@
 package queue
 
 import (
-	"context"
-
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/queue/state"
-	"github.com/pawl-locks/pawl/internal/session"
 )
 
 // Promise records that somebody outside this process may believe, up to until, that the lock is
@@ -16,32 +13,15 @@ func (a *Acquisition) Promise(until clock.Instant) error {
 	if err := a.Err(); err != nil {
 		return err
 	}
-	if err := a.s.Promise(until); err != nil {
+	if err := a.s.Promise(a.n, until); err != nil {
 		return a.Err()
 	}
-	a.mu.Lock()
-	if a.promised.Before(until) {
-		a.promised = until
-	}
-	a.mu.Unlock()
 	return a.Err() // it may have ended before that was recorded
 }
 
 // Retract withdraws what was promised: nobody outside this process believes any more that the lock
 // is held. Nothing may be promised afterwards.
-func (a *Acquisition) Retract() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.promised = clock.Instant{}
-}
-
-// awaitPromise waits until all promises have passed. It returns false if ctx ends first.
-func (a *Acquisition) awaitPromise(ctx context.Context) bool {
-	a.mu.Lock()
-	until := a.promised
-	a.mu.Unlock()
-	return session.AwaitInstant(ctx, until)
-}
+func (a *Acquisition) Retract() { a.s.Retract(a.n) }
 
 // Until returns the first instant at which it is no longer held unless the session is renewed, or
 // at which Limits.Max ends it, whichever is earlier. It returns the zero Instant once it has ended.

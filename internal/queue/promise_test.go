@@ -81,6 +81,22 @@ func TestWhatWasPromisedOfAKeyKeepsItsLease(t *testing.T) {
 	})
 }
 
+// V4: a Release withdraws what was promised of its key. Nothing of it keeps the lease, even if AtLeast
+// still keeps the key.
+// rule: V4
+func TestAReleaseWithdrawsWhatWasPromised(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(w *fixture) {
+		s := w.session()
+		a, err := w.take(w.Context(), s, labelled(Request{Limits: Limits{AtLeast: time.Minute}}, 1))
+		require.NoError(w, err)
+		require.NoError(w, a.Promise(clock.Now().Add(time.Hour)))
+		require.NoError(w, a.Release(w.Context(), errGivenBack))
+		require.NoError(w, s.Close(w.Context()))
+		_, there := w.f.Lease(s.ID())
+		assert.False(w, there)
+	})
+}
+
 // A hold ends no later than Limits.Max, and so does what may be promised of it.
 func TestUntilIsNotAfterTheEndOfAHoldThatIsBounded(t *testing.T) {
 	const most = 5 * time.Second

@@ -58,9 +58,10 @@ func (a *Acquisition) markReleased(as error) error {
 	// Until the release is decided, a Handle lists the key for the session's next process to
 	// delete.
 	a.s.Learn(a.n, session.Unwanted)
-	until, later := a.keeps()
+	a.s.Retract(a.n)
+	later := a.keeps()
 	if fx := a.apply(state.Released{Later: later}, as); later && fx.End == state.GivenBack {
-		a.s.LeaveAt(a.n, until)
+		a.s.Leave(a.n)
 		a.notifyReleased(nil)
 	}
 	if a.now().WasReleased() {

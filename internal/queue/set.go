@@ -6,7 +6,6 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/session"
@@ -31,14 +30,23 @@ func (a *Acquisition) makeSet() {
 	a.s.SetReads(&a.hook, len(a.queues))
 }
 
-// leaveRest has the other keys of a lost set deleted in the background, when awaitGivenBack allows
-// and the lock-delay has passed, at delayed. The work outlives the session, because other keys than
-// the lost one may also no longer be on its lease. A Handle lists them for the session's next
+// claimable returns for how long the other keys of a set that lost one stay unless it is released.
+func (a *Acquisition) claimable(fx state.Effects) time.Duration {
+	if !fx.Rest {
+		return 0
+	}
+	return a.s.TTL()
+}
+
+// leaveRest has the other keys of a lost set deleted in the background, once they may go. While Do's
+// function runs they may not. Do releases the set when the function has returned, and if another name were
+// handed on earlier, it would have two holders (rule ML6). The work outlives the session, because other
+// keys than the lost one may also no longer be on its lease. A Handle lists them for the session's next
 // process to delete.
-func (a *Acquisition) leaveRest(delayed clock.Instant) {
-	a.reopen(delayed)
+func (a *Acquisition) leaveRest() {
+	a.s.Learn(a.n, session.Unwanted)
 	a.s.Host().Cleanup.Go("the rest of "+a.Key(), func(ctx context.Context) {
-		if !a.awaitGivenBack(ctx) || !session.AwaitInstant(ctx, delayed) {
+		if !a.awaitKeep(ctx, true) {
 			return
 		}
 		if a.s.Err() != nil && a.now().End == state.KeyDeleted {
@@ -73,41 +81,18 @@ func isRefusedAsAWhole(err error) bool {
 	return cluster.IsPermissionDenied(err) || cluster.IsTooManyOps(err)
 }
 
-// awaitGivenBack waits until a lost set is released, or has been left unclaimed for one TTL. While
-// Do's function runs, the set is not unclaimed. Do releases it when the function has returned, and
-// if another name were handed on earlier, it would have two holders (rule ML6). Unless the set is
-// released meanwhile, it then waits for work that defers the revocation, and for promises. Last it
-// waits for Limits.AtLeast. The session's end stops the first and the last of these waits. It
-// returns false if ctx has ended.
-func (a *Acquisition) awaitGivenBack(ctx context.Context) bool {
-	unclaimed, claim := context.WithCancel(ctx)
-	defer claim()
-	defer context.AfterFunc(a.set.unclaimed, claim)()
-	ended := a.s.Context().Done()
-	for unused := time.After(a.s.TTL()); unused != nil && unclaimed.Err() == nil; {
-		select {
-		case <-unclaimed.Done():
-		case <-ended:
-			unused = nil
-		case <-unused:
-			if !a.callers.working() {
-				unused = nil
-			}
-		}
-	}
-	if a.s.AwaitDeferred(unclaimed) {
-		a.awaitPromise(unclaimed)
-	}
-	lasts, end := context.WithCancel(ctx)
-	defer end()
-	defer context.AfterFunc(a.s.Context(), end)()
-	session.AwaitInstant(lasts, a.keptUntil())
-	return ctx.Err() == nil
-}
-
-// releaseRest lets awaitGivenBack return for a lost set.
+// releaseRest gives a lost set back.
 func (a *Acquisition) releaseRest() {
 	if a.isSet() {
+		a.s.GiveBack(a.n)
 		a.set.giveBack()
 	}
+}
+
+// givenBack returns a channel that is closed when a lost set is given back; nil if it is no set.
+func (a *Acquisition) givenBack() <-chan struct{} {
+	if a.isSet() {
+		return a.set.unclaimed.Done()
+	}
+	return nil
 }

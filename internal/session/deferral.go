@@ -45,7 +45,7 @@ func (d *Deferral) Await(ctx context.Context) bool { return awaitIdle(ctx, d) }
 // first.
 func awaitIdle(ctx context.Context, all ...*Deferral) bool {
 	for i := 0; i < len(all); {
-		work := all[i].pending()
+		work := all[i].Pending()
 		if work == nil {
 			i++
 			continue
@@ -60,8 +60,17 @@ func awaitIdle(ctx context.Context, all ...*Deferral) bool {
 	return true
 }
 
-// pending returns a channel that is closed when no work is left, or nil if none is left now.
-func (d *Deferral) pending() <-chan struct{} {
+// Deferred returns a channel that is closed when some of the work has ended that defers the revocation,
+// of the session or of its client. It returns nil if there is none now.
+func (s *Session) Deferred() <-chan struct{} {
+	if work := s.revocation.deferral.Pending(); work != nil {
+		return work
+	}
+	return s.host.Deferral.Pending()
+}
+
+// Pending returns a channel that is closed when no work is left, or nil if none is left now. d may be nil.
+func (d *Deferral) Pending() <-chan struct{} {
 	if d == nil {
 		return nil
 	}
@@ -86,24 +95,6 @@ func (s *Session) AwaitDeferred(ctx context.Context) bool {
 // sent afterwards. Its lease is revoked in the background, as at any end. If the revocation is
 // deferred, the lease may expire first. Abandon does nothing if the session has already ended.
 func (s *Session) Abandon(cause error) { s.end(cause, remove) }
-
-// Promise keeps the lease from being revoked before until, whatever ends the session later (rule V4).
-// If the session has already ended, it promises nothing and returns the reason. The client's Close
-// waits for a promise as long as for any removal, and then leaves the lease to expire.
-func (s *Session) Promise(until clock.Instant) error {
-	return s.whileValid(func() error {
-		s.revocation.promised = later(s.revocation.promised, until)
-		return nil
-	})
-}
-
-// keepLease keeps the lease for the lock-delay of the holds that end now without a release. The delay
-// counts from now, or from the end of what was promised if that is later (rules LD2, LD3). s.mu is
-// held.
-func (s *Session) keepLease() {
-	r := &s.revocation
-	r.promised = later(r.promised, clock.Now()).Add(s.validity.delay)
-}
 
 func later(i, j clock.Instant) clock.Instant {
 	if i.Before(j) {

@@ -80,11 +80,10 @@ func (s *Session) end(err error, rest aftermath) error {
 		return *e
 	}
 	s.ended.Store(&err)
-	switch kept := s.validity.delay > 0 && s.ledger.keepsAny(); {
-	case s.revocation.taking && rest != handOver, kept && rest == removeUnlessKept:
+	s.revocation.ended = clock.Now()
+	kept := s.validity.delay > 0 && s.ledger.keepsAny()
+	if s.revocation.taking && rest != handOver || kept && rest == removeUnlessKept {
 		rest = leave
-	case kept:
-		s.keepLease()
 	}
 	dependents, w := s.roster.close(), s.keyWatch.watch
 	s.keyWatch.watch = nil

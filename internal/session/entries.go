@@ -62,25 +62,10 @@ func (s *Session) GoneElsewhere(n int64) {
 	extras := s.ledger.entries[n].extras()
 	s.mu.Unlock()
 	if extras > 0 {
-		s.Leave(n)
+		s.leaveNow(n)
 		return
 	}
 	s.Learn(n, Absent)
-}
-
-// Keep has the keys of entry n stay until then, even if it is released earlier, in this process or in
-// one that takes the session over.
-func (s *Session) Keep(n int64, until clock.Instant) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ledger.keep(n, until)
-}
-
-// KeptUntil is until when the keys of entry n have to stay, or zero if they need not.
-func (s *Session) KeptUntil(n int64) clock.Instant {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ledger.kept[n]
 }
 
 // Adopt records that own, the keys of entry n, are being resumed. It returns false if they must not be,
@@ -106,8 +91,11 @@ func (s *Session) Discard(at time.Time, own ...string) bool {
 	if !s.Adopt(n, own...) {
 		return false
 	}
-	s.Learn(n, Unreleased)
-	s.LeaveAt(n, at.Add(s.validity.delay))
+	if err := s.Promise(n, clock.Now().Add(time.Until(at))); err != nil {
+		return true // it ends with the lease
+	}
+	s.Lost(n, 0)
+	s.Leave(n)
 	return true
 }
 

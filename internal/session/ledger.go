@@ -56,6 +56,7 @@ type entry struct {
 	keys      []string
 	cancelled bool // the cancel key was put with a key that was added, and is removed with it
 	ownerKey  bool // an owner key may have been put with the first key, and is removed with it
+	keep      Keep // from when its keys may go
 }
 
 // names yields the prefixes of the queues in which e has keys, whatever the form of the keys.
@@ -83,7 +84,7 @@ type ledger struct {
 	inherited int64 // entries below it are a predecessor's; 0 if there is no predecessor
 	entries   map[int64]entry
 	counts    map[string]count
-	kept      map[int64]clock.Instant // until when keys of entries that are not gone have to stay, even after a release
+	takenOver clock.Instant // until when what a predecessor held, and nobody has resumed, has to stay
 }
 
 // count counts a session's entries in the queue of one name.
@@ -93,7 +94,7 @@ type count struct {
 }
 
 func newLedger() ledger {
-	return ledger{next: 1, entries: make(map[int64]entry), counts: make(map[string]count), kept: make(map[int64]clock.Instant)}
+	return ledger{next: 1, entries: make(map[int64]entry), counts: make(map[string]count)}
 }
 
 // begin is Session.Begin.
@@ -176,7 +177,7 @@ func (l *ledger) move(n int64, f Fact, own []string) bool {
 	}
 	if before == inherited {
 		cancelled := slices.ContainsFunc(own, isSlot) // then no copy of the predecessor's enqueue can be applied any more
-		l.put(n, entry{state: inherited, keys: own, cancelled: cancelled})
+		l.put(n, entry{state: inherited, keys: own, cancelled: cancelled, keep: l.entries[n].keep})
 	}
 	e := l.entries[n]
 	e.state = after
@@ -206,8 +207,10 @@ func isSlot(key string) bool {
 func (l *ledger) strike(n int64, e entry) {
 	if n >= l.inherited {
 		delete(l.entries, n)
+	} else {
+		e.keep = Keep{}
+		l.entries[n] = e
 	}
-	delete(l.kept, n)
 	for name := range e.names() {
 		c := l.counts[name]
 		if c.entries--; c.entries == 0 {
@@ -223,17 +226,10 @@ func (l *ledger) alone(n int64, name string) bool {
 	return l.inherited == 0 && l.counts[name] == count{1, n} && l.state(n) != gone
 }
 
-// keep is Session.Keep, unless the entry is gone.
-func (l *ledger) keep(n int64, until clock.Instant) {
-	if l.state(n) != gone && l.kept[n].Before(until) {
-		l.kept[n] = until
-	}
-}
-
 // keeps returns the entries whose keys have to stay after now, in order.
 func (l *ledger) keeps(now clock.Instant) (all []detached.Kept) {
-	for n, until := range l.kept {
-		if left := until.Sub(now); left > 0 {
+	for n, e := range l.entries {
+		if left := e.keep.Until.Sub(now); left > 0 {
 			left = (left + time.Millisecond - 1).Truncate(time.Millisecond)
 			all = append(all, detached.Kept{N: n, Left: left})
 		}

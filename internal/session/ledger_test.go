@@ -201,7 +201,7 @@ func TestTheListsOfAHandleAreInOrder(t *testing.T) {
 	now := clock.Now()
 	for range 50 {
 		n, _ := l.begin(1, keys.Spec{Prefix: "a/"})
-		l.keep(n, now.Add(time.Second))
+		l.keeping(n, func(k *Keep) { k.Until = now.Add(time.Second) })
 		require.True(t, l.move(n, Answered, nil))
 		require.True(t, l.move(n, won, nil))
 		require.True(t, l.move(n, Unreleased, nil))

@@ -98,7 +98,7 @@ func quarters(all []time.Duration) (n int) {
 // it held nothing, others do not wait for the lease.
 // rule: LD1
 func TestAnExpiredSessionLeavesWhatItHeldToItsLockDelay(t *testing.T) {
-	for name, holds := range map[string]bool{"held": true, "waited": false} {
+	for name, holds := range map[string]bool{"held": true, "was held": true, "waited": false} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 				s := r.session(lease.Options{TTL: 6 * time.Second, LockDelay: 20 * time.Second})
@@ -108,6 +108,10 @@ func TestAnExpiredSessionLeavesWhatItHeldToItsLockDelay(t *testing.T) {
 				c := &dependent{own: key}
 				if holds {
 					require.NoError(t, c.holds(s, n, false))
+				}
+				if name == "was held" {
+					sleep(time.Second)
+					isUnreleased(s, n)
 				}
 				r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Lose: true})
 				<-s.Done()
@@ -163,4 +167,84 @@ func TestAHandleListsWhatALockDelayKeeps(t *testing.T) {
 		assert.Zero(t, time.Since(began), "nothing is kept any more")
 		synctest.Wait()
 	})
+}
+
+// LD2, LD3, V4, ML6: from when keys may go, for each reason to keep them.
+// rule: LD2
+func TestKeysMayGoWhenTheLastReasonToKeepThemHasPassed(t *testing.T) {
+	at := func(seconds int) clock.Instant { return clock.Instant{}.Add(time.Duration(seconds) * time.Second) }
+	const delay = 20 * time.Second
+	for _, c := range []struct {
+		name         string
+		keep         Keep
+		delay        time.Duration
+		idle, closed bool
+		want         int // -1 while that is not known
+	}{
+		{"never held, or released", Keep{}, delay, false, false, 0},
+		{"released", Keep{Until: at(90)}, delay, false, false, 90},
+		{"released, and the session closed", Keep{Until: at(90)}, delay, false, true, 0},
+		{"lost", Keep{Ended: at(1)}, 0, true, false, 0},
+		{"lost, with a lock-delay", Keep{Ended: at(1)}, delay, true, false, 21},
+		{"its work goes on", Keep{Ended: at(1)}, delay, false, false, -1},
+		{"its work goes on, and the session ended", Keep{Ended: at(1)}, delay, false, true, -1},
+		{"its work has ended", Keep{Ended: at(1), WorkEnded: at(16)}, delay, false, false, 36},
+		{"its work has ended, without a lock-delay", Keep{Ended: at(1), WorkEnded: at(16)}, 0, false, false, 0},
+		{"promised", Keep{Ended: at(1), Promised: at(31)}, 0, true, true, 31},
+		{"promised, with a lock-delay", Keep{Ended: at(1), Promised: at(31), WorkEnded: at(16)}, delay, true, true, 51},
+		{"promised, and the work ended later", Keep{Ended: at(1), Promised: at(11), WorkEnded: at(16)}, delay, true, true, 36},
+		{"AtLeast lasts longer", Keep{Ended: at(1), Until: at(90)}, delay, true, false, 90},
+		{"AtLeast lasts less", Keep{Ended: at(1), Until: at(9)}, delay, true, false, 21},
+		{"AtLeast, and the session ended", Keep{Ended: at(1), Until: at(90)}, delay, true, true, 21},
+		{"a set", Keep{Ended: at(1), Unclaimed: at(7)}, 0, true, false, 7},
+		{"a set, and the session ended", Keep{Ended: at(1), Unclaimed: at(7)}, 0, true, true, 0},
+		{"a set that was given back", Keep{Ended: at(1), Unclaimed: at(7), Promised: at(31), Released: true}, 0, false, false, 0},
+		{"a set that was given back, with a lock-delay", Keep{Ended: at(1), Unclaimed: at(7), Promised: at(31), Released: true}, delay, false, false, 51},
+		{"a set that was given back, with AtLeast", Keep{Ended: at(1), Until: at(90), Released: true}, delay, false, false, 90},
+	} {
+		got, ok := c.keep.May(c.delay, c.idle, c.closed)
+		assert.Equal(t, c.want >= 0, ok, c.name)
+		if ok {
+			assert.Equal(t, time.Duration(c.want)*time.Second, got.Sub(at(0)), c.name)
+		}
+	}
+}
+
+// LD3: a takeover adds nothing to a lock-delay. What is resumed, and ends with its session, stays for one
+// delay after that, and nothing stays if nothing can have been held.
+// rule: LD3
+func TestATakeoverAddsNothingToALockDelay(t *testing.T) {
+	const delay = 10 * time.Second
+	for name, holds := range map[string]bool{"held": true, "nothing held": false} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+				s := r.session(lease.Options{TTL: time.Minute, LockDelay: delay})
+				c := &dependent{}
+				var n int64
+				if holds {
+					var err error
+					n, c.own, err = begin(s, "a/")
+					require.NoError(t, err)
+					r.Put(c.own, "", s.ID())
+					require.NoError(t, c.holds(s, n, false))
+				}
+				next := sessionOn(t, r.successor(), lease.Options{Resume: s.Detach()})
+				if holds {
+					require.True(t, adopt(next, n, c.own))
+				}
+				sleep(3 * time.Second)
+				began := time.Now()
+				err := next.Close(context.Background())
+				if holds {
+					assert.NoError(t, err)
+					assert.Equal(t, delay, time.Since(began), "after the end, and no longer")
+				} else {
+					assert.NoError(t, err)
+					assert.Zero(t, time.Since(began))
+				}
+				_, there := r.Lease(s.ID())
+				assert.False(t, there)
+			})
+		})
+	}
 }

@@ -32,7 +32,7 @@ func wins(s *Session, n int64) { s.Learn(n, won) }
 func isUnwanted(s *Session, n int64) { s.Learn(n, Unwanted) }
 
 // isUnreleased ends the hold of entry n otherwise than by its release.
-func isUnreleased(s *Session, n int64) { s.Learn(n, Unreleased) }
+func isUnreleased(s *Session, n int64) { s.Lost(n, 0) }
 
 // isAbsent says that the keys of entry n do not exist and never will.
 func isAbsent(s *Session, n int64) { s.Learn(n, Absent) }

@@ -8,12 +8,21 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
 	"github.com/pawl-locks/pawl/kv"
 )
+
+// opened returns a new entry of s.
+func opened(t *testing.T, s *session.Session) int64 {
+	t.Helper()
+	n, _, err := s.Begin(keys.Spec{Prefix: "promised/"})
+	require.NoError(t, err)
+	return n
+}
 
 // V4: the lease is there a nanosecond before a promise ends, and revoked at that instant,
 // whatever has ended the session.
@@ -32,9 +41,10 @@ func TestALeaseIsNotRevokedBeforeWhatWasPromised(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			abandoning(t, func(fake *etcdfake.Cluster, c *pawl.Client, s *session.Session) {
 				begin := clock.Now()
-				require.NoError(t, s.Promise(begin.Add(time.Second)))
-				require.NoError(t, s.Promise(begin.Add(3*time.Second)))
-				require.NoError(t, s.Promise(begin.Add(2*time.Second)), "an earlier one takes nothing back")
+				n := opened(t, s)
+				require.NoError(t, s.Promise(n, begin.Add(time.Second)))
+				require.NoError(t, s.Promise(n, begin.Add(3*time.Second)))
+				require.NoError(t, s.Promise(n, begin.Add(2*time.Second)), "an earlier one takes nothing back")
 				end(c, s)
 				require.Error(t, s.Err())
 				time.Sleep(3*time.Second - 1)
@@ -52,8 +62,9 @@ func TestALeaseIsNotRevokedBeforeWhatWasPromised(t *testing.T) {
 
 func TestNothingIsPromisedOnceTheSessionHasEnded(t *testing.T) {
 	abandoning(t, func(fake *etcdfake.Cluster, _ *pawl.Client, s *session.Session) {
+		n := opened(t, s)
 		s.CloseInBackground()
-		assert.Equal(t, s.Err(), s.Promise(clock.Now().Add(time.Hour)))
+		assert.Equal(t, s.Err(), s.Promise(n, clock.Now().Add(time.Hour)))
 		synctest.Wait()
 		assert.Empty(t, fake.Leases())
 		assert.Equal(t, clock.Instant{}, s.Until())
@@ -64,7 +75,7 @@ func TestNothingIsPromisedOnceTheSessionHasEnded(t *testing.T) {
 // rule: V4
 func TestAClientThatClosesLeavesAPromisedLease(t *testing.T) {
 	abandoning(t, func(fake *etcdfake.Cluster, c *pawl.Client, s *session.Session) {
-		require.NoError(t, s.Promise(clock.Now().Add(3*time.Second)))
+		require.NoError(t, s.Promise(opened(t, s), clock.Now().Add(3*time.Second)))
 		assert.ErrorContains(t, c.Close(), "left to expire")
 		_, there := fake.Lease(s.ID())
 		assert.True(t, there)

@@ -7,6 +7,7 @@ import (
 	"weak"
 
 	"github.com/pawl-locks/pawl/internal/backoff"
+	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/gate"
 )
@@ -67,20 +68,28 @@ const (
 func isLong(tries int) bool { return tries%longTryEvery == longTryEvery-1 }
 
 // Leave has entry n removed in the background, whether its enqueue was applied, was not, or may
-// be later (rules A5, A6). It does nothing for an entry that is gone.
-func (s *Session) Leave(n int64) { s.LeaveAt(n, time.Time{}) }
-
-// LeaveAt is Leave, but not before the time at unless the session ends earlier. An entry that was held,
-// and not released, also stays for a lock-delay after the call (rule LD2).
-func (s *Session) LeaveAt(n int64, at time.Time) {
+// be later (rules A5, A6). If it was held, its keys stay for as long as its Keep says, unless the session
+// ends earlier. No work may rest on it any more. Leave does nothing for an entry that is gone.
+func (s *Session) Leave(n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ledger.move(n, Unwanted, nil)
-	wait := time.Until(at)
-	if s.ledger.state(n) == lost {
-		wait = max(wait, s.validity.delay)
-	}
-	s.removeAfter(wait, n)
+	s.removeKept(n)
+}
+
+// leaveNow is Leave for an entry whose keys are gone, except those that were put beside them.
+func (s *Session) leaveNow(n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ledger.move(n, Unwanted, nil)
+	s.ledger.keeping(n, func(k *Keep) { *k = Keep{} })
+	s.remove(n)
+}
+
+// removeKept has entry n removed once its Keep allows that; s.mu is held.
+func (s *Session) removeKept(n int64) {
+	at, _ := s.ledger.entries[n].keep.May(s.validity.delay, true, false)
+	s.removeAfter(at.Sub(clock.Now()), n)
 }
 
 // removeAfter has entry n removed once wait has passed; s.mu is held.

@@ -52,11 +52,11 @@ func (s *Session) CloseInBackground() { s.end(lease.ErrClosed, remove) }
 func (s *Session) Stopped() <-chan struct{} { return s.stopped }
 
 // A revocation is the revocation of an ended session's lease: what holds it back, and its result.
-// The session guards taking and promised.
+// The session guards taking and ended.
 type revocation struct {
 	deferral Deferral
 	taking   bool          // the session is being taken over; the lease is left, however it ends
-	promised clock.Instant // until when somebody outside this process may believe that it holds something; it never moves back
+	ended    clock.Instant // when the session ended
 
 	done chan struct{} // closed when the result is decided
 	left error         // why the lease is left to expire; read after done
@@ -67,16 +67,21 @@ func (r *revocation) decide(left error) {
 	close(r.done)
 }
 
-// revoke has the lease revoked in the background, once nothing defers that and all promises
-// have passed.
+// revoke has the lease revoked in the background, once nothing defers that, and nothing that was held
+// has to stay any more: what was promised has passed, and the lock-delays.
 func (s *Session) revoke() {
 	ok := s.host.Cleanup.Go(fmt.Sprintf("lease %x", s.id), func(ctx context.Context) {
+		deferred := s.Deferred() != nil
 		if !s.AwaitDeferred(ctx) {
 			s.revocation.decide(leftToExpire(s.id, errors.New("its revocation is deferred")))
 			return
 		}
+		var work clock.Instant
+		if deferred {
+			work = clock.Now()
+		}
 		s.mu.Lock()
-		until := s.revocation.promised // no promise can be added, because the session has ended
+		until := s.ledger.keptUntil(s.validity.delay, s.revocation.ended, work) // no promise can be added, because the session has ended
 		s.mu.Unlock()
 		if !AwaitInstant(ctx, until) {
 			s.revocation.decide(leftToExpire(s.id, errors.New("what it holds is promised")))

@@ -43,7 +43,8 @@ func resume(ctx context.Context, host Host, opts lease.Options) (*Session, error
 		return nil, fmt.Errorf("lease: resume: %w", err)
 	}
 	for now, wall, i := clock.Now(), time.Now(), 0; i < len(h.Kept); i++ {
-		s.ledger.keep(h.Kept[i].N, now.Add(h.Stays(h.Kept[i], wall)))
+		until := now.Add(h.Stays(h.Kept[i], wall))
+		s.ledger.keeping(h.Kept[i].N, func(k *Keep) { k.Until = until })
 	}
 	if err := s.takeOver(ctx, opts.Resume, h); err != nil {
 		return nil, fmt.Errorf("lease: resume: %w", explain(err, host.Namespace))
@@ -125,9 +126,10 @@ func (s *Session) takeOver(ctx context.Context, of lease.Handle, h detached.Stat
 	s.mu.Lock()
 	s.revocation.taking = false
 	if s.validity.delay > 0 { // for what the predecessor held, and nobody resumes (rule LD3)
-		s.keepLease()
+		now := clock.Now()
+		s.ledger.takenOver = now.Add(s.validity.delay)
 		for _, n := range s.ledger.losses() {
-			s.ledger.keep(n, clock.Now().Add(s.validity.delay))
+			s.ledger.keeping(n, func(k *Keep) { k.Ended = now })
 		}
 	}
 	s.mu.Unlock()
@@ -142,7 +144,7 @@ const tidyWait = 2 * time.Second
 func (s *Session) tidy(ctx context.Context) {
 	s.mu.Lock()
 	for n := range s.ledger.entries {
-		s.removeAfter(s.ledger.kept[n].Sub(clock.Now()), n)
+		s.removeKept(n)
 	}
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, tidyWait)

@@ -1,0 +1,73 @@
+package queue
+
+import (
+	"context"
+	"time"
+
+	"github.com/pawl-locks/pawl/internal/clock"
+)
+
+// workLeft returns a channel that is closed when some of the work has ended that may rest on the hold. idle
+// reports that there is none. rest is about the keys that a lost set still has. A function of Do keeps
+// those while it runs, unless the session ends. For it the channel is nil, because Do gives the set back.
+func (a *Acquisition) workLeft(rest bool) (work <-chan struct{}, idle bool) {
+	if rest && a.callers.working() && a.s.Err() == nil {
+		return nil, false
+	}
+	if a.work != nil {
+		work = a.work.Pending()
+	} else {
+		work = a.s.Deferred()
+	}
+	return work, work == nil
+}
+
+// awaitKeep waits until the keys of a hold that has ended may go, or with rest what a lost set still has. It
+// returns false if ctx ends first. It
+// reads the clock again after each wait, because a timer stops during a suspend.
+func (a *Acquisition) awaitKeep(ctx context.Context, rest bool) bool {
+	ended, given := a.s.Done(), a.givenBack()
+	for {
+		work, idle := a.workLeft(rest)
+		at, ok := a.s.MayGo(a.n, idle, rest)
+		left := at.Sub(clock.Now())
+		if ok && left <= 0 {
+			return true
+		}
+		late := time.NewTimer(left)
+		if !ok {
+			late.Stop() // the work is waited for
+		}
+		select {
+		case <-late.C:
+		case <-work:
+		case <-ended:
+			ended = nil
+		case <-given:
+			given = nil
+		case <-ctx.Done():
+		}
+		late.Stop()
+		if ctx.Err() != nil {
+			return false
+		}
+	}
+}
+
+// leaveUnreleased has its keys deleted by the session once no work is left that may rest on them.
+func (a *Acquisition) leaveUnreleased(ctx context.Context) {
+	for {
+		work, idle := a.workLeft(false)
+		if _, ok := a.s.MayGo(a.n, idle, false); ok {
+			a.s.Leave(a.n)
+			return
+		}
+		select {
+		case <-work:
+		case <-a.s.Done():
+			return // they end with the lease
+		case <-ctx.Done():
+			return
+		}
+	}
+}
