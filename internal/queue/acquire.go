@@ -67,7 +67,7 @@ func (a *Acquisition) gaveUp(err error) error {
 
 // newAcquisition returns an acquisition that has sent nothing yet.
 func newAcquisition(ctx context.Context, s *session.Session, queues []Queue) *Acquisition {
-	a := &Acquisition{s: s, queues: queues, parent: ctx}
+	a := &Acquisition{s: s, queues: queues, parent: ctx, mu: s.Mutex()}
 	if a.isSet() {
 		a.makeSet()
 	}

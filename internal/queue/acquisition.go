@@ -52,7 +52,7 @@ type Acquisition struct {
 
 	mixedChecked atomic.Bool // it has checked whether it waits for a lock or a candidate (see checkMixed)
 
-	mu       sync.Mutex // guards what follows
+	mu       *sync.Mutex // the session's, which guards what follows
 	state    state.Machine
 	watches  watches
 	wanted   *wanted            // nil until somebody calls Wanted
@@ -63,7 +63,7 @@ type Acquisition struct {
 
 // None stands in for the acquisition of a nil handle. It has ended and was never held.
 var None = func() *Acquisition {
-	a := &Acquisition{queues: make([]Queue, 1), parent: context.Background()}
+	a := &Acquisition{queues: make([]Queue, 1), parent: context.Background(), mu: &sync.Mutex{}}
 	a.state.Apply(state.GaveUp{})
 	a.ended.Store(&ending{err: errors.New("not held: nil handle")})
 	// Both are made here, once, because a channel that a first call makes inside a synctest bubble

@@ -82,10 +82,12 @@ func (a *Acquisition) sendQuery(ctx context.Context, t *pb.TxnRequest) (*pb.TxnR
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	a.mu.Lock()
-	if a.endQuery = cancel; a.state.Next() != state.Query {
+	a.endQuery = cancel
+	needed := a.state.Next() == state.Query
+	a.mu.Unlock()
+	if !needed {
 		cancel()
 	}
-	a.mu.Unlock()
 	defer func() {
 		a.mu.Lock()
 		a.endQuery = nil

@@ -98,6 +98,10 @@ func (s *Session) lifetime() time.Duration { return s.TTL() + s.validity.reserve
 // LockDelay is how long keys have to stay after a hold that ended without its Release (rule LD2).
 func (s *Session) LockDelay() time.Duration { return s.validity.delay }
 
+// Mutex guards the session, and the acquisitions that it has. It is held for moments: while it is, nobody
+// sends, waits, cancels a context, or calls a function of somebody else (rule T6).
+func (s *Session) Mutex() *sync.Mutex { return &s.mu }
+
 // Host is the session's client.
 func (s *Session) Host() Host { return s.host }
 
