@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -157,8 +158,11 @@ func (s *Sender) sendTogether(parts []*part, ticket int, avoid *cluster.Member) 
 		return
 	}
 	resp, err := s.c.Txn(context.Background(), cluster.Request{
-		Op: "txn", Parts: func() []string { return ops(parts) }, Repeat: repeat(parts), Avoid: avoid, Tracker: s, Ticket: ticket,
+		Op: ops(parts), Repeat: repeat(parts), Avoid: avoid, Tracker: s, Ticket: ticket,
 	}, t)
+	if err != nil {
+		err = cluster.Renamed("txn", err) // what the others are is of no use to any of them
+	}
 	s.learn(parts, resp, err)
 	deliver(parts, func(i int) verdict { return outcome(parts, i, resp, err) })
 	// Callers often write again as soon as they have an answer. If the request no longer counted
@@ -167,11 +171,12 @@ func (s *Sender) sendTogether(parts []*part, ticket int, avoid *cluster.Member) 
 	s.finished(ticket)
 }
 
-func ops(parts []*part) (names []string) {
-	for _, p := range parts {
-		names = append(names, p.Op)
+func ops(parts []*part) string {
+	names := make([]string, len(parts))
+	for i, p := range parts {
+		names[i] = p.Op
 	}
-	return names
+	return strings.Join(names, cluster.Shared)
 }
 
 // outcome is the verdict on part i of a request that was answered or failed.

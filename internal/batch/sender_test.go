@@ -609,6 +609,7 @@ func TestARefusalAfterAnInterceptorsLostCopyIsNobodyElses(t *testing.T) {
 			require.Error(w, g.err)
 			assert.Equal(w, cluster.Unknown, cluster.OutcomeOf(g.err))
 			assert.False(w, cluster.IsLeaseNotFound(g.err), "%v", g.err)
+			assert.NotContains(w, g.err.Error(), cluster.Shared, "the others' names")
 		}
 	}, twice)
 }

@@ -46,6 +46,24 @@
 //  10. Close returns when all goroutines and connections of the Cluster are gone.
 //  11. Passwords and tokens are in no error and no log record.
 //
+// # Who owns what
+//
+//	Cluster.mu        the replacement of the list of members, and the end; Go takes it, so it is the last of all
+//	Member.mu         when its line was and may be replaced, and when it was last asked something
+//	awaits.mu         of a line: what awaits an answer, whether one is due, and whether the line is watched
+//	try.mu            of a try: what became of its copies
+//	credentials.mu    the tokens of all members, and the login under way
+//	addresses.mu      of an endpoint: which of its addresses failed and which served; before name.mu
+//	name.mu           of a host: the last answer and the lookup under way; before Cluster.mu
+//	contest.writing   of a connection that is being made: the order of what is written to all; before contest.mu
+//	contest.mu        the connections that take part in it
+//
+// The rest has one goroutine. A sender and its login belong to the goroutine of the call, a lineWatch and its
+// exam to the one that watches the line, a dialing to the one that makes the connection, a fetch to the one that
+// logs in. What many goroutines read for each request is atomic: the list of members, the line in use, the
+// highest revision and raft term, the token. No mutex is held during a request, a read or a write, except for the
+// write of a handshake.
+//
 // # What it does not do
 //
 // It keeps no lease and no watch alive; the packages that do open their streams on a Member. It does

@@ -157,8 +157,12 @@ func EndOf(ctx context.Context) error {
 const Grace = 80 * time.Millisecond
 
 // WithGrace returns a context with the values of ctx that ends d after ctx does, or when cancel is
-// called. The caller must call cancel. EndOf returns the same for it as for ctx.
+// called. The caller must call cancel, which does nothing for a ctx that never ends. EndOf returns the same
+// for it as for ctx.
 func WithGrace(ctx context.Context, d time.Duration) (graced context.Context, cancel context.CancelFunc) {
+	if ctx.Done() == nil {
+		return ctx, func() {}
+	}
 	graced, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		time.AfterFunc(d, func() { end(graceEnded{EndOf(ctx)}) })

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -24,7 +25,7 @@ const (
 
 // Request says how a request is sent. The zero value serves most writes.
 type Request struct {
-	Op      string        // names the operation in error texts, such as "enqueue" or "lease grant"
+	Op      string        // names the operation in error texts, such as "enqueue" or "lease grant"; several that share it are joined by Shared
 	Repeat  Repeat        // when it is sent again
 	PerTry  time.Duration // limits one try; 0 means Member.TryFor
 	Total   time.Duration // limits all tries together; 0 means 12 s. A context that ends sooner wins
@@ -34,8 +35,6 @@ type Request struct {
 	Reads   bool          // for Do, it writes nothing, so its failure is NotApplied; Txn finds that out from t
 	Tracker Tracker       // is notified of each try, unless it is nil
 	Ticket  int           // identifies the request to Tracker
-
-	Parts func() []string // the names of the operations that share it, in the order of its nested transactions; nil means Op alone
 
 	anonymous bool // sent without a token, as Authenticate is
 }
@@ -47,18 +46,17 @@ type Tracker interface {
 	Ended(ticket int, answered bool)
 }
 
+// Shared joins, in a request's Op, the names of the operations of its nested transactions, in their order.
+const Shared = "+"
+
 // Ops returns the names of the operations of the request for which an interceptor was called with ctx.
 // There is one, or one for each of its nested transactions, in their order. Tests recognise requests by
 // them.
 func Ops(ctx context.Context) []string {
-	t, ok := ctx.Value(tryKey{}).(*try)
-	switch {
-	case !ok:
-		return nil
-	case t.parts != nil:
-		return t.parts()
+	if t, ok := ctx.Value(tryKey{}).(*try); ok {
+		return strings.Split(t.op, Shared)
 	}
-	return []string{t.op}
+	return nil
 }
 
 // Txn sends t. If its error is nil, the answer has passed Check as a linearizable one. So t must

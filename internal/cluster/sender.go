@@ -106,7 +106,7 @@ func (s *sender) try(ctx context.Context) (Outcome, error) {
 	}
 	bound, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
-	t := &try{Context: bound, login: s.login, op: s.r.Op, parts: s.r.Parts}
+	t := &try{Context: bound, login: s.login, op: s.r.Op}
 	t.cancel, t.began, t.term = cancel, s.began, s.c.raftTerm.Load()
 	floor := s.c.revision.Load()
 	if s.r.Tracker != nil {

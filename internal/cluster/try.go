@@ -18,9 +18,8 @@ type try struct {
 	context.Context // ends with the caller's context, or when the try's time limit has passed
 	login           *login
 	opts            [1]grpc.CallOption
-	op              string          // of the request, for Ops
-	parts           func() []string // the same
-	await                           // its cancel ends the Context
+	op              string // of the request, for Ops
+	await                  // its cancel ends the Context
 
 	mu      sync.Mutex
 	peer    peer.Peer // of the first request

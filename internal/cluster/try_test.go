@@ -252,9 +252,10 @@ func TestGraceEndsShortlyAfterTheCallersContext(t *testing.T) {
 		require.ErrorIs(t, EndOf(s), context.DeadlineExceeded)
 		require.NotErrorIs(t, EndOf(s), context.Canceled)
 
-		s, stop = WithGrace(context.Background(), Grace)
-		stop()
-		require.ErrorIs(t, EndOf(s), context.Canceled)
+		endless := context.WithValue(context.Background(), valueKey{}, 7)
+		s, stop = WithGrace(endless, Grace)
+		defer stop()
+		assert.Equal(t, endless, s)
 	})
 }
 

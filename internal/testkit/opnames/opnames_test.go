@@ -39,7 +39,7 @@ func TestARequestIsMatchedByItsOperationsName(t *testing.T) {
 		require.NoError(t, err)
 		_, err = c.Txn(t.Context(), cluster.Request{Op: "leave"}, get("b"))
 		require.NoError(t, err)
-		_, err = c.Txn(t.Context(), cluster.Request{Op: "txn", Parts: func() []string { return []string{"leave", "look"} }},
+		_, err = c.Txn(t.Context(), cluster.Request{Op: "leave" + cluster.Shared + "look"},
 			&pb.TxnRequest{Success: []*pb.RequestOp{txn.Nested(get("b")), txn.Nested(get("c"))}})
 		require.NoError(t, err)
 		assert.Equal(t, 2, look.Hits())

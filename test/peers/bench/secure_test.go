@@ -3,11 +3,15 @@
 package main
 
 import (
+	"context"
+	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 )
 
 // With TLS the three do the same work as without, and the server refuses who comes without it.
@@ -34,4 +38,46 @@ func TestARunOverTLSCountsWhatEachSends(t *testing.T) {
 func TestAKitWithoutTLSIsRefusedByASecureServer(t *testing.T) {
 	_, err := securedWith(gatewayKit{}, "cert.pem")
 	assert.ErrorContains(t, err, "has no TLS")
+}
+
+// With TLS on one address a server asks its clients for nothing besides their requests. If that changes, what
+// the page says of acknowledgements has to change, too.
+func TestOverTLSALockAndItsReleaseAreTwoWrites(t *testing.T) {
+	t.Parallel()
+	e, err := startEtcd(t.Context(), t.TempDir(), 1, true)
+	require.NoError(t, err)
+	t.Cleanup(e.stop)
+	var writes atomic.Int64
+	k, err := securedWith(pawlKit{options: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+		return countedConn{conn, &writes}, err
+	})}}, e.cert)
+	require.NoError(t, err)
+	c, err := k.dial(t.Context(), e.addr)
+	require.NoError(t, err)
+	s, err := c.session(t.Context(), longTTL)
+	require.NoError(t, err)
+	l := s.locker("counted")
+	pairs := func(n int) {
+		for range n {
+			h, err := l.acquire(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, h.release(t.Context()))
+		}
+	}
+	pairs(20) // what follows a handshake
+	before := writes.Load()
+	pairs(200)
+	assert.Less(t, writes.Load()-before, int64(500), "acknowledgements would make them 800")
+}
+
+// countedConn counts writes.
+type countedConn struct {
+	net.Conn
+	writes *atomic.Int64
+}
+
+func (c countedConn) Write(b []byte) (int, error) {
+	c.writes.Add(1)
+	return c.Conn.Write(b)
 }
