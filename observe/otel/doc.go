@@ -48,6 +48,8 @@
 //	pawl.shard.handover.duration s   histogram
 //	pawl.shards.unowned              gauge      the most of any name, as counted last
 //	pawl.shards.unplanned        s   gauge      the longest of any name, as counted last
+//	pawl.shards.load                 gauge      of this process's shards, with shard.Options.Load
+//	pawl.shards.unmeasured           gauge      of this process's, for which that returned no load
 //
 // pawl.kind is lock or election. pawl.mode is exclusive, shared or semaphore. pawl.cause is one of a few
 // words, listed in observe/prom. pawl.result is ok or failed. Names of locks are on spans only.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
+
+	"github.com/pawl-locks/pawl/observe"
 )
 
 // meters are the metrics.
@@ -29,7 +31,7 @@ var (
 
 // newMeters makes the metrics. least returns the least remaining validity, and counted what runs of
 // shards have counted last.
-func newMeters(m metric.Meter, least func() (time.Duration, bool), counted func() (unowned int, unplanned time.Duration, any bool)) (ms meters, err error) {
+func newMeters(m metric.Meter, least func() (time.Duration, bool), counted func() (worst observe.ShardsCounted, any bool)) (ms meters, err error) {
 	var errs []error
 	histogram := func(name, help string, bounds metric.HistogramOption) metric.Float64Histogram {
 		h, err := m.Float64Histogram(name, metric.WithDescription(help), metric.WithUnit("s"), bounds)
@@ -76,13 +78,19 @@ func newMeters(m metric.Meter, least func() (time.Duration, bool), counted func(
 	unplanned, err := m.Float64ObservableGauge("pawl.shards.unplanned", metric.WithUnit("s"),
 		metric.WithDescription("For how long a worker that came has waited for a plan, as this process has counted last."))
 	errs = append(errs, err)
+	load, err := m.Float64ObservableGauge("pawl.shards.load", metric.WithDescription("The load of the shards that this process works on, as shard.Options.Load measures it."))
+	errs = append(errs, err)
+	unmeasured, err := m.Float64ObservableGauge("pawl.shards.unmeasured", metric.WithDescription("Shards that this process works on, and for which shard.Options.Load returned no load."))
+	errs = append(errs, err)
 	_, err = m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		if n, d, any := counted(); any {
-			o.ObserveFloat64(unowned, float64(n))
-			o.ObserveFloat64(unplanned, d.Seconds())
+		if worst, any := counted(); any {
+			o.ObserveFloat64(unowned, float64(worst.Unowned))
+			o.ObserveFloat64(unplanned, worst.Unplanned.Seconds())
+			o.ObserveFloat64(load, worst.Load)
+			o.ObserveFloat64(unmeasured, float64(worst.Unmeasured))
 		}
 		return nil
-	}, unowned, unplanned)
+	}, unowned, unplanned, load, unmeasured)
 	errs = append(errs, err)
 	_, err = m.Float64ObservableGauge("pawl.session.validity", metric.WithUnit("s"),
 		metric.WithDescription("How long the session that has the least left is valid, unless it is renewed."),

@@ -147,14 +147,16 @@ func (o *Observer) observeShards(ctx context.Context, ev observe.Event) {
 	}
 }
 
-// worst is the most of what runs of shards have counted. It returns false if none has.
-func (o *Observer) worst() (unowned int, unplanned time.Duration, any bool) {
+// worst is the most of what runs of shards have counted, and the sum of their loads. It returns false if
+// none has counted.
+func (o *Observer) worst() (w observe.ShardsCounted, any bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, ev := range o.counted {
-		unowned, unplanned, any = max(unowned, ev.Unowned), max(unplanned, ev.Unplanned), true
+		w.Unowned, w.Unplanned = max(w.Unowned, ev.Unowned), max(w.Unplanned, ev.Unplanned)
+		w.Load, w.Unmeasured, any = w.Load+ev.Load, w.Unmeasured+ev.Unmeasured, true
 	}
-	return unowned, unplanned, any
+	return w, any
 }
 
 func (o *Observer) ended(ctx context.Context, lease int64, err error) {

@@ -105,7 +105,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, m := range c.all() {
 		m.Describe(ch)
 	}
-	for _, d := range []*prometheus.Desc{c.valid, c.validity, c.oldest, c.line, c.unowned, c.resting, c.unplanned} {
+	for _, d := range []*prometheus.Desc{c.valid, c.validity, c.oldest, c.line, c.unowned, c.resting, c.unplanned, c.load, c.unmeasured} {
 		ch <- d
 	}
 }

@@ -43,6 +43,8 @@
 //	pawl_shards_unowned{name}                         gauge      that nobody works on, as counted last
 //	pawl_shards_resting{name}                         gauge      that nobody works on, on purpose, as counted last
 //	pawl_shards_unplanned_seconds{name}               gauge      a worker that came has waited for a plan, as counted last
+//	pawl_shards_load{name}                            gauge      of this process's shards, with shard.Options.Load
+//	pawl_shards_unmeasured{name}                      gauge      of this process's, for which that returned no load
 //	pawl_member_switches_total{member}                counter    a member failed, others are tried first
 //	pawl_fenced_total{guard}                          counter    writes refused; guard: etcd, storage
 package prom

@@ -11,6 +11,7 @@ import (
 type metrics struct {
 	valid, validity, line, oldest *prometheus.Desc
 	unowned, resting, unplanned   *prometheus.Desc
+	load, unmeasured              *prometheus.Desc
 
 	granted, jeopardy prometheus.Counter
 	over              *prometheus.CounterVec // cause
@@ -77,6 +78,9 @@ func newMetrics(opts Options) metrics {
 		unowned:   b.desc("pawl_shards_unowned", "Shards that nobody works on, as this process has counted last.", b.ofShards()...),
 		resting:   b.desc("pawl_shards_resting", "Shards that nobody works on, on purpose, because they failed on several workers, as this process has counted last.", b.ofShards()...),
 		unplanned: b.desc("pawl_shards_unplanned_seconds", "For how long a worker that came has waited for a plan, as this process has counted last.", b.ofShards()...),
+
+		load:       b.desc("pawl_shards_load", "The load of the shards that this process works on, as shard.Options.Load measures it; 0 without it.", b.ofShards()...),
+		unmeasured: b.desc("pawl_shards_unmeasured", "Shards that this process works on, and for which shard.Options.Load returned no load.", b.ofShards()...),
 
 		granted:  b.counter("pawl_sessions_granted_total", "Sessions that began.").WithLabelValues(),
 		jeopardy: b.counter("pawl_sessions_in_jeopardy_total", "How often less than half of a session's validity was left.").WithLabelValues(),

@@ -44,11 +44,13 @@ func (c *Collector) shardsCounted(ev observe.ShardsCounted) {
 	}
 }
 
-// collectShards shows what the runs have counted. If several have one name, it shows the worst.
+// collectShards shows what the runs have counted. If several have one name, it shows the worst, and the
+// sum of their loads.
 func (c *Collector) collectShards(ch chan<- prometheus.Metric) {
 	type worst struct {
 		labels                      []string
 		unowned, resting, unplanned float64
+		load, unmeasured            float64 // of all of them
 	}
 	all := map[string]worst{}
 	c.mu.Lock()
@@ -56,12 +58,15 @@ func (c *Collector) collectShards(ch chan<- prometheus.Metric) {
 		labels := c.ofShards(of.name)
 		key := strings.Join(labels, "")
 		w := all[key]
-		all[key] = worst{labels, max(w.unowned, float64(ev.Unowned)), max(w.resting, float64(ev.Resting)), max(w.unplanned, ev.Unplanned.Seconds())}
+		all[key] = worst{labels, max(w.unowned, float64(ev.Unowned)), max(w.resting, float64(ev.Resting)), max(w.unplanned, ev.Unplanned.Seconds()),
+			w.load + ev.Load, w.unmeasured + float64(ev.Unmeasured)}
 	}
 	c.mu.Unlock()
 	for _, w := range all {
 		ch <- prometheus.MustNewConstMetric(c.unowned, prometheus.GaugeValue, w.unowned, w.labels...)
 		ch <- prometheus.MustNewConstMetric(c.resting, prometheus.GaugeValue, w.resting, w.labels...)
 		ch <- prometheus.MustNewConstMetric(c.unplanned, prometheus.GaugeValue, w.unplanned, w.labels...)
+		ch <- prometheus.MustNewConstMetric(c.load, prometheus.GaugeValue, w.load, w.labels...)
+		ch <- prometheus.MustNewConstMetric(c.unmeasured, prometheus.GaugeValue, w.unmeasured, w.labels...)
 	}
 }

@@ -317,7 +317,7 @@ func everything(c *prom.Collector) {
 		observe.MemberSwitched{From: "m"}, observe.WriteFenced{}, observe.JobRan{Name: "j"},
 		observe.ShardHeld{Shard: observe.Shard{Name: "s"}}, observe.ShardHeld{Shard: observe.Shard{Name: "s"}},
 		observe.ShardEnded{Shard: observe.Shard{Name: "s"}, Why: observe.ShardMoved, Took: time.Second},
-		observe.ShardsCounted{Name: "s", Unowned: 1, Unplanned: time.Second},
+		observe.ShardsCounted{Name: "s", Unowned: 1, Unplanned: time.Second, Load: 3, Unmeasured: 1},
 	} {
 		c.Observe(context.Background(), ev)
 	}

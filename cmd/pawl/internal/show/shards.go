@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,10 +37,13 @@ has waited for a plan. A plan is made a second after the last change.
 
 With --each it shows every shard: who has it, the fencing token, and who waits for it.
 
+If workers measure their shards' loads, LOAD is the sum of those that each tells, and how
+many hundredths of the mean for its weight that is; with --each, the load of each shard.
+
 With --json it prints one object with name, revision, shards (how many), unowned,
 resting, moving, unplanned (seconds), members (lease, value, id, weight, plans, leaving,
-drained, sick, trial, heldUntil, held, wished, cannot) and owners (shard, lease, value,
-token, next, restsUntil, kills); valueBase64 if a value is not UTF-8. With --watch it
+drained, sick, trial, heldUntil, held, wished, cannot, and if it measures, measured and
+load) and owners (shard, lease, value, token, next, load, restsUntil, kills); valueBase64 if a value is not UTF-8. With --watch it
 also prints such an object, on one line, after each change, until it is stopped: for
 programs that route by shard and are not written in Go.
 
@@ -113,16 +117,67 @@ func printWorkers(out io.Writer, name string, t shard.Table) error {
 	if _, err := fmt.Fprintf(out, "%s at revision %d: %s\n", strconv.Quote(name), t.Revision, strings.Join(what, ", ")); err != nil {
 		return err
 	}
-	table := cli.NewTable(out, "WORKER", "LEASE", "WEIGHT", "HAS", "SHARDS", "STATE")
+	titles := []string{"WORKER", "LEASE", "WEIGHT", "HAS"}
+	loads := loadsOf(t)
+	if loads != nil {
+		titles = append(titles, "LOAD")
+	}
+	table := cli.NewTable(out, append(titles, "SHARDS", "STATE")...)
 	held := cli.HeldBy(t)
 	for _, m := range t.Members {
-		table.Row(cli.OrNone(string(m.Value)), cli.LeaseHex(m.Lease), strconv.Itoa(m.Weight), strconv.Itoa(m.Held), cli.OrNone(held[m.Lease]), cli.OrNone(cli.Particular(m)))
+		row := []string{cli.OrNone(string(m.Value)), cli.LeaseHex(m.Lease), strconv.Itoa(m.Weight), strconv.Itoa(m.Held)}
+		if loads != nil {
+			row = append(row, loads[m.Lease])
+		}
+		table.Row(append(row, cli.OrNone(held[m.Lease]), cli.OrNone(cli.Particular(m)))...)
 	}
 	return table.Write()
 }
 
+// loadsOf are the loads of the workers, by lease, as they are shown, or nil if none measures any.
+func loadsOf(t shard.Table) map[int64]string {
+	sum, weight := 0.0, 0
+	for _, m := range t.Members {
+		if m.Measured > 0 {
+			sum, weight = sum+m.Load, weight+max(m.Weight, 0)
+		}
+	}
+	if !measured(t) {
+		return nil
+	}
+	all := map[int64]string{}
+	for _, m := range t.Members {
+		all[m.Lease] = "-"
+		if m.Measured > 0 {
+			all[m.Lease] = loadText(m.Load)
+			if mean := sum / float64(max(weight, 1)) * float64(m.Weight); mean > 0 {
+				all[m.Lease] += fmt.Sprintf(" (%.0f %%)", 100*m.Load/mean)
+			}
+		}
+	}
+	return all
+}
+
+// measured reports whether any worker measures loads.
+func measured(t shard.Table) bool {
+	return slices.ContainsFunc(t.Members, func(m shard.Member) bool { return m.Measured > 0 })
+}
+
+// loadText is a load to three digits, which is how exact it is.
+func loadText(load float64) string {
+	text := strconv.FormatFloat(load, 'g', 3, 64)
+	if rounded, err := strconv.ParseFloat(text, 64); err == nil && rounded >= 1000 && rounded < 1e12 {
+		return strconv.FormatFloat(rounded, 'f', 0, 64)
+	}
+	return text
+}
+
 func printShards(out io.Writer, t shard.Table) error {
-	table := cli.NewTable(out, "SHARD", "WORKER", "LEASE", "TOKEN", "NEXT")
+	titles := []string{"SHARD", "WORKER", "LEASE", "TOKEN", "NEXT"}
+	if measured(t) {
+		titles = append(titles, "LOAD")
+	}
+	table := cli.NewTable(out, titles...)
 	for i, s := range t.Shards {
 		lease, next, token := "none", "-", "-"
 		if s.Token != 0 {
@@ -139,7 +194,11 @@ func printShards(out io.Writer, t shard.Table) error {
 		if s.Next != 0 {
 			next = cli.LeaseHex(s.Next)
 		}
-		table.Row(strconv.Itoa(i), cli.OrNone(string(s.Value)), lease, token, next)
+		row := []string{strconv.Itoa(i), cli.OrNone(string(s.Value)), lease, token, next}
+		if measured(t) {
+			row = append(row, loadText(s.Load))
+		}
+		table.Row(row...)
 	}
 	return table.Write()
 }
@@ -172,6 +231,9 @@ type (
 		Held        int    `json:"held"`
 		Wished      int    `json:"wished"`
 		Cannot      int    `json:"cannot"`
+
+		Measured int      `json:"measured,omitempty"`
+		Load     *float64 `json:"load,omitempty"` // of those that are measured
 	}
 	ownerJSON struct {
 		Shard       int    `json:"shard"`
@@ -182,6 +244,8 @@ type (
 		Next        string `json:"next"`
 		RestsUntil  string `json:"restsUntil,omitempty"`
 		Kills       bool   `json:"kills,omitempty"`
+
+		Load float64 `json:"load,omitempty"`
 	}
 )
 
@@ -209,13 +273,18 @@ func shardsJSON(name string, t shard.Table) tableJSON {
 	}
 	for _, m := range t.Members {
 		value := string(m.Value)
+		var load *float64
+		if m.Measured > 0 {
+			load = &m.Load
+		}
 		out.Members = append(out.Members, memberJSON{
 			cli.LeaseHex(m.Lease), value, cli.Base64(value), m.ID, m.Weight, m.Plans, m.Leaving, m.Drained, m.Sick, m.Trial, timeOr(m.HeldUntil), m.Held, m.Wished, m.Cannot,
+			m.Measured, load,
 		})
 	}
 	for i, s := range t.Shards {
 		value := string(s.Value)
-		out.Owners = append(out.Owners, ownerJSON{i, leaseOr(s.Lease), value, cli.Base64(value), int64(s.Token), leaseOr(s.Next), timeOr(s.Rest.Until), s.Rest.Kills})
+		out.Owners = append(out.Owners, ownerJSON{i, leaseOr(s.Lease), value, cli.Base64(value), int64(s.Token), leaseOr(s.Next), timeOr(s.Rest.Until), s.Rest.Kills, s.Load})
 	}
 	return out
 }

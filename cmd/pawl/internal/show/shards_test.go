@@ -25,8 +25,11 @@ import (
 	"github.com/pawl-locks/pawl/shard"
 )
 
-// shared runs f beside two workers, "a" and "b", of the six shards of "orders/eu".
-func shared(t *testing.T, f func(w *inmemory.Fixture, c *pawl.Client)) {
+// shared is sharedBy without loads.
+func shared(t *testing.T, f func(w *inmemory.Fixture, c *pawl.Client)) { sharedBy(t, nil, f) }
+
+// sharedBy runs f beside two workers, "a" and "b", of the six shards of "orders/eu".
+func sharedBy(t *testing.T, load func(shard int) float64, f func(w *inmemory.Fixture, c *pawl.Client)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := inmemory.New(t, etcdfake.Options{})
 		ctx, cancel := context.WithCancel(context.Background())
@@ -34,7 +37,7 @@ func shared(t *testing.T, f func(w *inmemory.Fixture, c *pawl.Client)) {
 		for _, value := range []string{"a", "b"} {
 			c := w.Client()
 			go func() { // ends with ctx
-				done <- shard.Run(ctx, c, "orders/eu", 6, shard.Options{Value: []byte(value)}, func(ctx context.Context, _ *shard.Held) error {
+				done <- shard.Run(ctx, c, "orders/eu", 6, shard.Options{Value: []byte(value), Load: load}, func(ctx context.Context, _ *shard.Held) error {
 					<-ctx.Done()
 					return nil
 				})
@@ -74,6 +77,8 @@ func TestShardsAreShownByWorkerAndOneByOne(t *testing.T) {
 		assert.Equal(w, "a", got.Members[0].Value)
 		assert.Equal(w, 3, got.Members[1].Held)
 		assert.Len(w, got.Owners, 6)
+		assert.NotContains(w, out.String(), "load")
+		assert.NotContains(w, out.String(), "measured")
 		assert.Positive(w, got.Owners[5].Token)
 		out.Reset()
 		require.NoError(w, (&shardsOptions{}).show(w.Context(), &out, c, "orders"))
@@ -85,6 +90,29 @@ func TestShardsAreShownByWorkerAndOneByOne(t *testing.T) {
 		all, err = inspect.SharedOuts(w.Context(), c, "x")
 		require.NoError(w, err)
 		assert.Empty(w, all)
+	})
+}
+
+func TestLoadsAreShownWhereTheyAreMeasured(t *testing.T) {
+	sharedBy(t, func(i int) float64 { return 1500 * float64(1+i/3) }, func(w *inmemory.Fixture, c *pawl.Client) {
+		time.Sleep(20 * time.Second)
+		show := func(o shardsOptions) string {
+			var out bytes.Buffer
+			require.NoError(w, o.show(w.Context(), &out, c, "orders/eu"))
+			return spaces.ReplaceAllString(out.String(), " ")
+		}
+		text := show(shardsOptions{})
+		assert.Contains(w, text, "WEIGHT HAS LOAD SHARDS STATE")
+		assert.Regexp(w, ` 3 4[45]\d0 \(6[67] %\) [03]-[25] `, text)
+		assert.Regexp(w, ` 3 (8[89]|9[01])\d0 \(13[34] %\) [03]-[25] `, text)
+		assert.Regexp(w, `NEXT LOAD\n0 \S+ \S+ \d+ - 1[45]\d0\n`, show(shardsOptions{each: true}))
+		o := shardsOptions{}
+		o.JSON = true
+		var got tableJSON
+		require.NoError(w, json.Unmarshal([]byte(show(o)), &got))
+		assert.Equal(w, 3, got.Members[0].Measured)
+		assert.InDelta(w, 3*1500*3, *got.Members[0].Load+*got.Members[1].Load, 400)
+		assert.InDelta(w, 3000, got.Owners[5].Load, 70)
 	})
 }
 
