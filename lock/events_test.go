@@ -19,6 +19,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/inmemory"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
@@ -227,7 +228,7 @@ func TestALossIsReportedOnceWithItsCause(t *testing.T) {
 // The log names the locks that were lost alone. A session's end is logged once.
 func TestTheLogNamesALossThatIsALocksOwn(t *testing.T) {
 	inBubble(t, func(w *fixture) {
-		var log lines
+		var log inmemory.Log
 		c := w.client(pawl.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		s, err := c.Session(w.Context())
 		require.NoError(w, err)
@@ -458,7 +459,7 @@ func TestALockWhoseObserverWasStuckBeyondTheTTLIsExpiredAtTheFirstCall(t *testin
 
 func TestAnObserverThatPanicsBreaksNothing(t *testing.T) {
 	inBubble(t, func(w *fixture) {
-		var log lines
+		var log inmemory.Log
 		c := w.client(pawl.Config{
 			Logger:   slog.New(slog.NewTextHandler(&log, nil)),
 			Observer: observe.Func(func(context.Context, observe.Event) { panic("ouch") }),

@@ -13,6 +13,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/inmemory"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
@@ -55,7 +56,7 @@ func TestTheFirstUseOfAFreshClientSucceedsUpToAFifthOfTheTTL(t *testing.T) {
 }
 
 func (w *fixture) firstUse(user string, lazy bool, ttl, trip time.Duration, near bool) {
-	var log lines
+	var log inmemory.Log
 	cfg := pawl.Config{Endpoints: w.f.Endpoints(), Lazy: lazy, Session: lease.Options{TTL: ttl}, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	if user != "" {
 		w.f.EnableAuth("pw")

@@ -1,10 +1,8 @@
 package lock_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -155,31 +153,6 @@ func (a *acquireCall) failed() error {
 	<-a.done
 	require.Error(a.w, a.err)
 	return a.err
-}
-
-// lines is a log. Its String waits, in a bubble, until what was logged is written.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) String() string {
-	synctest.Wait()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
-func (l *lines) Reset() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.text.Reset()
 }
 
 // causes are all causes that a loss or a failed acquisition can match.

@@ -14,15 +14,16 @@ import (
 	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/inmemory"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 )
 
 // logged returns a session of a client with a namespace and a log.
-func (w *fixture) logged() (*pawl.Session, *lines) {
+func (w *fixture) logged() (*pawl.Session, *inmemory.Log) {
 	w.Helper()
-	log := new(lines)
+	log := new(inmemory.Log)
 	s, err := w.client(pawl.Config{Namespace: "ns/", Logger: slog.New(slog.NewTextHandler(log, nil))}).Session(w.Context())
 	require.NoError(w, err)
 	return s, log

@@ -10,6 +10,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/inmemory"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
 	"github.com/pawl-locks/pawl/lease"
 )
@@ -22,7 +23,7 @@ func TestAFaultOfAMemberIsLoggedWhenItBeginsAndWhenItEnds(t *testing.T) {
 		for i := range 3 {
 			t.Run(fmt.Sprintf("%s, member %d", name, i), func(t *testing.T) {
 				inBubble(t, func(w *fixture) {
-					var log lines
+					var log inmemory.Log
 					c := w.client(pawl.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 					for range 3 {
 						s, err := c.NewSession(w.Context(), lease.Options{})

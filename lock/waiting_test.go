@@ -18,6 +18,7 @@ import (
 	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/inmemory"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
 	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/lease"
@@ -309,7 +310,7 @@ func TestAWaiterWaitsForTheKeyToGoAndNotForTimeToPass(t *testing.T) {
 // Hazard A17: a waiter behind a key that is not pawl's logs that.
 func TestWaitingForAForeignKeyIsLogged(t *testing.T) {
 	inBubble(t, func(w *fixture) {
-		var log lines
+		var log inmemory.Log
 		s, err := w.client(pawl.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}).Session(w.Context())
 		require.NoError(w, err)
 		w.f.Put("name/stray", "", 0)
@@ -324,7 +325,7 @@ func TestWaitingForAForeignKeyIsLogged(t *testing.T) {
 // A lock and an election of one name exclude each other, which is seldom meant.
 func TestALockAndAnElectionThatWaitForEachOtherAreLoggedOnce(t *testing.T) {
 	inBubble(t, func(w *fixture) {
-		var log lines
+		var log inmemory.Log
 		logging := w.client(pawl.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		count := func() int {
 			time.Sleep(time.Minute)
@@ -364,7 +365,7 @@ func TestCloseDoesNotWaitForWhatIsReadForTheLog(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		_, err := elect.New(w.session(), "name", elect.Options{}).Campaign(w.Context(), nil)
 		require.NoError(w, err)
-		logging := w.client(pawl.Config{Logger: slog.New(slog.NewTextHandler(new(lines), nil))})
+		logging := w.client(pawl.Config{Logger: slog.New(slog.NewTextHandler(new(inmemory.Log), nil))})
 		s, err := logging.Session(w.Context())
 		require.NoError(w, err)
 		hang := w.f.Inject(etcdfake.Rule{Op: "read predecessor", Hang: true})

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"net"
 	"net/http"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/internal/testkit/launch"
+	"github.com/pawl-locks/pawl/internal/testkit/syncbuffer"
 	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
@@ -55,27 +55,15 @@ func (all allTests) Run() int {
 type pawld struct {
 	cmd    *exec.Cmd
 	socket string
-	stderr *lockedBuffer
+	stderr *syncbuffer.Buffer
 }
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-func (l *lockedBuffer) String() string { l.mu.Lock(); defer l.mu.Unlock(); return l.b.String() }
 
 // startPawld starts one, and returns when its socket is there.
 func startPawld(t *testing.T, endpoint string, args ...string) *pawld {
 	t.Helper()
 	path, err := buildPawld()
 	require.NoError(t, err)
-	p := &pawld{socket: launch.Socket(t), stderr: new(lockedBuffer)}
+	p := &pawld{socket: launch.Socket(t), stderr: new(syncbuffer.Buffer)}
 	p.cmd = exec.Command(path, append([]string{"--endpoints", endpoint, "--socket", p.socket}, args...)...)
 	p.cmd.Stderr = p.stderr
 	require.NoError(t, p.cmd.Start())

@@ -21,6 +21,7 @@ import (
 
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/ui"
+	"github.com/pawl-locks/pawl/internal/testkit/syncbuffer"
 	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
@@ -125,7 +126,7 @@ type program struct {
 	cmd    *exec.Cmd
 	stdout io.Reader
 	tmp    string // its TMPDIR
-	stderr *lockedBuffer
+	stderr *syncbuffer.Buffer
 }
 
 // begin starts pawl with args; whatever happens it is gone at the test's end.
@@ -143,7 +144,7 @@ func beginWith(t *testing.T, endpoint, name string, args ...string) *program {
 // beginAs starts a program as a user.
 func beginAs(t *testing.T, user int, endpoint, name string, args ...string) *program {
 	t.Helper()
-	p := &program{cmd: exec.Command(name, args...), stderr: new(lockedBuffer), tmp: t.TempDir()}
+	p := &program{cmd: exec.Command(name, args...), stderr: new(syncbuffer.Buffer), tmp: t.TempDir()}
 	p.cmd.Env = append(os.Environ(), "ETCDCTL_ENDPOINTS="+endpoint, "TMPDIR="+p.tmp)
 	p.cmd.Stderr = p.stderr
 	p.cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true} // never in a terminal's foreground

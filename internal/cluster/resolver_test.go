@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/syncbuffer"
 )
 
 // Resolver is a resolver that may be at fault.
@@ -102,7 +103,7 @@ func pass(ctx context.Context, d time.Duration) error {
 type Resolved struct {
 	*etcdfake.Cluster
 	Resolver
-	log syncBuffer
+	log syncbuffer.Buffer
 
 	moved map[string]string         // by name, an address that is not its member's first
 	gone  map[string]bool           // addresses where nobody answers

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -22,6 +21,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/bufdial"
 	"github.com/pawl-locks/pawl/internal/testkit/leaks"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
+	"github.com/pawl-locks/pawl/internal/testkit/syncbuffer"
 )
 
 func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
@@ -116,7 +116,7 @@ func (s *stub) LeaseKeepAlive(stream pb.Lease_LeaseKeepAliveServer) error {
 // stubs is a pretended cluster whose members are reached by name through one dialer.
 type stubs struct {
 	t    testing.TB
-	log  *syncBuffer
+	log  *syncbuffer.Buffer
 	mu   sync.Mutex
 	by   map[string]*stub
 	hole map[string]bool // connections to these are accepted, and never answered
@@ -126,7 +126,7 @@ type stubs struct {
 }
 
 func newStubs(t testing.TB, n int) *stubs {
-	ss := &stubs{t: t, log: new(syncBuffer), by: map[string]*stub{}, hole: map[string]bool{}, dead: map[string]bool{}, turn: bufdial.New()}
+	ss := &stubs{t: t, log: new(syncbuffer.Buffer), by: map[string]*stub{}, hole: map[string]bool{}, dead: map[string]bool{}, turn: bufdial.New()}
 	for i := range n {
 		ss.add(fmt.Sprintf("m%d:2379", i), uint64(i+1))
 	}
@@ -257,23 +257,6 @@ func silent(ctx context.Context, _ int64, _ *pb.TxnRequest) (*pb.TxnResponse, er
 // answers fails every transaction with err.
 func answers(err error) func(context.Context, int64, *pb.TxnRequest) (*pb.TxnResponse, error) {
 	return func(context.Context, int64, *pb.TxnRequest) (*pb.TxnResponse, error) { return nil, err }
-}
-
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 // within asserts that d is between lo and hi.

@@ -18,6 +18,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
+	"github.com/pawl-locks/pawl/internal/testkit/syncbuffer"
 )
 
 // synced runs f on a Cluster whose member list is synced once a minute, by the first two of n stubs.
@@ -124,7 +125,7 @@ func TestNoAdvertisedEndpointTakesTLSAway(t *testing.T) {
 		"an https endpoint": {Endpoints: []string{"https://a:1"}},
 		"one of several":    {Endpoints: []string{"b:1", "https://a:1", "c:1"}},
 	} {
-		log := new(syncBuffer)
+		log := new(syncbuffer.Buffer)
 		cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
 		c, err := newCluster(cfg)
 		require.NoError(t, err)

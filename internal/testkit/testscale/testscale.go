@@ -95,6 +95,21 @@ func OnlyProof(t testing.TB, reason string) {
 	}
 }
 
+// Skipped appends line, which says what was not tested, to the file that PAWL_SKIPPED names, if it does.
+func Skipped(line string) {
+	path := os.Getenv("PAWL_SKIPPED")
+	if path == "" {
+		return
+	}
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return
+	}
+	defer f.Close()
+	fmt.Fprintln(f, line)
+}
+
 // Of returns everyday, or in the proof whole, such as a count of tries, a depth, or the rows of a
 // table.
 func Of[T any](everyday, whole T) T {

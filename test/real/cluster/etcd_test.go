@@ -25,6 +25,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/testkit/loopback"
 	"github.com/pawl-locks/pawl/internal/testkit/pki"
+	"github.com/pawl-locks/pawl/internal/testkit/syncbuffer"
 	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/test/etcdtest/embedded"
 	"github.com/pawl-locks/pawl/test/etcdtest/fatallog"
@@ -81,9 +82,9 @@ func permission(key, end string) *authpb.Permission {
 func startPlain(t *testing.T) string { return startEtcd(t, "http://127.0.0.1:0", nil) }
 
 // connect dials with a logger whose text is returned too.
-func connect(t *testing.T, cfg cluster.Config) (*cluster.Cluster, *syncBuffer) {
+func connect(t *testing.T, cfg cluster.Config) (*cluster.Cluster, *syncbuffer.Buffer) {
 	t.Helper()
-	log := new(syncBuffer)
+	log := new(syncbuffer.Buffer)
 	cfg.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	ctx, cancel := context.WithTimeout(t.Context(), testscale.Hang)
 	defer cancel()

@@ -65,22 +65,9 @@ func Main(m *testing.M) int {
 	slices.Sort(skipped)
 	for _, line := range slices.Compact(skipped) {
 		fmt.Fprintln(os.Stderr, line)
-		appendLine(os.Getenv("PAWL_SKIPPED"), line)
+		testscale.Skipped(line)
 	}
 	return code
-}
-
-func appendLine(path, line string) {
-	if path == "" {
-		return
-	}
-	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return
-	}
-	defer f.Close()
-	fmt.Fprintln(f, line)
 }
 
 // Skip skips t because what is missing is not installed, or fails it if PAWL_REQUIRE_STORES is set.

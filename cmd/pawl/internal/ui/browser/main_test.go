@@ -36,22 +36,9 @@ func TestMain(m *testing.M) {
 	if chromium.skipped.Load() {
 		const line = "SKIPPED: the page was not tested by test/browser: Chromium is not installed"
 		fmt.Fprintln(os.Stderr, line)
-		note(os.Getenv("PAWL_SKIPPED"), line)
+		testscale.Skipped(line)
 	}
 	os.Exit(code)
-}
-
-func note(path, line string) {
-	if path == "" {
-		return
-	}
-	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return
-	}
-	defer f.Close()
-	fmt.Fprintln(f, line)
 }
 
 // installed is Chromium's program, or "" if there is none.
