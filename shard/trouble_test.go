@@ -116,7 +116,11 @@ func (c trouble) play(t *testing.T) {
 		}
 		run()
 		idle, moving := run()
-		assert.LessOrEqual(w, idle, 0.05, "the part of the time for which the other shards had nobody")
+		most := 0.05
+		if c.of == "shard" && c.how == "dies" {
+			most = 0.1 // each death takes what else the worker has with it, until it is started again
+		}
+		assert.LessOrEqual(w, idle, most, "the part of the time for which the other shards had nobody")
 		assert.LessOrEqual(w, moving, 16, "works that were interrupted")
 	})
 }
