@@ -1,6 +1,6 @@
 # "make check" is what to run before a change is offered; .ci/run is what runs for each change.
 
-.PHONY: help quick check test race fuzz bench proof soak soak-full restarts trial compat outside mutants rules hops compare targets performance scale screenshots tidy proto release-test release api man demo ci
+.PHONY: help quick check test race fuzz bench proof soak soak-full restarts trial compat outside mutants rules hops compare targets performance growth scale screenshots tidy proto release-test release api man demo ci
 
 SHORT = 5s # of each fuzz target
 LONG = 2m
@@ -100,7 +100,12 @@ targets: ## whether pawl meets its targets beside etcd's own client: about 12 mi
 performance: ## pawl, etcd's own client and the bare stubs in turns, 47 minutes; writes docs/results/performance.md and its plots
 	go run ./test/peers/bench -o docs/results
 
-scale: ## what clusters carry, from what performance measured; writes docs/results/scale.md
+MOST = 10
+
+growth: ## what grows with its size or with the past, at 1 to MOST (10, 100 or 1000) times the least size; about 10 minutes, at 100 an hour; writes docs/results/growth.md
+	go run ./test/peers/bench -growth $(MOST) -o docs/results
+
+scale: ## what clusters carry, from what performance and growth measured; writes docs/results/scale.md
 	go run ./test/peers/scale -o docs/results
 
 screenshots: ## plays a scene in Chromium for a minute, and writes docs/reference/ui/*.png

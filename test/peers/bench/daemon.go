@@ -57,7 +57,9 @@ func servedIdle(ctx context.Context, w *worker, n int) (f figures, err error) {
 			}
 			mine = append(mine, s)
 		}
-		keepers.keep(ctx, mine, w.Scenario.TTL/3)
+		if len(mine) > 0 {
+			keepers.keep(ctx, mine, w.Scenario.TTL/3)
+		}
 		return nil
 	})
 	if err != nil {

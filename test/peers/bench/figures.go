@@ -31,6 +31,7 @@ type figures struct {
 	Heap       float64 // for each of N, of the client
 	ServerHeap float64 // for each of N
 	Share      float64 // the share of all operations that a scenario counts
+	More       []gauge // of a growth
 }
 
 // add adds another run of the same round.

@@ -7,6 +7,7 @@
 //	go run ./test/peers/bench -o docs/results         writes docs/results/performance.md and docs/results/performance/*.svg
 //	go run ./test/peers/bench -short                a quick look
 //	go run ./test/peers/bench -targets              what the targets compare, in about 12 minutes
+//	go run ./test/peers/bench -growth 10            what may grow with its size or with the past
 //	go run ./test/peers/bench -only chain-100       the scenarios whose names contain the word
 //
 // Each turn has a separate client process. The server is another process, or three in a
@@ -61,6 +62,7 @@ type flags struct {
 	rounds  int
 	short   bool
 	targets bool          // only what the targets compare
+	growth  int           // play what grows, at sizes up to so many times the least; 0 for everything else
 	span    time.Duration // of one turn of each scenario; if 0, as long and as many as it has
 	only    string
 	data    string
@@ -73,13 +75,17 @@ func bench() error {
 	flag.IntVar(&f.rounds, "rounds", 5, "how many rounds")
 	flag.BoolVar(&f.short, "short", false, "leave out the largest sizes; one round unless -rounds says otherwise")
 	flag.BoolVar(&f.targets, "targets", false, "only what the targets compare: five rounds take about 12 minutes")
+	flag.IntVar(&f.growth, "growth", 0, "play only what may grow, at sizes up to so many times the least: 1, 10, 100 or 1000")
 	flag.StringVar(&f.only, "only", "", "only scenarios whose names contain this")
 	flag.StringVar(&f.data, "data", "", "the folder under which the server's data lie (default: the system's for temporary files)")
 	flag.StringVar(&f.out, "o", "", "the folder to write performance.md to, and the plots to its performance/")
 	flag.StringVar(&f.profile, "profile", "", "a folder for the clients' profiles of CPU and allocations")
 	flag.Parse()
-	if f.out != "" && (f.only != "" || f.short || f.targets) {
+	if f.out != "" && f.growth == 0 && (f.only != "" || f.short || f.targets) {
 		return errors.New("-o writes whole pages, from which test/peers/scale computes: leave out -only, -short and -targets")
+	}
+	if f.growth > 0 {
+		f.rounds, f.short = 1, true
 	}
 	if f.data == "" {
 		f.data = os.TempDir()
@@ -96,6 +102,8 @@ func bench() error {
 		return err
 	}
 	switch {
+	case f.growth > 0:
+		return r.writeGrowth(f.out)
 	case f.targets:
 		fmt.Print(r.verdicts(slices.Concat(targets(), kept())))
 		return nil
@@ -114,7 +122,11 @@ type servers struct {
 
 // measure runs all rounds.
 func measure(ctx context.Context, f flags) (*results, error) {
-	chosen := slices.DeleteFunc(scenarios(f.short), func(s scenario) bool { return !strings.Contains(s.Name, f.only) })
+	every := scenarios(f.short)
+	if f.growth > 0 {
+		every = growthScenarios(growths(f.growth))
+	}
+	chosen := slices.DeleteFunc(every, func(s scenario) bool { return !strings.Contains(s.Name, f.only) })
 	if f.targets {
 		chosen = targeted(chosen)
 	}

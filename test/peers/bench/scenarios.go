@@ -26,14 +26,15 @@ type scenario struct {
 	Names  int // that those wait for; one if 0
 	Shards int // that workers share out
 
-	Span    time.Duration // how long a task lasts that does not end by itself
-	TTL     time.Duration
-	RTT     time.Duration // added to each of a client's round trips
-	Members int           // of the cluster; one if 0
-	TLS     bool          // between clients and server
-	kits    []string
-	turns   int // how many runs each kit makes in a round
-	rounds  int // in how many of the first rounds; in all if 0
+	Span     time.Duration // how long a task lasts that does not end by itself
+	TTL      time.Duration
+	RTT      time.Duration // added to each of a client's round trips
+	Members  int           // of the cluster; one if 0
+	Patience time.Duration // how long a client's process may take; five minutes if 0
+	TLS      bool          // between clients and server
+	kits     []string
+	turns    int // how many runs each kit makes in a round
+	rounds   int // in how many of the first rounds; in all if 0
 }
 
 // workers are the scenarios in which each worker acquires a separate lock.

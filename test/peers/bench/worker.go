@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
 )
 
 // order is what a client's process reads from its standard input.
@@ -55,7 +57,7 @@ func work() error {
 		defer stop()
 		o.Scenario.Span *= 10 // so that the profile has enough samples
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(o.Scenario.Patience, 5*time.Minute))
 	defer cancel()
 	if d, ok := k.(daemonKit); ok {
 		d.path = o.Daemon
@@ -147,6 +149,8 @@ type worker struct {
 	sessions []session // so far
 	held     []held    // so far
 	raw      pb.KVClient
+	conn     *grpc.ClientConn // raw's, if server made it
+	turns    turns
 }
 
 // tasks are what scenarios name.
@@ -175,6 +179,15 @@ var tasks = map[string]func(ctx context.Context, w *worker, n int) (figures, err
 	"no-space":     noSpace,
 	"frozen":       frozenMember,
 	firstLockName:  firstLock,
+
+	"past":              past,
+	"life":              life,
+	"served-life":       servedLife,
+	"queue-of":          queueOf,
+	"held-by-one":       heldByOne,
+	"shards-of":         shardsOf,
+	"schedules-at-rest": schedulesAtRest,
+	"schedules-missed":  schedulesMissed,
 
 	"shards-start":   shardsStart,
 	"shards-rest":    shardsRest,

@@ -53,6 +53,34 @@ var configurations = []struct {
 	{"two locks with a lock-delay, taken over", Config{Clients: alike(2, lock), Takeovers: true, LockDelay: true}, 31_364},
 }
 
+// reused are the configurations of reuse.go.
+var reused = []struct {
+	name   string
+	c      Config
+	states int
+}{
+	{"two locks, numbers used again", Config{Clients: alike(2, lock, lock), Deletes: 1, Reuse: true}, 0},
+	{"two locks, keys of holders deleted", Config{Clients: alike(2, lock, lock), Losses: 1, Reuse: true}, 0},
+	{"two locks, a second copy", Config{Clients: alike(2, lock, lock), Strays: 1, Reuse: true}, 0},
+	{"two locks of one session", Config{Clients: []Client{{Wants: []Want{lock, lock}}, {Wants: []Want{lock, lock}}}, Strays: 1, Reuse: true}, 0},
+	{"candidates", Config{Clients: alike(2, lock, lock), NoHandoffs: true, Strays: 1, Reuse: true}, 0},
+	{"readers", Config{Clients: alike(2, reader, reader), Strays: 1, Reuse: true}, 0},
+	{"taken over", Config{Clients: alike(2, lock, lock), Takeovers: true, Reuse: true}, 0},
+	{"no space", Config{Clients: alike(2, lock, lock), NoSpace: true, Reuse: true}, 0},
+	{"a reader and a writer, a second copy", Config{Clients: []Client{{Wants: []Want{reader, reader}}, {Wants: []Want{lock, lock}, Session: 1}}, Strays: 1, Reuse: true}, 0},
+	{"three, of which one comes twice", Config{Clients: []Client{{Wants: []Want{lock, lock}}, {Wants: []Want{lock}, Session: 1}, {Wants: []Want{lock}, Session: 2}}, Reuse: true}, 0},
+}
+
+func TestReuseIsSafe(t *testing.T) {
+	for _, conf := range reused {
+		t.Run(conf.name, func(t *testing.T) {
+			states, bad := Explore(conf.c)
+			t.Log(states)
+			require.Nil(t, bad)
+		})
+	}
+}
+
 func TestEveryInterleavingIsSafe(t *testing.T) {
 	for _, conf := range configurations {
 		t.Run(conf.name, func(t *testing.T) {
