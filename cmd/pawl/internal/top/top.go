@@ -15,6 +15,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
+	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
@@ -127,8 +128,17 @@ func (b *board) show(ctx context.Context, c *pawl.Client, f *inspect.Follower) e
 	return b.loop(ctx, v, news, leases)
 }
 
-// receive passes on what the follower reports.
-func receive(ctx context.Context, f *inspect.Follower, news chan<- followed) {
+// pace is the least time from one snapshot to the next. A snapshot costs as much as there are keys.
+const pace = 100 * time.Millisecond
+
+// A follower is an inspect.Follower.
+type follower interface {
+	Next(ctx context.Context) ([]inspect.Event, error)
+	Snapshot() *inspect.Snapshot
+}
+
+// receive passes on what the follower reports. Changes that arrive together are passed on together.
+func receive(ctx context.Context, f follower, news chan<- followed) {
 	for {
 		events, err := f.Next(ctx)
 		select {
@@ -136,7 +146,7 @@ func receive(ctx context.Context, f *inspect.Follower, news chan<- followed) {
 		case <-ctx.Done():
 			return
 		}
-		if err != nil {
+		if err != nil || !backoff.Sleep(ctx, pace) {
 			return
 		}
 	}
