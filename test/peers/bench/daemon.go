@@ -35,10 +35,12 @@ func servedIdle(ctx context.Context, w *worker, n int) (f figures, err error) {
 	if !ok {
 		return f, fmt.Errorf("%s is no daemon", w.Kit)
 	}
-	if err := w.grow(ctx, n); err != nil {
+	have := len(w.sessions) // of an earlier size, which are left to expire
+	if err := w.grow(ctx, have+n); err != nil {
 		return f, err
 	}
-	if _, err := w.sessions[0].locker(w.Tag + "-first").acquire(ctx); err != nil {
+	mine := w.sessions[have:]
+	if _, err := mine[0].locker(fmt.Sprintf("%s-first-%d", w.Tag, n)).acquire(ctx); err != nil {
 		return f, err
 	}
 	before, err := d.memory()
@@ -49,16 +51,16 @@ func servedIdle(ctx context.Context, w *worker, n int) (f figures, err error) {
 	keepers := &keepers{stop: stop}
 	defer keepers.end()
 	err = each(64, 64, func(i int) error {
-		var mine []daemonSession
+		var part []daemonSession
 		for j := 1 + i; j < n; j += 64 {
-			s := w.sessions[j].(daemonSession)
-			if _, err := s.locker(fmt.Sprintf("%s-%d", w.Tag, j)).acquire(ctx); err != nil {
+			s := mine[j].(daemonSession)
+			if _, err := s.locker(fmt.Sprintf("%s-%d-%d", w.Tag, n, j)).acquire(ctx); err != nil {
 				return err
 			}
-			mine = append(mine, s)
+			part = append(part, s)
 		}
-		if len(mine) > 0 {
-			keepers.keep(ctx, mine, w.Scenario.TTL/3)
+		if len(part) > 0 {
+			keepers.keep(ctx, part, w.Scenario.TTL/3)
 		}
 		return nil
 	})

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -86,55 +87,84 @@ func (f figures) measures() []gauge {
 	return of
 }
 
-// slope is the exponent with which a figure grows with the size, from the least size to the greatest:
-// 0 if it does not, 1 if as the size does, 2 if as its square.
+// slope is the exponent with which a figure grows with the size, between the two greatest sizes: what does not
+// grow hides at the lesser ones what does. It is 0 if the figure does not grow, 1 if as the size does, 2 if as its
+// square.
 func slope(sizes []int, values []float64) float64 {
 	n := len(sizes) - 1
-	if n < 1 || values[0] <= 0 || values[n] <= 0 {
+	if n < 1 || values[n-1] <= 0 || values[n] <= 0 {
 		return math.NaN()
 	}
-	return math.Log(values[n]/values[0]) / math.Log(float64(sizes[n])/float64(sizes[0]))
+	return math.Log(values[n]/values[n-1]) / math.Log(float64(sizes[n])/float64(sizes[n-1]))
 }
 
 // steep is by how much a slope may be above what is expected: less is the noise of a measurement.
 const steep = 0.25
 
-// growthPage is what was measured of all, in Markdown.
-func (r *results) growthPage(all []growth) string {
+// A playing is one thing that one client played, by size.
+type playing struct {
+	Date  string
+	Sizes []played
+}
+
+type played struct {
+	N      int
+	Gauges []gauge
+}
+
+// playings are by scenario and kit.
+type playings map[string]map[string]playing
+
+// played is what a run has played.
+func (r *results) played() playings {
+	all := playings{}
+	for scenario, of := range r.got {
+		all[scenario] = map[string]playing{}
+		for kit, got := range of {
+			p := playing{Date: r.began.UTC().Format("2006-01-02")}
+			for _, f := range got[0] {
+				p.Sizes = append(p.Sizes, played{f.N, slices.DeleteFunc(f.measures(), func(g gauge) bool { return math.IsNaN(g.Value) })})
+			}
+			all[scenario][kit] = p
+		}
+	}
+	return all
+}
+
+// page is what was played, in Markdown.
+func (all playings) page(of []growth) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, growthHeader, r.began.UTC().Format("2006-01-02"), r.took.Round(time.Second), machine(), version("go.etcd.io/etcd/server/v3"), steep)
-	for _, g := range all {
+	fmt.Fprintf(&b, growthHeader, machine(), version("go.etcd.io/etcd/server/v3"), steep)
+	for _, g := range of {
 		for _, kit := range g.kits {
-			if got := r.got[g.Name][kit]; len(got) > 0 {
-				fmt.Fprintf(&b, "\n## %s: %s\n\n%s", g.title, kit, growthTable(got[0]))
+			if p, ok := all[g.Name][kit]; ok {
+				fmt.Fprintf(&b, "\n## %s: %s\n\n`%s`, %s.\n\n%s", g.title, kit, strings.TrimPrefix(g.Name, "growth-"), p.Date, p.table())
 			}
 		}
 	}
 	return b.String()
 }
 
-// growthTable has a row for each measure, and a column for each size.
-func growthTable(got []figures) string {
+// table has a row for each gauge, and a column for each size.
+func (p playing) table() string {
 	var b strings.Builder
 	b.WriteString("| |")
-	for _, f := range got {
-		fmt.Fprintf(&b, " %s |", count(f.N))
-	}
-	b.WriteString(" slope |\n|---|" + strings.Repeat("---:|", len(got)+1) + "\n")
 	var sizes []int
-	for _, f := range got {
-		sizes = append(sizes, f.N)
+	for _, at := range p.Sizes {
+		fmt.Fprintf(&b, " %s |", count(at.N))
+		sizes = append(sizes, at.N)
 	}
-	for i, m := range got[0].measures() {
+	b.WriteString(" slope |\n|---|" + strings.Repeat("---:|", len(sizes)+1) + "\n")
+	for _, row := range p.Sizes[0].Gauges {
 		var values []float64
-		fmt.Fprintf(&b, "| %s |", m.What)
-		for _, f := range got {
-			v := f.measures()[i].Value
+		fmt.Fprintf(&b, "| %s |", row.What)
+		for _, at := range p.Sizes {
+			v := at.value(row.What)
 			values = append(values, v)
 			fmt.Fprintf(&b, " %s |", figure(v))
 		}
 		expected := 0.
-		if m.All {
+		if row.All {
 			expected = 1
 		}
 		text := "–"
@@ -148,43 +178,42 @@ func growthTable(got []figures) string {
 	return b.String()
 }
 
-// writeGrowth writes growth.md, and growth.json for test/peers/scale, to a folder, or prints the page.
+// value is that of a gauge, or NaN.
+func (p played) value(what string) float64 {
+	for _, g := range p.Gauges {
+		if g.What == what {
+			return g.Value
+		}
+	}
+	return math.NaN()
+}
+
+// writeGrowth writes growth.md, and growth.json for test/peers/scale, to a folder, or prints the page. What
+// this run did not play stays as it is there.
 func (r *results) writeGrowth(folder string) error {
-	page := r.growthPage(growths(r.growth))
+	of := growths(r.growth)
 	if folder == "" {
-		fmt.Print(page)
+		fmt.Print(r.played().page(of))
 		return nil
 	}
-	data, err := json.MarshalIndent(r.growthData(), "", "\t")
+	file, all := filepath.Join(folder, "growth.json"), playings{}
+	text, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	} else if errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
 	if err != nil {
 		return err
 	}
-	return errors.Join(os.WriteFile(filepath.Join(folder, "growth.json"), append(data, '\n'), 0o644), os.WriteFile(filepath.Join(folder, "growth.md"), []byte(page), 0o644))
-}
-
-// growthData are pawl's figures, for test/peers/scale: by scenario, measure and size.
-func (r *results) growthData() map[string]map[string]map[int]float64 {
-	all := map[string]map[string]map[int]float64{}
-	for scenario, of := range r.got {
-		for kit, got := range of {
-			key := scenario
-			if kit != ours {
-				key += ", " + kit
-			}
-			all[key] = map[string]map[int]float64{}
-			for _, f := range got[0] {
-				for _, m := range f.measures() {
-					if all[key][m.What] == nil {
-						all[key][m.What] = map[int]float64{}
-					}
-					if !math.IsNaN(m.Value) {
-						all[key][m.What][f.N] = m.Value
-					}
-				}
-			}
-		}
+	maps.Copy(all, r.played())
+	if text, err = json.MarshalIndent(all, "", "\t"); err != nil {
+		return err
 	}
-	return all
+	if err := os.WriteFile(file, append(text, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(folder, "growth.md"), []byte(all.page(of)), 0o644)
 }
 
 // growthScenarios are the scenarios of all.
@@ -197,9 +226,10 @@ func growthScenarios(all []growth) (list []scenario) {
 
 const growthHeader = `# What grows
 
-Written by ` + "`make growth`" + ` on %s, in %v, on a machine with %s, etcd %s. Each thing is played by one client
-process at sizes that differ by ten, one after another on the same names, without a compaction. The slope is the exponent with which a figure grows
-from the least size to the greatest: 0 if it does not grow, 1 if as the size does, 2 if as its square. Figures are of one operation, unless
-a row says that they are of all. A slope that is more than %.2f above 0, or above 1 for all, is bold. Times and CPU were measured beside whatever else
-the machine did; requests, bytes, keys and goroutines do not depend on that.
+Written by ` + "`make growth`" + `, on a machine with %s, etcd %s. Each thing is played by one client process at sizes that differ by ten,
+one after another on the same names, without a compaction. The slope is the exponent with which a figure grows from the last size but one to
+the greatest: 0 if it does not grow, 1 if as the size does, 2 if as its square. Figures are of one operation, unless a row says that they are of
+all. A slope that is more than %.2f above 0, or above 1 for all, is bold. Times and CPU were measured beside whatever else the machine did, and the server's CPU is
+counted in steps of 10 ms; requests, bytes, keys and goroutines do not depend on that. ` + "`go run ./test/peers/bench -growth 10 -only NAME -o docs/results`" + ` repeats one section.
+[Scale](scale.md) says what follows from it.
 `

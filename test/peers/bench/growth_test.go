@@ -4,6 +4,8 @@ package main
 
 import (
 	"math"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -12,26 +14,40 @@ import (
 
 func TestASlopeIsTheExponentOfTheSize(t *testing.T) {
 	sizes := []int{10, 100, 1000}
-	assert.InDelta(t, 0, slope(sizes, []float64{3, 9, 3}), 1e-9)
-	assert.InDelta(t, 1, slope(sizes, []float64{3, 30, 300}), 1e-9)
-	assert.InDelta(t, 2, slope(sizes, []float64{3, 300, 30000}), 1e-9)
+	assert.InDelta(t, 0, slope(sizes, []float64{3, 9, 9}), 1e-9)
+	assert.InDelta(t, 1, slope(sizes, []float64{30, 30, 300}), 1e-9)
+	assert.InDelta(t, 2, slope(sizes, []float64{300, 300, 30000}), 1e-9)
 	assert.True(t, math.IsNaN(slope(sizes[:1], []float64{3})))
-	assert.True(t, math.IsNaN(slope(sizes, []float64{0, 1, 2})), "nothing grows from nothing")
+	assert.True(t, math.IsNaN(slope(sizes, []float64{1, 0, 2})), "nothing grows from nothing")
 }
 
 func TestWhatGrowsMoreThanExpectedIsBold(t *testing.T) {
-	size := func(n int, each, all float64) figures {
-		f := figures{N: n}
-		f.note("each", each)
-		f.noteAll("all", all)
-		return f
+	size := func(n int, each, all float64) played {
+		return played{n, []gauge{{"each", each, false}, {"all", all, true}}}
 	}
-	page := growthTable([]figures{size(10, 1, 5), size(100, 1.5, 50)})
+	page := playing{Sizes: []played{size(10, 1, 5), size(100, 1.5, 50)}}.table()
 	assert.Contains(t, page, "| each | 1.00 | 1.50 | 0.18 |")
 	assert.Contains(t, page, "| all | 5.00 | 50.0 | 1.00 |")
-	page = growthTable([]figures{size(10, 1, 5), size(100, 9, 500)})
+	page = playing{Sizes: []played{size(10, 1, 5), size(100, 9, 500)}}.table()
 	assert.Contains(t, page, "| each | 1.00 | 9.00 | **0.95** |")
 	assert.Contains(t, page, "| all | 5.00 | 500 | **2.00** |")
+}
+
+// What a run does not play again stays on the page.
+func TestASectionCanBePlayedAgainAlone(t *testing.T) {
+	folder := t.TempDir()
+	play := func(name string, value float64) {
+		r := &results{flags: flags{growth: 1}, got: map[string]map[string][][]figures{name: {ours: {{{N: 100, More: []gauge{{"value", value, false}}}}}}}}
+		require.NoError(t, r.writeGrowth(folder))
+	}
+	play("growth-queue", 1)
+	play("growth-held", 2)
+	play("growth-held", 3)
+	page, err := os.ReadFile(filepath.Join(folder, "growth.md"))
+	require.NoError(t, err)
+	assert.Contains(t, string(page), "| value | 1.00 |")
+	assert.Contains(t, string(page), "| value | 3.00 |")
+	assert.NotContains(t, string(page), "| value | 2.00 |")
 }
 
 func TestEachGrowthHasATaskAndTheLeastSize(t *testing.T) {
@@ -67,5 +83,5 @@ func TestWhatGrowsIsMeasured(t *testing.T) {
 		require.Len(t, got, 1, s.Name)
 		assert.NotEmpty(t, got[0].More, s.Name)
 	}
-	assert.Contains(t, r.growthPage(growths(1)), "| names of keys, of all | ")
+	assert.Contains(t, r.played().page(growths(1)), "| names of keys, of all | ")
 }

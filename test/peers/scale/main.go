@@ -5,7 +5,7 @@
 //	go run ./test/peers/scale                 prints the page
 //	go run ./test/peers/scale -o docs/results   writes docs/results/scale.md
 //
-// It needs docs/results/performance/figures.json, and no server.
+// It needs docs/results/performance/figures.json and docs/results/growth.json, and no server.
 package main
 
 import (
@@ -26,6 +26,7 @@ func main() {
 func scale() error {
 	w := deployment{}
 	figures := flag.String("figures", "docs/results/performance/figures.json", "what was measured")
+	played := flag.String("growth", "docs/results/growth.json", "what grows")
 	out := flag.String("o", "", "the folder to write scale.md to")
 	flag.IntVar(&w.holders, "holders", 1_000_000, "locks held at a time")
 	flag.IntVar(&w.processes, "processes", 10_000, "processes that hold them")
@@ -43,7 +44,11 @@ func scale() error {
 	if err != nil {
 		return err
 	}
-	page, err := page(c, w)
+	g, err := readGrowths(*played)
+	if err != nil {
+		return err
+	}
+	page, err := page(c, g, w)
 	if err != nil {
 		return err
 	}

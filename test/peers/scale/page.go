@@ -8,13 +8,24 @@ import (
 )
 
 // page is docs/results/scale.md.
-func page(c costs, w deployment) (string, error) {
+func page(c costs, g growths, w deployment) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, intro, w.cores, percent(full))
 	b.WriteString(oneCluster(c, w))
 	fmt.Fprintf(&b, ends, us(c.handoff), us(c.long), us(c.longest), math.Round(1/c.handover), ms(c.handover),
 		us(c.session), percent(10_000/15.*c.session/float64(w.cores)), percent(10_000/60.*c.session/float64(w.cores)))
-	fmt.Fprintf(&b, million, grouped(w.holders), grouped(w.processes), w.hold, percent(w.contended), w.ttl, w.cores)
+	grown, err := g.table()
+	if err != nil {
+		return "", err
+	}
+	fmt.Fprintf(&b, growing, grown)
+	past, err := g.line("past-lock", "pawl", "a pair alone: server CPU, µs")
+	if err != nil {
+		return "", err
+	}
+	between := compaction.Seconds() / w.hold.Seconds() // how often a name changes hands
+	fmt.Fprintf(&b, million, grouped(w.holders), grouped(w.processes), w.hold, percent(w.contended), w.ttl, w.cores,
+		us(c.pair), us(c.handoff), us(c.session), compaction, math.Ceil(between), past.each()*between)
 	table, err := simulated(c, w)
 	if err != nil {
 		return "", err
@@ -23,6 +34,9 @@ func page(c costs, w deployment) (string, error) {
 	b.WriteString(further)
 	return b.String(), nil
 }
+
+// compaction is how often the cluster of the million holders compacts.
+const compaction = time.Hour
 
 // full is how much of its cores a cluster should use at most.
 const full = 0.7

@@ -54,7 +54,9 @@ func TestTheSimulatedQueueIsTheKnownOne(t *testing.T) {
 }
 
 func TestThePageSaysWhatOneClusterCarries(t *testing.T) {
-	text, err := page(some, small)
+	g, err := readGrowths("../../../docs/results/growth.json")
+	require.NoError(t, err)
+	text, err := page(some, g, small)
 	require.NoError(t, err)
 	assert.Contains(t, text, "| an uncontended acquisition and release | 500 µs of CPU | 2,800 a second |")
 	assert.Contains(t, text, fmt.Sprintf("| 1 | %s |", grouped(small.holders)))

@@ -75,11 +75,25 @@ cluster. Later you can move a single label in the same four steps, and the names
 a session of its own.
 
 `
+	growing = `
+## What grows
+
+These are costs that could grow with their size or with the past, at the two greatest sizes that ` + "[make growth](growth.md)" + ` played. A slope of 0
+means that the cost stays the same, 1 that it grows as the size does, and 2 as its square. What is about all of a size, such as a list of a queue, has
+a slope of 1 at best.
+
+%s
+`
 	million = `## A million holders
 
 The simulation has %s locks held by %s processes, for %v each on average. %s of the acquisitions wait behind another holder. Sessions have
 a TTL of %v, and the leaders of the clusters have %d cores. ` + "`pawl.Clusters`" + ` itself spreads the names. Requests arrive at random and
 wait for a core. The time of a request on an idle cluster is added to that wait.
+
+It follows from the costs of the first table: an acquisition that nobody contends takes %s (` + "`uncontended-64`" + `), one that waits %s (` + "`chain-100-hold-0s`" + `), a session %s
+in a TTL (` + "`renewals-apart`" + `), and memory is that of ` + "`held-many`" + `, ` + "`chain-5000-hold-0s`" + ` and ` + "`renewals-many`" + `. A cluster of three on disks of its own carries as many writes as one member, and its
+acquisitions take longer by its network and its second-fastest disk (` + "`past-on-three`" + `). If it compacts every %v, each name has changed hands %.0f times in between, which by
+` + "`past-lock`" + ` adds %.1f µs to an acquisition. No figure of the table above grows with the number of names.
 
 `
 	further = `
