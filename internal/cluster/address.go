@@ -9,9 +9,6 @@ import (
 	"time"
 )
 
-// addressStagger is how long an address of a name may take to connect before the next one is tried too.
-const addressStagger = 200 * time.Millisecond
-
 // addresses dials a member by name. The name may have several addresses, such as a balancer's, or those
 // of the members behind a headless service, and any of them may not serve. Each is tried; those that
 // failed most recently are tried last. The address at which the member last answered is tried too if the

@@ -88,8 +88,8 @@ func TestANameServesWhileOneOfItsAddressesDoes(t *testing.T) {
 		fresh, running time.Duration // the longest time until the next request is answered
 	}{
 		{"refuses", 0, 200 * time.Millisecond},
-		{"is not there", addressStagger, time.Second},
-		{"is frozen", addressStagger, 600 * time.Millisecond},
+		{"is not there", patience, time.Second},
+		{"is frozen", patience, 600 * time.Millisecond},
 		{"swallows what it is sent", 0, time.Second}, // new connections are served
 		{"has no leader", time.Second, time.Second},
 	} {
@@ -157,18 +157,40 @@ func TestAnAddressThatServesIsFoundWhereverItStands(t *testing.T) {
 				defer c.Close()
 				a := c.list()[0].addresses
 				start := time.Now()
-				conn, err := a.connect(t.Context())
+				conn, err := a.connect(t.Context(), patience)
 				require.NoError(t, err)
 				heard(t, conn)
-				assert.Equal(t, time.Duration(serves)*addressStagger, time.Since(start))
+				assert.Equal(t, time.Duration(serves)*patience, time.Since(start))
 				start = time.Now()
-				conn, err = a.connect(t.Context())
+				conn, err = a.connect(t.Context(), patience)
 				require.NoError(t, err)
 				heard(t, conn)
 				assert.Zero(t, time.Since(start), "those that failed come last")
 			})
 		})
 	}
+}
+
+// What is far away speaks after two round trips, so others are not dialed before three.
+// rule: C5
+func TestAnAddressFarAwayIsGivenThreeRoundTrips(t *testing.T) {
+	inName(t, func(t *testing.T, n *Named) {
+		c, err := Dial(t.Context(), n.Config())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		m := c.list()[0]
+		m.trip.Store(int64(400 * time.Millisecond))
+		n.Member(1).BlackHole()
+		start := time.Now()
+		conn, err := m.connect(t.Context())
+		require.NoError(t, err)
+		defer conn.Close()
+		_, err = conn.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"))
+		require.NoError(t, err)
+		_, err = conn.Read(make([]byte, 1))
+		require.NoError(t, err)
+		assert.Equal(t, 1200*time.Millisecond, time.Since(start))
+	})
 }
 
 // heard waits until conn says something, and closes it.
@@ -192,7 +214,7 @@ func TestSilentAddressesCostAFreshClientAStepEach(t *testing.T) {
 		c, err := Dial(t.Context(), n.Config())
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = c.Close() })
-		assert.Equal(t, 2*addressStagger, time.Since(start))
+		assert.Equal(t, 2*patience, time.Since(start))
 		assert.Equal(t, 2, n.InUse(c))
 	})
 }
@@ -206,7 +228,7 @@ func TestAnAddressIsItsOnlyAddress(t *testing.T) {
 	require.NoError(t, err)
 	defer c.Close()
 	for _, m := range c.list()[:3] {
-		_, err := m.addresses.connect(t.Context())
+		_, err := m.addresses.connect(t.Context(), patience)
 		assert.EqualError(t, err, m.Endpoint())
 	}
 	assert.Nil(t, c.list()[3].addresses)

@@ -33,7 +33,7 @@ func contested(t *testing.T, ctx context.Context) (*addresses, net.Conn, <-chan 
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	a := c.list()[0].addresses
-	conn, err := a.connect(ctx)
+	conn, err := a.connect(ctx, patience)
 	require.NoError(t, err)
 	return a, conn, others
 }
@@ -137,7 +137,7 @@ func TestAContestWithoutRivalsFails(t *testing.T) {
 		})
 		require.NoError(t, err)
 		defer c.Close()
-		_, err = c.list()[0].addresses.connect(t.Context())
+		_, err = c.list()[0].addresses.connect(t.Context(), patience)
 		assert.True(t, errors.Is(err, syscall.ECONNREFUSED))
 	})
 }

@@ -9,16 +9,16 @@ import (
 )
 
 // connect dials the addresses, and returns as soon as one of them takes a connection. That one counts when
-// it has said something; until then the others are tried too (see contest). If connect began with the
-// addresses that are known, it goes on with those that the resolver lists meanwhile.
-func (a *addresses) connect(ctx context.Context) (net.Conn, error) {
+// it has said something; until then the others are tried too, one after each step (see contest). If connect
+// began with the addresses that are known, it goes on with those that the resolver lists meanwhile.
+func (a *addresses) connect(ctx context.Context, step time.Duration) (net.Conn, error) {
 	hosts, l, err := a.name.resolve(ctx)
 	if err != nil {
 		return nil, err
 	}
 	life, end := context.WithCancelCause(a.name.c.life)
 	c := &contest{done: make(chan struct{}), end: end}
-	d := &dialing{a, life, c, l, a.order(hosts), make(map[string]bool), make(map[string]time.Time), make(chan dialed)}
+	d := &dialing{a, life, step, c, l, a.order(hosts), make(map[string]bool), make(map[string]time.Time), make(chan dialed)}
 	made := make(chan struct{})
 	if !a.name.c.Go(func() { d.run(made) }) { // ends when c is decided or closed, or with the Cluster
 		end(nil)
@@ -42,6 +42,7 @@ func (a *addresses) connect(ctx context.Context) (net.Conn, error) {
 type dialing struct {
 	a       *addresses
 	ctx     context.Context // ends when c is decided or closed
+	step    time.Duration   // how long an address may take before the next one is tried too
 	c       *contest
 	asked   *lookup
 	left    []string             // addresses not tried yet
@@ -60,7 +61,7 @@ type dialed struct {
 
 // run makes the attempts until c is decided. It closes made when there is a connection.
 func (d *dialing) run(made chan<- struct{}) {
-	next := time.NewTicker(addressStagger)
+	next := time.NewTicker(d.step)
 	defer next.Stop()
 	answered, taken := d.asked.done, false
 	for d.next(); ; {
@@ -89,7 +90,7 @@ func (d *dialing) run(made chan<- struct{}) {
 				}
 			default:
 				delete(d.began, got.address)
-				d.failed(addressStagger)
+				d.failed(d.step)
 				d.connected(got.address)
 				d.c.decide(got.conn, got.said, nil)
 				return

@@ -129,7 +129,7 @@ func (m *Member) connect(ctx context.Context) (net.Conn, error) {
 		ctx, cancel = context.WithTimeout(ctx, m.TryFor())
 		defer cancel()
 	}
-	return m.addresses.connect(ctx)
+	return m.addresses.connect(ctx, m.patience())
 }
 
 // soFar says of a line that has not answered yet what is known, or "".

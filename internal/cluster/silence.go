@@ -12,7 +12,8 @@ import (
 // for its leader meanwhile.
 
 const (
-	// patience is the least time that a line may be silent before it is examined.
+	// patience is the least time that a line may be silent before it is examined, and that an address may
+	// be before the next one of its name is tried too.
 	patience = 200 * time.Millisecond
 	// steps is how many steps patience consists of. A process that was itself stopped counts one step
 	// for all of that time, so it blames no member.
@@ -27,7 +28,7 @@ const (
 	maxSwap = 30 * time.Second
 )
 
-// patience is how long the line may be silent.
+// patience is how long the line, or an address of the member's name, may be silent.
 func (m *Member) patience() time.Duration { return max(patience, 3*time.Duration(m.trip.Load())) }
 
 // watch watches l until no answer is due on it.
