@@ -1,0 +1,54 @@
+package reclaim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pawl-locks/pawl/internal/backoff"
+	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/keys"
+	"github.com/pawl-locks/pawl/internal/session"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+// ErrElsewhere is the error of Settle for a lease of another cluster or namespace than the Host's.
+var ErrElsewhere = errors.New("it is of another cluster or namespace")
+
+// Settle waits for the lock-delay (rule RC4), has the lease revoked unless another process has taken it
+// over (RC3), and removes the file (RC5). It returns how long ago the proof is. It tries until ctx ends,
+// and reports the first failure to failing, which may be nil. Its error matches lease.ErrTakenOver if the
+// lease was left to another process. A file whose lease was not settled is left, for others.
+func (c *Claim) Settle(ctx context.Context, host session.Host, failing func(error)) (time.Duration, error) {
+	defer c.LetGo()
+	if host.Cluster.ID() != c.Cluster || keys.SessionKey(host.Namespace, c.Lease) != c.Key {
+		return 0, fmt.Errorf("%w: cluster %x, session key %q", ErrElsewhere, c.Cluster, c.Key)
+	}
+	if !session.AwaitInstant(ctx, c.proved.Add(c.LockDelay)) {
+		return 0, context.Cause(ctx)
+	}
+	for wait := backoff.Background(); ; {
+		err := c.reclaim(ctx, host)
+		if err == nil || errors.Is(err, lease.ErrTakenOver) {
+			after := clock.Now().Sub(c.proved)
+			return after, errors.Join(err, c.remove())
+		}
+		if failing != nil {
+			failing(err)
+			failing = nil
+		}
+		if host.Cluster.Err() != nil || !wait.Sleep(ctx) {
+			return 0, err
+		}
+	}
+}
+
+// tryFor bounds one try, so that a cluster that says nothing is reported.
+const tryFor = 12 * time.Second
+
+func (c *Claim) reclaim(ctx context.Context, host session.Host) error {
+	ctx, cancel := context.WithTimeout(ctx, tryFor)
+	defer cancel()
+	return session.Reclaim(ctx, host, c.Remains)
+}
