@@ -328,6 +328,7 @@ func TestAWatchEndsWithItsDirectory(t *testing.T) {
 		func() { require.NoError(t, os.RemoveAll(r.dir.path)) },
 	} {
 		watch, _ := r.reclaimer()
+		watch.every = time.Millisecond
 		ready, ended := make(chan struct{}), make(chan error, 1)
 		go func() { ended <- watch.Run(t.Context(), func() { close(ready) }) }() // ends with the directory
 		<-ready

@@ -26,6 +26,8 @@ type Reclaimer struct {
 	// Refused is called for each file that proves nothing, once.
 	Refused func(name string, err error)
 
+	every time.Duration // between looks at all files, for tests; 0 means sweepEvery
+
 	mu      sync.Mutex
 	refused map[string]string // what was reported of each file; guarded by mu
 	room    chan struct{}     // made under mu

@@ -1,6 +1,7 @@
 package reclaim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -21,7 +22,8 @@ type Ending struct {
 var ErrGone = errors.New("the directory is gone")
 
 // sweepEvery is how often Run looks at all files, for what no event has shown: a file that somebody else
-// had locked when its event came, or had restored.
+// had locked when its event came. It is also how long a directory that was removed can go unnoticed: the
+// kernel reports that when the last process has closed it.
 const sweepEvery = 10 * time.Second
 
 // Run reclaims what dead processes have left, and what processes leave that die from now on, until ctx ends
@@ -43,7 +45,7 @@ func (r *Reclaimer) Run(ctx context.Context, ready func()) error {
 		return err
 	}
 	ready()
-	tick := time.NewTicker(sweepEvery)
+	tick := time.NewTicker(cmp.Or(r.every, sweepEvery))
 	defer tick.Stop()
 	for {
 		var e Ending
