@@ -29,6 +29,8 @@ type Client struct {
 	cleanup *cleanup.Group
 	kv      *kv.Client
 
+	leaves *leavings // nil without Config.ReclaimDir
+
 	deferral session.Deferral // defers the revocation of ended sessions' leases
 	layouts  session.Layouts
 
@@ -63,12 +65,16 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pawl: %w", err)
 	}
+	leaves, err := openLeavings(cfg.ReclaimDir)
+	if err != nil {
+		return nil, fmt.Errorf("pawl: dial: %w", err)
+	}
 	conn, err := cluster.Dial(ctx, to)
 	if err != nil {
 		return nil, fmt.Errorf("pawl: dial: %w", err)
 	}
 	c := &Client{
-		cfg: cfg, cluster: conn, writes: batch.New(conn), watches: watcher.New(conn), reader: session.NewReader(conn), cleanup: &cleanup.Group{}, kv: hooks.KVClient(conn).(*kv.Client),
+		cfg: cfg, leaves: leaves, cluster: conn, writes: batch.New(conn), watches: watcher.New(conn), reader: session.NewReader(conn), cleanup: &cleanup.Group{}, kv: hooks.KVClient(conn).(*kv.Client),
 		own: gate.New(1), sessions: make(map[*session.Session]struct{}),
 	}
 	c.life, c.end = context.WithCancel(context.Background())
@@ -136,6 +142,7 @@ func (c *Client) grant(ctx context.Context, opts lease.Options) (*session.Sessio
 		}
 		return nil, fmt.Errorf("reach the cluster: %w", err)
 	}
+	c.sweep(ctx, sweepFor(opts))
 	engine, err := session.Grant(ctx, c.host(), opts)
 	switch {
 	case c.life.Err() != nil:
@@ -146,6 +153,7 @@ func (c *Client) grant(ctx context.Context, opts lease.Options) (*session.Sessio
 	case err != nil:
 		return nil, err
 	}
+	c.leave(engine, opts.WithDefaults().Owner)
 	c.keep(engine)
 	return engine, nil
 }
@@ -229,6 +237,7 @@ func (c *Client) close() error {
 		<-s.Stopped()
 	}
 	left := c.cleanup.Close(removalWait)
+	c.leaves.close()
 	c.watches.Close()
 	_ = c.cluster.Close()
 	if len(left) > 0 {

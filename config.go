@@ -51,6 +51,24 @@ type Config struct {
 	// Session is the options of the client's session, which Client.Session makes. Resume is refused
 	// here, because a Handle works once.
 	Session lease.Options
+	// ReclaimDir, if it is not empty, lets what a session of this Client holds be free as soon as this
+	// process is dead, instead of after its lease's TTL.
+	//
+	// A lease that expires gives writes that a dead process has under way the rest of the TTL to arrive. A
+	// reclaim does not: such a write can arrive after the next holder's. Storage that checks the token
+	// refuses it. For other storage set lease.Options.LockDelay, which counts from the proof of death.
+	//
+	// Each session leaves a file in this directory, at most 256 a process, and removes it at its end. Once
+	// no process has the memory of this one any more, whoever finds the file revokes the lease: the next
+	// session of the directory, or pawl reap at once. What this process has started does not count, unless
+	// it has forked without beginning another program: end it yourself. A new session waits for such
+	// revocations for up to 2 s. Its children that hold on behalf of it must be dead when it is.
+	//
+	// The directory belongs to this process's user alone, with mode 0700, on tmpfs, ext4, xfs or btrfs; it is
+	// made if its parent is there. Dial returns an error for anything else, and on other systems than Linux.
+	// A session that cannot leave a file goes on without, with one warning for the Client. Who shares the
+	// directory has to use the same cluster, Namespace and user for what is in it to be found.
+	ReclaimDir string
 	// Logger gets what an operator has to know, and never a password or a token. Nothing is logged if
 	// it is nil. A goroutine of the Client calls its handler, and nothing else waits for it. If it does
 	// not keep up, up to 1,024 records wait, and further ones are dropped. The log then says how many.

@@ -96,7 +96,11 @@ func (s *Session) Close(ctx context.Context) error {
 	case ctx == nil:
 		return errors.New("pawl: close session: nil context")
 	}
-	return s.engine.Close(ctx)
+	err := s.engine.Close(ctx)
+	if err == nil {
+		s.client.remove(s.engine)
+	}
+	return err
 }
 
 // Detach ends the session in this process, with all its locks and terms and with lease.ErrClosed,
@@ -107,5 +111,7 @@ func (s *Session) Detach() lease.Handle {
 	if s.none() {
 		return lease.Handle{}
 	}
-	return s.engine.Detach()
+	h := s.engine.Detach()
+	s.client.remove(s.engine) // before anybody has the Handle
+	return h
 }

@@ -48,6 +48,7 @@ func (SessionHedged) event()     {}
 func (SessionInJeopardy) event() {}
 func (SessionLost) event()       {}
 func (SessionClosed) event()     {}
+func (Reclaimed) event()         {}
 
 func (LockEnqueued) event() {}
 func (LockAcquired) event() {}

@@ -53,3 +53,12 @@ type SessionClosed struct {
 	Lease int64
 	Err   error // matches lease.ErrClosed; its text says more
 }
+
+// Reclaimed reports that the lease of a process that died is gone, long before it would have expired. A new
+// session of this client had found the file that the process had left in pawl.Config.ReclaimDir. It is no
+// event of a session of this process.
+type Reclaimed struct {
+	Lease int64
+	Owner string        // of the dead process's session
+	After time.Duration // from the proof of death, the session's lock-delay included
+}

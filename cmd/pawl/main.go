@@ -9,6 +9,7 @@
 //	pawl ls, show, watch, top              who holds, who waits, and what happens
 //	pawl ui                                the same, as a page for a browser
 //	pawl break NAME                        take a lock or a term from its holder
+//	pawl reap DIR                          free what killed processes held, at once
 //	pawl doctor                            check the cluster and the keys, and say what to do
 //
 // Endpoints and credentials come from flags or from the ETCDCTL_* variables. It

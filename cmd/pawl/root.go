@@ -9,6 +9,7 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/demo"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/doctor"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/hold"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/reap"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/show"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/top"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/ui"
@@ -50,7 +51,7 @@ The flags --endpoints, --user and so on, or the ETCDCTL_* variables, select the 
 	}{
 		{"hold", "Holding:", []*cobra.Command{hold.NewLock(), hold.NewElect()}},
 		{"look", "Showing:", []*cobra.Command{show.NewLs(), show.NewShow(), show.NewShards(), show.NewWatch(), top.New(), ui.New(), show.NewObserve()}},
-		{"act", "Repairing:", []*cobra.Command{show.NewBreak(), show.NewRuns(), doctor.New()}},
+		{"act", "Repairing:", []*cobra.Command{show.NewBreak(), show.NewRuns(), reap.New(), doctor.New()}},
 		{"try", "Trying:", []*cobra.Command{newDev(), demo.New()}},
 		{"read", "Help:", []*cobra.Command{newMan()}},
 	} {

@@ -14,6 +14,10 @@ import (
 // SessionOf returns the engine of a *pawl.Session, or nil for a nil one.
 var SessionOf func(s any) *session.Session
 
+// Bequeath makes the processes that this one starts keep a *pawl.Client's files in Config.ReclaimDir locked,
+// because they work under its locks. It is called before the client's first session.
+var Bequeath func(client any)
+
 // HostFor returns the Host of a pawl.Sessions' sessions. For a *pawl.Client it needs no session; for
 // others it gets the current session.
 var HostFor func(ctx context.Context, sessions any) (session.Host, error)

@@ -38,6 +38,7 @@
 //	pawl.sessions                    up-down
 //	pawl.sessions.in_jeopardy        counter
 //	pawl.sessions.over               counter    pawl.cause
+//	pawl.leases.reclaimed            counter
 //	pawl.member.switches             counter    pawl.member
 //	pawl.fenced                      counter
 //	pawl.job.late.duration       s   histogram  of Mutex.Every's runs, as the next two

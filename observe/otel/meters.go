@@ -15,7 +15,7 @@ type meters struct {
 	wait, hold, renewal, late      metric.Float64Histogram
 	lost, failed, hedged, jeopardy metric.Int64Counter
 	sessionsOver, switches, fenced metric.Int64Counter
-	runs, skipped                  metric.Int64Counter
+	runs, skipped, reclaimed       metric.Int64Counter
 	inLine, held, sessionsValid    metric.Int64UpDownCounter
 
 	shards     metric.Int64UpDownCounter
@@ -57,6 +57,7 @@ func newMeters(m metric.Meter, least func() (time.Duration, bool), counted func(
 		failed:       counter("pawl.gave_up", "Acquisitions and campaigns that failed."),
 		hedged:       counter("pawl.renewals.hedged", "Renewals that this member had not answered when they were also sent to another."),
 		jeopardy:     counter("pawl.sessions.in_jeopardy", "How often less than half of a session's validity was left."),
+		reclaimed:    counter("pawl.leases.reclaimed", "Leases of dead processes that this one had revoked."),
 		sessionsOver: counter("pawl.sessions.over", "Sessions that have ended."),
 		switches:     counter("pawl.member.switches", "How often a member failed, so that others are used first."),
 		fenced:       counter("pawl.fenced", "Transactions of kv that a guard refused."),

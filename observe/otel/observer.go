@@ -111,6 +111,8 @@ func (o *Observer) observeSession(ctx context.Context, ev observe.Event) {
 		o.ended(ctx, ev.Lease, ev.Err)
 	case observe.SessionClosed:
 		o.ended(ctx, ev.Lease, ev.Err)
+	case observe.Reclaimed:
+		o.reclaimed.Add(ctx, 1)
 	case observe.MemberSwitched:
 		o.switches.Add(ctx, 1, member(ev.From))
 	case observe.JobRan:

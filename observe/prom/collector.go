@@ -73,6 +73,8 @@ func (c *Collector) Observe(_ context.Context, ev observe.Event) {
 		c.ended(ev.Lease, ev.Err)
 	case observe.SessionClosed:
 		c.ended(ev.Lease, ev.Err)
+	case observe.Reclaimed:
+		c.reclaimed.Inc()
 	case observe.MemberSwitched:
 		c.switches.WithLabelValues(ev.From).Inc()
 	case observe.WriteFenced:

@@ -228,6 +228,13 @@ func TestRenewalsHedgesAndSwitchesAreByMember(t *testing.T) {
 		`pawl_renewals_hedged_total{member="b:2379"} 1`, `pawl_member_switches_total{member="b:2379"} 1`)
 }
 
+func TestLeasesThatWereReclaimedAreCounted(t *testing.T) {
+	c := prom.New(prom.Options{})
+	shows(t, c, `pawl_leases_reclaimed_total 0`)
+	c.Observe(t.Context(), observe.Reclaimed{Lease: 7, Owner: "ann", After: time.Millisecond})
+	shows(t, c, `pawl_leases_reclaimed_total 1`)
+}
+
 func TestAReleaseThatIsPendingIsCounted(t *testing.T) {
 	c := prom.New(prom.Options{})
 	c.Observe(t.Context(), observe.LockReleased{Pending: errors.New("no answer")})

@@ -22,6 +22,7 @@
 //	pawl_sessions_granted_total                       counter
 //	pawl_sessions_over_total{cause}                   counter    cause closed: by this process
 //	pawl_sessions_in_jeopardy_total                   counter    less than half of the validity left
+//	pawl_leases_reclaimed_total                       counter    of dead processes, revoked by this one
 //	pawl_renewal_seconds{member}                      histogram  a renewal and its confirming read
 //	pawl_renewals_hedged_total{member}                counter    that member had not answered
 //	pawl_waiting{kind,mode,name}                      gauge      in a queue, in this process

@@ -14,6 +14,7 @@ type metrics struct {
 	load, unmeasured              *prometheus.Desc
 
 	granted, jeopardy prometheus.Counter
+	reclaimed         prometheus.Counter
 	over              *prometheus.CounterVec // cause
 	renewal           *prometheus.HistogramVec
 	hedged, switches  *prometheus.CounterVec // member
@@ -82,13 +83,14 @@ func newMetrics(opts Options) metrics {
 		load:       b.desc("pawl_shards_load", "The load of the shards that this process works on, as shard.Options.Load measures it; 0 without it.", b.ofShards()...),
 		unmeasured: b.desc("pawl_shards_unmeasured", "Shards that this process works on, and for which shard.Options.Load returned no load.", b.ofShards()...),
 
-		granted:  b.counter("pawl_sessions_granted_total", "Sessions that began.").WithLabelValues(),
-		jeopardy: b.counter("pawl_sessions_in_jeopardy_total", "How often less than half of a session's validity was left.").WithLabelValues(),
-		over:     b.counter("pawl_sessions_over_total", "Sessions that have ended, by cause; closed: by this process.", "cause"),
-		renewal:  b.histogram("pawl_renewal_seconds", "Time of a renewal and of the read that confirms it.", trips, "member"),
-		hedged:   b.counter("pawl_renewals_hedged_total", "Renewals that this member had not answered when they were also sent to another.", "member"),
-		switches: b.counter("pawl_member_switches_total", "How often a member failed, so that others are used first.", "member"),
-		fenced:   b.counter("pawl_fenced_total", "Writes that a guard refused: of etcd's transactions, or of another storage.", "guard"),
+		granted:   b.counter("pawl_sessions_granted_total", "Sessions that began.").WithLabelValues(),
+		jeopardy:  b.counter("pawl_sessions_in_jeopardy_total", "How often less than half of a session's validity was left.").WithLabelValues(),
+		reclaimed: b.counter("pawl_leases_reclaimed_total", "Leases of dead processes that this one had revoked.").WithLabelValues(),
+		over:      b.counter("pawl_sessions_over_total", "Sessions that have ended, by cause; closed: by this process.", "cause"),
+		renewal:   b.histogram("pawl_renewal_seconds", "Time of a renewal and of the read that confirms it.", trips, "member"),
+		hedged:    b.counter("pawl_renewals_hedged_total", "Renewals that this member had not answered when they were also sent to another.", "member"),
+		switches:  b.counter("pawl_member_switches_total", "How often a member failed, so that others are used first.", "member"),
+		fenced:    b.counter("pawl_fenced_total", "Writes that a guard refused: of etcd's transactions, or of another storage.", "guard"),
 
 		ahead:    b.histogram("pawl_queue_ahead", "How many were ahead when one came into the queue.", heads, b.of()...),
 		wait:     b.histogram("pawl_wait_seconds", "Time from the call until it was held.", spans, b.of("how")...),
@@ -111,7 +113,7 @@ func newMetrics(opts Options) metrics {
 // all returns the counters.
 func (m *metrics) all() []prometheus.Collector {
 	return []prometheus.Collector{
-		m.granted, m.jeopardy, m.over, m.renewal, m.hedged, m.switches, m.fenced,
+		m.granted, m.jeopardy, m.reclaimed, m.over, m.renewal, m.hedged, m.switches, m.fenced,
 		m.ahead, m.wait, m.hold, m.held, m.gaveUp, m.lost, m.pending, m.proclaim, m.late, m.runs, m.skipped,
 		m.shards, m.shardsOver, m.handover,
 	}

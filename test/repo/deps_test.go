@@ -32,6 +32,7 @@ var layers = [][]string{
 	{"internal/watcher", "watch"},
 	{"internal/listwatch", "lease"},
 	{"internal/session"},
+	{"internal/reclaim"},
 	{"internal/hooks"},
 	{"kv"},
 	{"internal/queue"},

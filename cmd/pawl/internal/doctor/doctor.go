@@ -17,7 +17,7 @@ import (
 
 func New() *cobra.Command {
 	var o cli.Reader
-	var at string
+	var at, reclaims string
 	cmd := &cobra.Command{
 		Use:   "doctor [PREFIX]",
 		Short: "Check the cluster and the keys, or pawld, for what endangers locks",
@@ -38,6 +38,8 @@ do:
               exclude each other
   session     sessions that have stopped renewing; session keys without a lease
   run         records of runs that are ahead of this machine's clock, or hold no time
+  reclaim     with --reclaim-dir DIR: whether the deaths of processes can be proved
+              there, and files that prove nothing, or whose processes are dead
 
 "key" and "run" check the names that begin with PREFIX, or all. doctor grants a lease
 and revokes it, and writes nothing else. It checks the permission to write with a
@@ -65,11 +67,12 @@ With --json each line is an object with check, status, subject, says and do.`,
 			if cmd.Flags().Changed("daemon") {
 				return examineDaemon(&o, cmd, at, cli.PrefixOf(args))
 			}
-			return examine(&o, cmd, cli.PrefixOf(args))
+			return examine(&o, cmd, cli.PrefixOf(args), reclaims)
 		},
 	}
 	o.Flags(cmd, "finding")
 	cmd.Flags().StringVar(&at, "daemon", "", "check the pawld that serves this Unix socket")
+	cmd.Flags().StringVar(&reclaims, "reclaim-dir", "", "check this directory too, in which sessions leave files for the case of their process's death")
 	cli.CompletesNames(cmd, &o.Connection)
 	return cmd
 }
@@ -129,7 +132,7 @@ func (d *doctor) wrong(check, subject, says, do string) {
 }
 
 // examine makes all checks, and prints their results.
-func examine(o *cli.Reader, cmd *cobra.Command, prefix string) error {
+func examine(o *cli.Reader, cmd *cobra.Command, prefix, reclaims string) error {
 	ctx, stop := supervise.Catch().Ends(context.Background())
 	defer stop()
 	cfg, server, err := o.Target(cmd.Flags())
@@ -140,6 +143,9 @@ func examine(o *cli.Reader, cmd *cobra.Command, prefix string) error {
 	d := &doctor{out: cmd.OutOrStdout(), json: o.JSON, counts: map[string]int{}}
 	ends := d.endpoints(ctx, cfg, o.DialTimeout)
 	d.clock()
+	if reclaims != "" {
+		d.reclaim(reclaims)
+	}
 	if answering(ends) == 0 {
 		return cli.Exit(cli.ExitNoCluster, fmt.Errorf("none of %s serves: %w", strings.Join(cfg.Endpoints, ", "), ends[0].err))
 	}

@@ -1,0 +1,215 @@
+package pawl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/pawl-locks/pawl/internal/backoff"
+	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/hooks"
+	"github.com/pawl-locks/pawl/internal/reclaim"
+	"github.com/pawl-locks/pawl/internal/session"
+	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/observe"
+)
+
+// leavings are the files that a client's sessions leave in Config.ReclaimDir for the case of this process's
+// death. Without a ReclaimDir it is nil, and does nothing.
+type leavings struct {
+	dir     *reclaim.Dir
+	inherit bool // processes that this one starts believe as well
+
+	mu     sync.Mutex
+	files  map[*session.Session]*reclaim.File // of the sessions that have not removed theirs
+	swept  clock.Instant                      // when the last sweep began
+	warned bool
+
+	minding sync.WaitGroup // goroutines, one a file
+	life    context.Context
+	end     context.CancelFunc
+}
+
+// openLeavings opens Config.ReclaimDir, if there is one.
+func openLeavings(path string) (*leavings, error) {
+	if path == "" {
+		return nil, nil
+	}
+	dir, err := reclaim.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("Config.ReclaimDir: %w", err)
+	}
+	l := &leavings{dir: dir, files: make(map[*session.Session]*reclaim.File)}
+	l.life, l.end = context.WithCancel(context.Background())
+	return l, nil
+}
+
+// close removes the files that are left, after all sessions have ended.
+func (l *leavings) close() {
+	if l != nil {
+		l.end()
+		l.minding.Wait()
+	}
+}
+
+// sweepWait is how long a new session waits until what dead processes have left is revoked.
+const sweepWait = 2 * time.Second
+
+// sweepPause is how long after a sweep new sessions begin none, so that a thousand sessions do not look at
+// a thousand files each.
+const sweepPause = time.Second
+
+// sweep reclaims what dead processes have left. It waits for that until ctx ends, or for within. The rest
+// is done in the background.
+func (c *Client) sweep(ctx context.Context, within time.Duration) {
+	if c.leaves == nil || !c.leaves.due() {
+		return
+	}
+	swept := make(chan struct{})
+	c.cleanup.Go("what dead processes have left", func(job context.Context) {
+		defer close(swept)
+		job, cancel := context.WithCancel(job)
+		defer cancel()
+		defer context.AfterFunc(c.life, cancel)() // a later sweep goes on
+		if err := c.reclaimer().Sweep(job); err != nil {
+			c.cluster.Logger().Warn("what dead processes have left cannot be found", "directory", c.leaves.dir.Path(), "error", err)
+		}
+	})
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	select {
+	case <-swept:
+	case <-ctx.Done():
+	}
+}
+
+// sweepFor is how long a new session waits for a sweep. One that takes another's lease over waits for none,
+// because nobody renews that lease meanwhile.
+func sweepFor(opts lease.Options) time.Duration {
+	if opts.Resume != (lease.Handle{}) {
+		return 0
+	}
+	return sweepWait
+}
+
+// due reports whether a sweep is due, which begins now.
+func (l *leavings) due() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := clock.Now()
+	if now.Sub(l.swept) < sweepPause {
+		return false
+	}
+	l.swept = now
+	return true
+}
+
+// reclaimer reports to the client's log and observer.
+func (c *Client) reclaimer() *reclaim.Reclaimer {
+	log := c.cluster.Logger()
+	return &reclaim.Reclaimer{
+		Dir: c.leaves.dir, Host: c.host(),
+		Reclaimed: func(l reclaim.Left, after time.Duration, err error) {
+			switch {
+			case errors.Is(err, lease.ErrTakenOver):
+				log.Info("the lease of a dead process was taken over", "lease", fmt.Sprintf("%x", l.Lease), "owner", l.Owner)
+				return
+			case err != nil:
+				log.Warn("what a dead process has left", "lease", fmt.Sprintf("%x", l.Lease), "error", err)
+			}
+			if after > 0 {
+				log.Info("the lease of a dead process is revoked", "lease", fmt.Sprintf("%x", l.Lease), "owner", l.Owner, "after", after)
+				c.cluster.Notifier().NewSource().Later(context.Background(), observe.Reclaimed{Lease: l.Lease, Owner: l.Owner, After: after})
+			}
+		},
+		Failing: func(l reclaim.Left, err error) {
+			log.Warn("the lease of a dead process is not revoked yet", "lease", fmt.Sprintf("%x", l.Lease), "error", err)
+		},
+		Refused: func(name string, err error) {
+			log.Info("a file in Config.ReclaimDir proves nothing", "file", name, "error", err)
+		},
+	}
+}
+
+// leave publishes the file of a new session, before anybody has the session, and so before there is another
+// key (rule RC1).
+func (c *Client) leave(s *session.Session, owner string) {
+	l := c.leaves
+	if l == nil {
+		return
+	}
+	publish := l.dir.Publish
+	if l.inherit {
+		publish = l.dir.PublishFor
+	}
+	key, _ := s.Key()
+	f, err := publish(reclaim.Left{Remains: s.Remains(), Key: key, LockDelay: s.LockDelay(), Owner: owner})
+	if err != nil {
+		c.warnOfFile("session leaves no file: if this process is killed, others wait until its lease expires", s, err)
+		return
+	}
+	l.mu.Lock()
+	l.files[s] = f
+	l.mu.Unlock()
+	l.minding.Go(func() { c.mind(s, f) }) // ends with the session, or with the client
+}
+
+// mind looks at a session's file at each renewal (rule RC6), and removes it once the session has ended and
+// its revocation is decided. So a process that is killed meanwhile leaves it.
+func (c *Client) mind(s *session.Session, f *reclaim.File) {
+	defer c.remove(s)
+	for every := s.TTL() / 8; s.Err() == nil; {
+		lost, err := f.Check()
+		switch {
+		case lost:
+			s.Abandon(fmt.Errorf("%w: its file in Config.ReclaimDir is not locked by this process any more: restored from a checkpoint?", lease.ErrRevoked))
+		case err != nil:
+			c.warnOfFile("session's file is lost: if this process is killed, others wait until its lease expires", s, err)
+			every = time.Hour
+		}
+		backoff.Sleep(s.Context(), every)
+	}
+	_ = s.Close(c.leaves.life)
+}
+
+// warnOfFile warns once.
+func (c *Client) warnOfFile(text string, s *session.Session, err error) {
+	c.leaves.mu.Lock()
+	first := !c.leaves.warned
+	c.leaves.warned = true
+	c.leaves.mu.Unlock()
+	if first {
+		c.cluster.Logger().Warn(text, "lease", fmt.Sprintf("%x", s.ID()), "error", err)
+	}
+}
+
+// remove removes the file of a session (rule RC5).
+func (c *Client) remove(s *session.Session) {
+	l := c.leaves
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	f := l.files[s]
+	l.mu.Unlock()
+	if f == nil {
+		return
+	}
+	err := f.Remove()
+	l.mu.Lock()
+	delete(l.files, s)
+	l.mu.Unlock()
+	if err != nil {
+		c.cluster.Logger().Warn("session's file stays until this process ends", "lease", fmt.Sprintf("%x", s.ID()), "error", err)
+	}
+}
+
+func init() {
+	hooks.Bequeath = func(v any) {
+		if l := v.(*Client).leaves; l != nil {
+			l.inherit = true
+		}
+	}
+}
