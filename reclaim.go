@@ -119,10 +119,8 @@ func (c *Client) reclaimer() *reclaim.Reclaimer {
 			case err != nil:
 				log.Warn("what a dead process has left", "lease", fmt.Sprintf("%x", l.Lease), "error", err)
 			}
-			if after > 0 {
-				log.Info("the lease of a dead process is revoked", "lease", fmt.Sprintf("%x", l.Lease), "owner", l.Owner, "after", after)
-				c.cluster.Notifier().NewSource().Later(context.Background(), observe.Reclaimed{Lease: l.Lease, Owner: l.Owner, After: after})
-			}
+			log.Info("the lease of a dead process is revoked", "lease", fmt.Sprintf("%x", l.Lease), "owner", l.Owner, "after", after)
+			c.cluster.Notifier().NewSource().Later(context.Background(), observe.Reclaimed{Lease: l.Lease, Owner: l.Owner, After: after})
 		},
 		Failing: func(l reclaim.Left, err error) {
 			log.Warn("the lease of a dead process is not revoked yet", "lease", fmt.Sprintf("%x", l.Lease), "error", err)
@@ -160,7 +158,8 @@ func (c *Client) leave(s *session.Session, owner string) {
 // its revocation is decided. So a process that is killed meanwhile leaves it.
 func (c *Client) mind(s *session.Session, f *reclaim.File) {
 	defer c.remove(s)
-	for every := s.TTL() / 8; s.Err() == nil; {
+	every := s.TTL() / 8
+	for backoff.Sleep(s.Context(), every) {
 		lost, err := f.Check()
 		switch {
 		case lost:
@@ -169,7 +168,6 @@ func (c *Client) mind(s *session.Session, f *reclaim.File) {
 			c.warnOfFile("session's file is lost: if this process is killed, others wait until its lease expires", s, err)
 			every = time.Hour
 		}
-		backoff.Sleep(s.Context(), every)
 	}
 	_ = s.Close(c.leaves.life)
 }

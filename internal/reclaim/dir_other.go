@@ -2,11 +2,7 @@
 
 package reclaim
 
-import (
-	"os"
-
-	"github.com/pawl-locks/pawl/internal/clock"
-)
+import "github.com/pawl-locks/pawl/internal/clock"
 
 // A Dir is a directory in which sessions leave their files. There is none on this system.
 type Dir struct{}
@@ -37,9 +33,6 @@ type File struct{}
 
 // Check returns ErrSystem.
 func (*File) Check() (bool, error) { return false, ErrSystem }
-
-// Inherit returns nil.
-func (*File) Inherit() *os.File { return nil }
 
 // Remove does nothing.
 func (*File) Remove() error { return nil }

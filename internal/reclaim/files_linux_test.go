@@ -57,20 +57,13 @@ func TestAFileThatIsNotLockedByMemoryIsNotPublished(t *testing.T) {
 // rule: RC1
 func TestNoDescriptorOfAPublishedFileIsLeft(t *testing.T) {
 	d := newDir(t)
-	f := publish(t, d, left(7))
+	publish(t, d, left(7))
 	fds, err := os.ReadDir("/proc/self/fd")
 	require.NoError(t, err)
 	for _, fd := range fds {
 		to, err := os.Readlink("/proc/self/fd/" + fd.Name())
 		assert.False(t, err == nil && filepath.Dir(to) == d.path, "%s", to)
 	}
-	assert.Nil(t, f.Inherit())
-	die(f)
-	kept, err := d.PublishFor(left(8))
-	require.NoError(t, err)
-	assert.NotNil(t, kept.Inherit())
-	require.NoError(t, kept.Remove())
-	assert.Nil(t, kept.Inherit())
 }
 
 // rule: RC2
@@ -375,4 +368,21 @@ func FuzzAnyContentIsRefusedOrWhole(f *testing.F) {
 		assert.Equal(t, l, l2)
 		assert.Equal(t, p, p2)
 	})
+}
+
+func BenchmarkPublishAndRemove(b *testing.B) {
+	d := newDir(b)
+	for b.Loop() {
+		f, err := d.Publish(left(7))
+		require.NoError(b, err)
+		require.NoError(b, f.Remove())
+	}
+}
+
+func BenchmarkCheck(b *testing.B) {
+	f := publish(b, newDir(b), left(7))
+	for b.Loop() {
+		_, err := f.Check()
+		require.NoError(b, err)
+	}
 }

@@ -33,7 +33,8 @@ func identityOf(st *unix.Stat_t) identity { return identity{uint64(st.Dev), st.I
 // error no file is left.
 func (d *Dir) Publish(l Left) (*File, error) { return d.publish(l, false) }
 
-// PublishFor is Publish for the processes that inherit File.Inherit's descriptor, who believe as well.
+// PublishFor is Publish for the processes that this one starts from now on, who believe as well. They inherit
+// a descriptor, as those that flock(1) starts.
 func (d *Dir) PublishFor(l Left) (*File, error) { return d.publish(l, true) }
 
 func (d *Dir) publish(l Left, inherit bool) (_ *File, err error) {
@@ -59,7 +60,11 @@ func (d *Dir) publish(l Left, inherit bool) (_ *File, err error) {
 		file.Close()
 		return nil, err
 	}
-	if f.kept = file; !inherit {
+	if f.kept = file; inherit {
+		if _, err := unix.FcntlInt(file.Fd(), unix.F_SETFD, 0); err != nil {
+			return nil, os.NewSyscallError("fcntl", err)
+		}
+	} else {
 		f.kept = nil
 		if err := file.Close(); err != nil {
 			return nil, err
@@ -132,9 +137,6 @@ func (f *File) Check() (lost bool, err error) {
 	err = f.locked(f.name)
 	return errors.Is(err, errNotLocked), err
 }
-
-// Inherit is the descriptor for the processes that believe as well, or nil.
-func (f *File) Inherit() *os.File { return f.kept }
 
 // Remove removes the file, and then lets go of its lock (rule RC5). A file that cannot be removed stays
 // locked until this process's end.

@@ -17,16 +17,16 @@ import (
 var ErrElsewhere = errors.New("it is of another cluster or namespace")
 
 // Settle waits for the lock-delay (rule RC4), has the lease revoked unless another process has taken it
-// over (RC3), and removes the file (RC5). It returns how long ago the proof is. It tries until ctx ends,
-// and reports the first failure to failing, which may be nil. Its error matches lease.ErrTakenOver if the
-// lease was left to another process. A file whose lease was not settled is left, for others.
+// over (RC3), and removes the file (RC5). It tries until ctx ends, and reports the first failure to failing,
+// which may be nil. It returns how long ago the proof is, or less than 0 if the lease was not settled: then
+// the file is left, for others. Its error matches lease.ErrTakenOver if the lease was left to another process.
 func (c *Claim) Settle(ctx context.Context, host session.Host, failing func(error)) (time.Duration, error) {
 	defer c.LetGo()
 	if host.Cluster.ID() != c.Cluster || keys.SessionKey(host.Namespace, c.Lease) != c.Key {
-		return 0, fmt.Errorf("%w: cluster %x, session key %q", ErrElsewhere, c.Cluster, c.Key)
+		return unsettled, fmt.Errorf("%w: cluster %x, session key %q", ErrElsewhere, c.Cluster, c.Key)
 	}
 	if !session.AwaitInstant(ctx, c.proved.Add(c.LockDelay)) {
-		return 0, context.Cause(ctx)
+		return unsettled, context.Cause(ctx)
 	}
 	for wait := backoff.Background(); ; {
 		err := c.reclaim(ctx, host)
@@ -39,10 +39,12 @@ func (c *Claim) Settle(ctx context.Context, host session.Host, failing func(erro
 			failing = nil
 		}
 		if host.Cluster.Err() != nil || !wait.Sleep(ctx) {
-			return 0, err
+			return unsettled, err
 		}
 	}
 }
+
+const unsettled = -1
 
 // tryFor bounds one try, so that a cluster that says nothing is reported.
 const tryFor = 12 * time.Second

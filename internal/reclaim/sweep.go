@@ -18,8 +18,8 @@ type Reclaimer struct {
 	Dir  *Dir
 	Host session.Host
 
-	// Reclaimed is called for each lease that was settled, after that long since the proof of death. err is
-	// nil, or matches lease.ErrTakenOver, or says why the file could not be removed.
+	// Reclaimed is called for each lease that was settled, so long after the proof of death. err is nil, or
+	// matches lease.ErrTakenOver, or says why the file could not be removed.
 	Reclaimed func(l Left, after time.Duration, err error)
 	// Failing is called when the cluster does not settle a lease at once. It is tried on.
 	Failing func(l Left, err error)
@@ -106,10 +106,9 @@ func (r *Reclaimer) settle(ctx context.Context, c *Claim) {
 		}
 	})
 	switch {
-	case ctx.Err() != nil && after == 0: // left to others
 	case errors.Is(err, ErrElsewhere):
 		r.refuse(c.name, err)
-	case r.Reclaimed != nil:
+	case after >= 0 && r.Reclaimed != nil:
 		r.Reclaimed(c.Left, after, err)
 	}
 }

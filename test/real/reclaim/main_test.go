@@ -194,11 +194,6 @@ func publisher(args []string) error {
 		case "remove":
 			err = f.Remove()
 		case "exec":
-			if kept := f.Inherit(); kept != nil {
-				if _, err := unix.FcntlInt(kept.Fd(), unix.F_SETFD, 0); err != nil {
-					return err
-				}
-			}
 			return syscall.Exec("/bin/sh", []string{"sh", "-c", "echo done; exec cat"}, os.Environ())
 		}
 		if err != nil {

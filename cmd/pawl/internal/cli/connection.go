@@ -32,6 +32,7 @@ type Connection struct {
 	syncEvery         time.Duration
 	tokenFloor        int64
 	Embed             bool
+	ReclaimDir        string // of a command under a lock
 	Verbose           bool
 }
 
@@ -126,7 +127,7 @@ func (c *Connection) config() (pawl.Config, error) {
 	if c.tokenFloor < 0 {
 		return pawl.Config{}, Usage("--token-floor is %d, want a token, or 0 for none", c.tokenFloor)
 	}
-	cfg := pawl.Config{Endpoints: c.Endpoints, Namespace: c.Namespace, SyncEvery: c.syncEvery, Logger: c.Logger(), TokenFloor: fencing.Token(c.tokenFloor)}
+	cfg := pawl.Config{Endpoints: c.Endpoints, Namespace: c.Namespace, SyncEvery: c.syncEvery, Logger: c.Logger(), TokenFloor: fencing.Token(c.tokenFloor), ReclaimDir: c.ReclaimDir}
 	var err error
 	if cfg.Username, cfg.Password, err = c.login(); err != nil {
 		return pawl.Config{}, err

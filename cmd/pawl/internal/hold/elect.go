@@ -48,7 +48,7 @@ all processes that it started.
 	fs := cmd.Flags()
 	o.Connection.Flags(fs)
 	o.AcquireFlags(fs)
-	o.commonOptions.flags(fs)
+	o.commonOptions.flags(fs, &o.Connection)
 	o.waiting.flags(fs, "the first term")
 	fs.BoolVar(&o.etcd, "etcd-layout", false, "use NAME verbatim, to share the election with etcdctl elect and clientv3's concurrency.Election")
 	cli.CompletesNames(cmd, &o.Connection)
@@ -63,7 +63,7 @@ func (o *electOptions) run(cmd *cobra.Command, name, value string, argv []string
 	if err := cli.CheckName(name, o.etcd); err != nil {
 		return err
 	}
-	if err := o.waiting.check(); err != nil {
+	if err := cmp.Or(o.waiting.check(), checkReclaim(&o.Connection, argv, false)); err != nil {
 		return err
 	}
 	program, err := lookPath(argv)
@@ -89,7 +89,7 @@ func (o *electOptions) campaign(cmd *cobra.Command, name, value string, opts lea
 		command: command, sigs: sigs, cancel: cancel, rest: sigs.Listen(cancel),
 	}
 	defer func() { c.rest() }()
-	client, closed, err := o.Open(ctx, cmd.Flags())
+	client, closed, err := open(ctx, &o.Connection, cmd.Flags())
 	if err != nil {
 		return err
 	}

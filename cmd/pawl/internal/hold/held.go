@@ -34,7 +34,7 @@ func (o *lockOptions) hold(cmd *cobra.Command, names []string, opts lease.Option
 			}
 		}()
 	}
-	client, closed, err := o.Open(waiting, cmd.Flags())
+	client, closed, err := open(waiting, &o.Connection, cmd.Flags())
 	if err != nil {
 		stop()
 		return err

@@ -100,7 +100,7 @@ it leaves in the background continue without the lock.
 	fs := cmd.Flags()
 	o.Connection.Flags(fs)
 	o.AcquireFlags(fs)
-	o.commonOptions.flags(fs)
+	o.commonOptions.flags(fs, &o.Connection)
 	o.waiting.flags(fs, "the lock")
 	fs.IntVar(&o.pid, "pid", 0, "without a COMMAND: release the lock, or stop waiting, when process PID ends; ignore INT, HUP and QUIT; send TERM to PID when the lock is lost")
 	fs.BoolVar(&o.etcd, "etcd-layout", false, "use NAME verbatim, so that etcdctl lock and clientv3's concurrency.Mutex are excluded too")
@@ -138,7 +138,7 @@ func (o *lockOptions) run(cmd *cobra.Command, names, argv []string) error {
 	if err := o.check(names); err != nil {
 		return err
 	}
-	if err := cmp.Or(o.waiting.check(), o.checkOnce(names, argv), o.checkWanted(argv)); err != nil {
+	if err := cmp.Or(o.waiting.check(), o.checkOnce(names, argv), o.checkWanted(argv), checkReclaim(&o.Connection, argv, o.atLeast > 0)); err != nil {
 		return err
 	}
 	if o.pid != 0 {

@@ -22,7 +22,8 @@ type commonOptions struct {
 	json  bool
 }
 
-func (o *commonOptions) flags(fs *pflag.FlagSet) {
+func (o *commonOptions) flags(fs *pflag.FlagSet, c *cli.Connection) {
+	fs.StringVar(&c.ReclaimDir, "reclaim-dir", "", "with a COMMAND: leave a file in this directory, so that pawl reap, or the next session there, frees what is held as soon as pawl and COMMAND are dead; a late write of theirs can then come after the next holder's (Linux)")
 	fs.Var(&o.ttl, "ttl", "how long the lease outlives its last renewal, 3s to 24h (default 15s)")
 	fs.Var(&o.delay, "lock-delay", "how long nobody else gets what is held if it ends without a release; 1.2 times this and the TTL are 24h at most")
 	fs.StringVar(&o.owner, "owner", "", "name of the holder, for display (default host:pid)")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
 	"github.com/pawl-locks/pawl/internal/clock"
@@ -40,6 +41,30 @@ func (o *commonOptions) reclaim(c *cli.Connection, fs *pflag.FlagSet, end superv
 	say("is revoked")
 }
 
+// checkReclaim reports what excludes --reclaim-dir.
+func checkReclaim(c *cli.Connection, argv []string, keeps bool) error {
+	switch {
+	case c.ReclaimDir == "":
+		return nil
+	case len(argv) == 0:
+		return cli.Usage("--reclaim-dir wants a COMMAND: without one another process uses what is held, whose death proves nothing here")
+	case keeps:
+		return cli.Usage("--reclaim-dir and --at-least exclude each other")
+	case c.Embed:
+		return cli.Usage("--reclaim-dir and --embed exclude each other")
+	}
+	return nil
+}
+
+// open connects. What is held stays proved alive for as long as a command lives that this process starts.
+func open(ctx context.Context, c *cli.Connection, fs *pflag.FlagSet) (*pawl.Client, func() error, error) {
+	client, closed, err := c.Open(ctx, fs)
+	if err == nil {
+		hooks.Bequeath(client)
+	}
+	return client, closed, err
+}
+
 // afterDelay calls revoke once --lock-delay has passed, with a ctx that ends after within, or when a
 // lease with that deadline ends by itself. It returns why it did not, or revoke's error.
 func (o *commonOptions) afterDelay(ctx context.Context, within time.Duration, deadline time.Time, revoke func(context.Context) error) error {
@@ -57,6 +82,7 @@ func (o *commonOptions) afterDelay(ctx context.Context, within time.Duration, de
 
 // revokeRemains connects as the holder did, and revokes what it has left.
 func revokeRemains(ctx context.Context, c *cli.Connection, fs *pflag.FlagSet, left supervise.Remains) (err error) {
+	c.ReclaimDir = "" // the guardian leaves nothing
 	client, closed, err := c.Open(ctx, fs)
 	if err != nil {
 		return err

@@ -85,7 +85,14 @@ func run(o *cli.Reader, cmd *cobra.Command, paths []string) error {
 		}
 		ctx, stop := context.WithCancelCause(ctx)
 		defer stop(nil)
-		out := &reporter{to: cli.OutNotices(cmd), json: o.JSON, stop: stop}
+		go func() { // ends with ctx
+			select {
+			case <-host.Cluster.Ended():
+				stop(host.Cluster.Err())
+			case <-ctx.Done():
+			}
+		}()
+		out := &reporter{to: cli.OutNotices(cmd), json: o.JSON}
 		var all sync.WaitGroup
 		for i, d := range dirs {
 			all.Go(func() { stay(ctx, d, host, out, paths[i]) })

@@ -1,7 +1,6 @@
 package reap
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -42,7 +41,6 @@ func (e event) text() string {
 type reporter struct {
 	to   io.Writer
 	json bool
-	stop context.CancelCauseFunc // ends pawl reap, because the cluster is another
 }
 
 func (r *reporter) say(e event) {
@@ -66,9 +64,6 @@ func (r *reporter) reclaimer(path string, d *reclaim.Dir, host session.Host) *re
 		Reclaimed: func(l reclaim.Left, after time.Duration, err error) {
 			e := event{Event: "reclaimed", Dir: path, Lease: cli.LeaseHex(l.Lease), Owner: l.Owner}
 			switch {
-			case host.Cluster.Err() != nil:
-				r.stop(host.Cluster.Err())
-				return
 			case errors.Is(err, lease.ErrTakenOver):
 				e.Event = "taken over"
 			case err != nil:
