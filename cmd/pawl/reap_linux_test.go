@@ -112,7 +112,7 @@ func TestACommandThatLivesKeepsTheLockOfPawlsThatAreDead(t *testing.T) {
 	t.Parallel()
 	s, dir := etcdtest.Start(t), reclaimDir(t)
 	// setsid and a second fork: it is nobody's child, and not in pawl's group.
-	holder := begin(t, s.Addr(), "lock", "--ttl", "10m", "--reclaim-dir", dir, "job", "--", "sh", "-c", "setsid sleep 1000 & echo $!; echo $$; wait")
+	holder := begin(t, s.Addr(), "lock", "--ttl", "10m", "--reclaim-dir", dir, "job", "--", "sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 & echo $!; echo $$; wait")
 	out := holder.lines()
 	far, command := pid(t, out), pid(t, out)
 	t.Cleanup(func() { _ = unix.Kill(far, unix.SIGKILL) })
@@ -157,7 +157,7 @@ func TestReclaimDirIsRefusedWhereAnotherProcessBelieves(t *testing.T) {
 		"--reclaim-dir and --embed exclude each other":    {"lock", "--reclaim-dir", dir, "--embed", "job", "--", "true"},
 		"its mode is 0755":                                {"lock", "--reclaim-dir", wide, "job", "--", "true"},
 		"want a DIR":                                      {"reap"},
-		"DIR " + wide:                                     {"reap", dir, wide},
+		"DIR: " + wide:                                    {"reap", dir, wide},
 		"no such file":                                    {"reap", filepath.Join(dir, "a", "b")},
 	} {
 		p := begin(t, s.Addr(), args...)

@@ -26,7 +26,7 @@ import (
 // role is the environment variable that makes the test binary something else.
 const role = "PAWL_RECLAIM_TEST_ROLE"
 
-var roles = map[string]func(args []string) error{"publisher": publisher, "mounts": mounts}
+var roles = map[string]func(args []string) error{"publisher": publisher, "mounts": mounts, "worker": worker}
 
 func TestMain(m *testing.M) {
 	if as := os.Getenv(role); as != "" {

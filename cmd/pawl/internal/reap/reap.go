@@ -75,7 +75,7 @@ func run(o *cli.Reader, cmd *cobra.Command, paths []string) error {
 	for i, path := range paths {
 		var err error
 		if dirs[i], err = reclaim.Open(path); err != nil {
-			return cli.Usage("DIR %s: %w", path, err)
+			return cli.Usage("DIR: %w", err)
 		}
 	}
 	err := o.With(cmd, func(ctx context.Context, c *pawl.Client) error {
