@@ -130,7 +130,7 @@ func TestAGuardianLeavesALeaseToExpireIfItMayNotRevokeIt(t *testing.T) {
 	assert.EqualValues(t, 4, countKeys(t, s))
 }
 
-// rule: RC1
+// rule: RC2
 // A stopped process could go on, and believe in the lock. The lease does not expire here, however late a busy machine
 // lets the guardian kill: the test renews it.
 func TestNothingIsRevokedBeforeAStoppedHolderIsDead(t *testing.T) {

@@ -289,6 +289,23 @@ func TestAFileIsThereUntilItIsRemovedAndLockedUntilThen(t *testing.T) {
 	require.NoError(t, c.remove(), "again")
 }
 
+// "." is a name that no file can be unlinked by.
+// rule: RC5
+func TestWhatCannotBeRemovedStaysLocked(t *testing.T) {
+	d := newDir(t)
+	f := publish(t, d, left(7))
+	die(f)
+	c, err := d.Claim(f.name)
+	require.NoError(t, err)
+	var st unix.Stat_t
+	require.NoError(t, unix.Fstat(d.fd(), &st))
+	c.name, c.is = ".", identityOf(&st)
+	require.ErrorContains(t, c.remove(), "remove . in")
+	c.LetGo()
+	_, err = d.Claim(f.name)
+	require.ErrorIs(t, err, ErrAlive)
+}
+
 func TestAProcessLeavesSoManyFilesAndNoMore(t *testing.T) {
 	d := newDir(t)
 	before := published.Load()

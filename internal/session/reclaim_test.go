@@ -53,7 +53,7 @@ func TestTheLeaseOfADeadProcessIsRevokedWithAllItsKeys(t *testing.T) {
 	}
 }
 
-// rule: RC2
+// rule: RC3
 func TestALeaseThatWasTakenOverIsNotReclaimed(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{})
@@ -69,7 +69,7 @@ func TestALeaseThatWasTakenOverIsNotReclaimed(t *testing.T) {
 	})
 }
 
-// rule: RC2
+// rule: RC3
 // The revocation may come any time after the deletion, and must not hit a lease that is taken over in between.
 func TestALeaseThatIsBeingReclaimedIsNotTakenOver(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
@@ -82,7 +82,7 @@ func TestALeaseThatIsBeingReclaimedIsNotTakenOver(t *testing.T) {
 	})
 }
 
-// rule: RC2
+// rule: RC3
 func TestALeaseOfAnotherClusterIsNotReclaimed(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{})

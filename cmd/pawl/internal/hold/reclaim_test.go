@@ -12,7 +12,7 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
 )
 
-// rule: RC3
+// rule: RC4
 func TestNothingIsReclaimedBeforeTheLockDelayOrAfterTheLease(t *testing.T) {
 	for name, c := range map[string]struct {
 		delay  seconds

@@ -194,7 +194,7 @@ func TestHowAHolderEndedIsKnownFromItsStatus(t *testing.T) {
 	}
 }
 
-// rule: RC1
+// rule: RC2
 // Without the system's help, what the holder started may have become the child of another process.
 func TestWhatAHolderLeavesIsKnownOnlyIfAllThatItStartedIs(t *testing.T) {
 	for name, c := range map[string]struct {
