@@ -313,7 +313,7 @@ func TestAReleaseThatIsPendingIsAnEvent(t *testing.T) {
 // everything is an event of each kind that a metric counts.
 var everything = []observe.Event{
 	observe.SessionGranted{Left: func() time.Duration { return time.Second }}, observe.SessionRenewed{}, observe.SessionHedged{},
-	observe.SessionInJeopardy{}, observe.SessionLost{Lease: 1}, observe.LockEnqueued{}, observe.LockAcquired{},
+	observe.SessionInJeopardy{}, observe.SessionLost{Lease: 1}, observe.Reclaimed{}, observe.LockEnqueued{}, observe.LockAcquired{},
 	observe.LockLost{Err: lease.ErrExpired}, observe.LockGaveUp{Err: lease.ErrExpired},
 	observe.MemberSwitched{}, observe.MemberServes{}, observe.WriteFenced{Err: kv.ErrFenced}, observe.JobRan{},
 	observe.ShardHeld{}, observe.ShardEnded{Why: observe.ShardMoved, Took: time.Second}, observe.ShardsCounted{}, observe.ShardsPlanned{},
