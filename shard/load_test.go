@@ -290,31 +290,39 @@ func TestLoadsAreShown(t *testing.T) {
 	})
 }
 
-// The loads of a worker whose session is lost are told on its next one.
+// The loads of a worker whose session is lost are told on its next one, when they are known there.
 // rule: SH14
 func TestAWorkerThatComesBackTellsItsLoadsAgain(t *testing.T) {
-	inBubble(t, 12, func(w *fixture) {
-		l := newLoads(1)
-		for range 2 {
-			w.add(shard.Options{Load: l.of}, waits)
-		}
-		w.pass(10 * fleetTTL)
-		x := w.another(w.planner())
-		x.net.set(true)
-		w.pass(2 * fleetTTL)
-		x.net.set(false)
-		w.pass(2 * time.Second)
-		for _, key := range w.f.Keys(w.keys.Prefix + "m/") {
-			m, err := shards.DecodeMember(12, w.f.Get(key).Value)
-			require.NoError(w, err)
-			if k := w.keys.Parse(key); k.Lease != w.planner().lease() {
-				assert.Empty(w, m.Loads, "it has none yet")
-			}
-		}
-		w.pass(10 * fleetTTL)
-		w.shared()
-		for _, m := range w.table(w.all[0]).Members {
-			assert.Equal(w, m.Held, m.Measured)
-		}
-	})
+	for name, lose := range map[string]func(w *fixture, x *worker){
+		"cut off": func(w *fixture, x *worker) {
+			x.net.set(true)
+			w.pass(2 * fleetTTL)
+			x.net.set(false)
+		},
+		"revoked": func(w *fixture, x *worker) { assert.True(w, w.f.Revoke(x.lease())) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 12, func(w *fixture) {
+				l := newLoads(1)
+				for range 2 {
+					w.add(shard.Options{Load: l.of}, waits)
+				}
+				w.pass(10 * fleetTTL)
+				lose(w, w.another(w.planner()))
+				w.pass(2 * time.Second)
+				told := map[bool]int{}
+				for _, key := range w.f.Keys(w.keys.Prefix + "m/") {
+					m, err := shards.DecodeMember(12, w.f.Get(key).Value)
+					require.NoError(w, err)
+					told[len(m.Loads) > 0]++
+				}
+				assert.Equal(w, map[bool]int{true: 1, false: 1}, told, "the one that came back knows none yet")
+				w.pass(10 * fleetTTL)
+				w.shared()
+				for _, m := range w.table(w.all[0]).Members {
+					assert.Equal(w, m.Held, m.Measured)
+				}
+			})
+		})
+	}
 }

@@ -2,6 +2,7 @@ package shards
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -55,6 +56,9 @@ func (s *Sim) JoinAs(id string, weight int) *worker {
 		w.Growth = 0
 	}
 	s.workers = append(s.workers, w)
+	if s.Loads {
+		w.measure()
+	}
 	w.join()
 	var tick func()
 	tick = func() {
@@ -73,6 +77,28 @@ func (s *Sim) JoinAs(id string, weight int) *worker {
 	}
 	s.after(rand0(s, ttl), count)
 	return w
+}
+
+// measure samples the loads of what the worker holds, from time to time.
+func (w *worker) measure() {
+	s := w.s
+	w.Meter = shards.NewMeter(ttl)
+	var sample func()
+	sample = func() {
+		if !w.alive {
+			return
+		}
+		loads := map[int]float64{}
+		for i := range w.Held().All() {
+			loads[i] = float64(1 + i%5)
+			if !s.quiet {
+				loads[i] = []float64{0, 1, 1, 1, 10, 1000, math.Inf(1), math.NaN()}[s.IntN(8)]
+			}
+		}
+		w.Meter.Sampled(s.time(), w.Held(), loads)
+		s.after(w.Meter.Every(), sample)
+	}
+	s.after(rand0(s, ttl), sample)
 }
 
 // eligible reports whether it ought to have a share.
