@@ -43,7 +43,7 @@ type Request struct {
 func Acquire(ctx context.Context, s *session.Session, r Request, queues ...Queue) (*Acquisition, error) {
 	a := newAcquisition(ctx, s, queues)
 	a.hasOwnerKey, a.work = r.Owner != nil, r.Work
-	a.state = state.Begin(state.Options{Handoffs: r.Handoffs, Shared: queues[0].Shared, Limit: queues[0].Limit})
+	a.entry.Machine = state.Begin(state.Options{Handoffs: r.Handoffs, Shared: queues[0].Shared, Limit: queues[0].Limit})
 	a.beginNotices(ctx)
 	err := a.acquire(ctx, r)
 	if err == nil {
@@ -82,7 +82,7 @@ func newAcquisition(ctx context.Context, s *session.Session, queues []Queue) *Ac
 func (a *Acquisition) acquire(ctx context.Context, r Request) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer a.callers.acquiring(cancel)()
-	if err := a.s.Wait(&a.hook, a); err != nil {
+	if err := a.s.Join(&a.entry, a); err != nil {
 		return err
 	}
 	if err := a.enter(ctx, r); err != nil {
@@ -117,7 +117,7 @@ func (a *Acquisition) acquire(ctx context.Context, r Request) error {
 // sleep returns when something has happened that may end the wait.
 func (a *Acquisition) sleep(ctx context.Context) error {
 	a.mu.Lock()
-	next := a.state.Next()
+	next := a.entry.Next()
 	if a.woken == nil {
 		a.woken = make(chan struct{}, 1)
 	}
@@ -146,18 +146,13 @@ func (a *Acquisition) win(ctx context.Context, l Limits) error {
 		return err
 	}
 	a.apply(state.Won{}, nil)
-	a.mu.Lock()
-	watched := a.watches.own != nil // either all of its keys are watched, or none
-	held := a.state.Phase == state.Held
-	a.mu.Unlock()
-	if err := a.s.Hold(&a.hook, a, a.n, !watched); err != nil {
-		return err
-	}
+	held := a.now().Phase == state.Held
 	if held {
 		a.limit(l, clock.Instant{})
+	} else if err := a.Err(); err != nil {
+		return err // the session ended before it was won
 	}
 	if e := a.ended.Load(); e != nil {
-		a.s.Drop(&a.hook) // it may have ended before Hold registered it
 		err := e.err
 		if held && errors.Is(err, lease.ErrClosed) {
 			return nil

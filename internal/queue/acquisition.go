@@ -38,12 +38,10 @@ type Acquisition struct {
 	set         *set              // what only a set has; nil if it is not a set
 	permit      *permit           // what only an acquisition of a semaphore has; nil for all others
 	keys        []string          // its keys, one in each of queues; of a semaphore only the turnstile key (see owned)
-	n           int64             // the sequence number
 	hasOwnerKey bool              // an owner key is put with its key, or may have been
 	work        *session.Deferral // what keeps its key after a loss; if nil, whatever defers the revocation of the lease
 	parent      context.Context   // the context given to Acquire, used for its values only
-	hook        session.Hook
-	notice      *notice // what an observer is notified of; nil if there is no observer
+	notice      *notice           // what an observer is notified of; nil if there is no observer
 
 	ended   atomic.Pointer[ending]
 	callers callers                // notifies callers of the end
@@ -52,8 +50,8 @@ type Acquisition struct {
 
 	mixedChecked atomic.Bool // it has checked whether it waits for a lock or a candidate (see checkMixed)
 
-	mu       *sync.Mutex // the session's, which guards what follows
-	state    state.Machine
+	mu       *sync.Mutex   // the session's, which guards what follows
+	entry    session.Entry // its machine, and what is known of its keys
 	watches  watches
 	wanted   *wanted            // nil until somebody calls Wanted
 	endQuery context.CancelFunc // cancels the query under way; nil if there is none
@@ -64,7 +62,7 @@ type Acquisition struct {
 // None stands in for the acquisition of a nil handle. It has ended and was never held.
 var None = func() *Acquisition {
 	a := &Acquisition{queues: make([]Queue, 1), parent: context.Background(), mu: &sync.Mutex{}}
-	a.state.Apply(state.GaveUp{})
+	a.entry.Apply(state.GaveUp{})
 	a.ended.Store(&ending{err: errors.New("not held: nil handle")})
 	// Both are made here, once, because a channel that a first call makes inside a synctest bubble
 	// cannot be used in any other bubble.
@@ -77,23 +75,23 @@ var None = func() *Acquisition {
 // bring; it is nil if the effects say it.
 func (a *Acquisition) apply(ev state.Event, why error) state.Effects {
 	a.mu.Lock()
-	fx := a.state.Apply(ev)
+	fx := a.s.Step(&a.entry, ev)
 	var end *ending
 	if fx.End != state.Alive {
 		end = a.endsAs(fx, why)
 		a.ended.Store(end)
 	}
 	unused := a.watches.take(fx)
-	if phase := a.state.Phase; phase == state.Waiting || phase == state.Full {
+	if phase := a.entry.Phase; phase == state.Waiting || phase == state.Full {
 		a.watches.expect(fx)
 	}
 	gap := a.watches.missed()
 	if fx.Unwatch {
-		a.permit.setSlot(a.state.Own.Name)
+		a.permit.setSlot(a.entry.Own.Name)
 	}
 	woken := a.woken
 	endQuery := a.endQuery
-	if a.state.Next() == state.Query {
+	if a.entry.Next() == state.Query {
 		endQuery = nil
 	}
 	a.mu.Unlock()
@@ -132,16 +130,13 @@ func (a *Acquisition) carryOut(fx state.Effects, end *ending) {
 	if fx.Read {
 		a.readInBackground()
 	}
-	if fx.Remove {
-		a.s.Leave(a.n)
-	}
 }
 
 // now returns a copy of the state.
 func (a *Acquisition) now() state.Machine {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.state
+	return a.entry.Machine
 }
 
 // own returns its key, for a set the first one. Create is 0 until the key is known to exist.
@@ -260,10 +255,10 @@ func (a *Acquisition) Deadline() time.Time { return a.Until().Time(clock.Now()) 
 func (a *Acquisition) Reads() (all []session.Read) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.state.Own.Create == 0 || a.state.End != state.Alive {
+	if a.entry.Own.Create == 0 || a.entry.End != state.Alive {
 		return nil // not known to exist, or no longer of interest
 	}
-	predecessor := a.state.Predecessor.Name
+	predecessor := a.entry.Predecessor.Name
 	for i, key := range a.owned() {
 		ops := []*pb.RequestOp{txn.Stat(key)}
 		if i == 0 && predecessor != "" {

@@ -98,5 +98,5 @@ func (a *Acquisition) spans() (n int) {
 // keys, and a shared acquisition reads only the conflicting keys.
 func (a *Acquisition) isAlone() bool {
 	ordinary := !a.queues[0].EtcdLayout && !a.queues[0].Shared && a.permit == nil && !a.isSet()
-	return ordinary && a.s.Alone(a.n, a.queues[0].Prefix)
+	return ordinary && a.s.Alone(&a.entry, a.queues[0].Prefix)
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/pawl-locks/pawl/internal/queue/state"
-	"github.com/pawl-locks/pawl/internal/session"
 )
 
 // An ending says why an acquisition has ended.
@@ -40,23 +39,15 @@ func (a *Acquisition) End(cause error) { a.apply(state.EndOfSession{}, cause) }
 
 // carryEnd carries out an end: first the notifications, then the cleanup at the server.
 func (a *Acquisition) carryEnd(fx state.Effects, e *ending) {
-	lost := e.lost && fx.Verdict != state.Lost && (fx.Rest || fx.End == state.KeyOverwritten || fx.End == state.HeldTooLong)
-	if lost {
-		a.s.Lost(a.n, a.claimable(fx))
-	}
 	a.announce(e)
 	if fx.Rest {
 		a.leaveRest()
 	}
 	switch fx.End {
 	case state.KeyDeleted:
-		if !fx.Rest && !fx.Remove {
-			a.s.GoneElsewhere(a.n)
-		}
 		a.s.RenewNow() // its lease may be gone too
 	case state.KeyOverwritten:
 		if fx.Verdict != state.Lost { // otherwise a release has deleted it
-			a.s.Learn(a.n, session.Unwanted)
 			key := state.Key{Name: a.owned()[fx.Own], Create: a.own().Create}
 			a.s.Host().Cleanup.Go("overwritten key "+key.Name, func(ctx context.Context) { a.removeOverwritten(ctx, key) })
 		}
@@ -66,10 +57,9 @@ func (a *Acquisition) carryEnd(fx state.Effects, e *ending) {
 }
 
 // announce does what rule H1 asks for once the end is marked. It cancels contexts, closes channels,
-// and drops the acquisition's registration and watches, in this order.
+// and drops the acquisition's watches, in this order.
 func (a *Acquisition) announce(e *ending) {
 	a.callers.notify(e)
-	a.s.Drop(&a.hook)
 	a.mu.Lock()
 	unused := a.watches.take(state.Effects{Unfollow: true, Unwatch: true})
 	if a.wanted != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/queue/state"
-	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
@@ -33,6 +32,9 @@ func (a *Acquisition) enter(ctx context.Context, r Request) error {
 			return err
 		}
 		if outcome == state.Applied {
+			if a.now().End != state.Alive {
+				return a.Err() // it has ended meanwhile
+			}
 			a.notifyEnqueued()
 			if r.Enqueued != nil {
 				r.Enqueued()
@@ -69,29 +71,28 @@ func (a *Acquisition) enqueue(ctx context.Context, r Request) (state.Outcome, er
 	case cluster.IsLeaseNotFound(err):
 		return state.NotApplied, a.s.Gone(err.Error())
 	case cluster.OutcomeOf(err) == cluster.NotApplied:
-		a.s.Learn(a.n, session.Absent)
+		a.apply(state.NotPut{}, nil)
 		if r.Try || cluster.EndOf(ctx) != nil || cluster.IsFinal(err) {
 			return state.NotApplied, err
 		}
 		return state.NotApplied, nil // a request's time limit does not end an acquisition
-	case cluster.OutcomeOf(err) == cluster.Answered:
-		a.s.Learn(a.n, session.Answered) // so it needs no cancel key, which could not be put on a full disk
 	}
-	a.apply(state.AnswerLost{}, nil)
+	// One that was answered needs no cancel key, which could not be put on a full disk.
+	a.apply(state.AnswerLost{Answered: cluster.OutcomeOf(err) == cluster.Answered}, nil)
 	return state.Unknown, err
 }
 
-// begins adds an entry to the session's ledger, which assigns new key names.
+// begins adds an entry to the session's book, which assigns new key names.
 func (a *Acquisition) begins() (err error) {
 	var specs []keys.Spec
 	for _, q := range a.queues {
 		specs = append(specs, q.spec())
 	}
-	if a.n, a.keys, err = a.s.Begin(specs...); err != nil {
+	if a.keys, err = a.s.Begin(&a.entry, specs...); err != nil {
 		return err
 	}
 	if a.hasOwnerKey {
-		a.s.PutsOwnerKey(a.n)
+		a.s.PutsOwnerKey(&a.entry)
 	}
 	return nil
 }
@@ -103,7 +104,7 @@ func (a *Acquisition) begins() (err error) {
 func (a *Acquisition) enqueueTxn(r Request, skipOwn bool) *pb.TxnRequest {
 	own := []byte(a.keys[0])
 	t := txn.New()
-	t.Compare = append(t.Compare, txn.CreateIs(own, 0), txn.CreateIs(a.s.CancelKey(a.n), 0), a.s.Same())
+	t.Compare = append(t.Compare, txn.CreateIs(own, 0), txn.CreateIs(a.s.CancelKey(a.entry.Number()), 0), a.s.Same())
 	t.Success = append(t.Success, txn.Put(own, r.Value, a.s.ID()))
 	for _, key := range a.keys[1:] {
 		t.Compare = append(t.Compare, txn.CreateIs(key, 0))
@@ -127,7 +128,7 @@ func (a *Acquisition) enqueueTxn(r Request, skipOwn bool) *pb.TxnRequest {
 		t.Success = append(t.Success, a.queues[0].slotsIfFirst())
 	}
 	if a.hasOwnerKey {
-		t.Success = append(t.Success, txn.Put(a.s.OwnerKey(a.n), r.Owner, a.s.ID()))
+		t.Success = append(t.Success, txn.Put(a.s.OwnerKey(a.entry.Number()), r.Owner, a.s.ID()))
 	}
 	return t
 }
@@ -155,11 +156,7 @@ func (a *Acquisition) enqueued(resp *pb.TxnResponse, skipOwn bool) error {
 	if a.permit != nil {
 		ev.Taken, ev.Whole = a.takenIfFirst(resp)
 	}
-	a.s.Learn(a.n, session.Answered)
 	a.apply(ev, nil)
-	if wrong == nil && a.own().Create == 0 {
-		return a.Err() // it has ended meanwhile
-	}
 	return wrong
 }
 
@@ -192,15 +189,14 @@ func (a *Acquisition) readAhead(resp *pb.TxnResponse, ev *state.Enqueued) (ahead
 // is the outcome Unknown. err is never nil.
 func (a *Acquisition) refused(ctx context.Context, try bool) (outcome state.Outcome, err error) {
 	t := &pb.TxnRequest{} // with no more operations than the enqueue had: the server accepted that many
-	sessionKey, own, cancel := txn.Then(t, a.s.ReadKey()), txn.Then(t, a.ownKeys(txn.Stat)...), txn.Then(t, txn.Stat(a.s.CancelKey(a.n)))
+	sessionKey, own, cancel := txn.Then(t, a.s.ReadKey()), txn.Then(t, a.ownKeys(txn.Stat)...), txn.Then(t, txn.Stat(a.s.CancelKey(a.entry.Number())))
 	var conflicts []txn.Ops
 	if try {
 		conflicts = a.firstConflicts(t)
 	}
 	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read why an enqueue was refused", Repeat: cluster.Always}, t)
 	if err != nil {
-		a.s.Learn(a.n, session.Answered)
-		a.s.Leave(a.n) // none of its keys should exist
+		a.apply(state.AnswerLost{Answered: true}, nil) // none of its keys should exist, and they are removed
 		return state.NotApplied, err
 	}
 	if err := a.s.ValidateKey(sessionKey.In(resp).KV(0), resp.Header.Revision); err != nil {
@@ -219,7 +215,7 @@ func (a *Acquisition) refused(ctx context.Context, try bool) (outcome state.Outc
 	default:
 		err = fmt.Errorf("key %q was refused, and nothing shows why", a.keys[0])
 	}
-	a.s.Learn(a.n, session.Absent)
+	a.apply(state.NotPut{}, nil)
 	return state.NotApplied, err
 }
 

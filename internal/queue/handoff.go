@@ -47,10 +47,10 @@ func (a *Acquisition) releaseTxn(handoff, exact bool) *pb.TxnRequest {
 		}
 	}
 	if a.permit != nil && a.permit.cancels {
-		t.Success = append(t.Success, txn.Delete(a.s.CancelKey(a.n))) // the take put it
+		t.Success = append(t.Success, txn.Delete(a.s.CancelKey(a.entry.Number()))) // the take put it
 	}
 	if a.hasOwnerKey {
-		t.Success = append(t.Success, txn.Delete(a.s.OwnerKey(a.n)))
+		t.Success = append(t.Success, txn.Delete(a.s.OwnerKey(a.entry.Number())))
 	}
 	if !handoff {
 		return t

@@ -29,7 +29,7 @@ func (a *Acquisition) awaitKeep(ctx context.Context, rest bool) bool {
 	ended, given := a.s.Done(), a.givenBack()
 	for {
 		work, idle := a.workLeft(rest)
-		at, ok := a.s.MayGo(a.n, idle, rest)
+		at, ok := a.s.MayGo(&a.entry, idle, rest)
 		left := at.Sub(clock.Now())
 		if ok && left <= 0 {
 			return true
@@ -58,8 +58,8 @@ func (a *Acquisition) awaitKeep(ctx context.Context, rest bool) bool {
 func (a *Acquisition) leaveUnreleased(ctx context.Context) {
 	for {
 		work, idle := a.workLeft(false)
-		if _, ok := a.s.MayGo(a.n, idle, false); ok {
-			a.s.Leave(a.n)
+		if _, ok := a.s.MayGo(&a.entry, idle, false); ok {
+			a.s.Leave(&a.entry)
 			return
 		}
 		select {

@@ -33,11 +33,11 @@ func (a *Acquisition) limit(l Limits, kept clock.Instant) {
 	now := clock.Now()
 	if until := now.Add(l.AtLeast); l.AtLeast > 0 && kept.Before(until) {
 		kept = until
-		a.s.Keep(a.n, kept)
+		a.s.Keep(&a.entry, kept)
 	}
 	a.bounds.Store(&bounds{l, now, kept})
 	if end, ok := a.holdEnd(); ok {
-		a.s.Limit(&a.hook, end)
+		a.s.Limit(&a.entry, end)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -26,7 +28,13 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	session.Check = func(broken string) { // the session's mutex is held, so no test could end
+		fmt.Fprintf(os.Stderr, "a broken invariant: %s\n%s", broken, debug.Stack())
+		os.Exit(1)
+	}
+	leaks.VerifyTestMain(m)
+}
 
 // fixture is a cluster, and clients of it, in a bubble.
 type fixture struct {

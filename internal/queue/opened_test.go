@@ -13,7 +13,7 @@ import (
 // fresh returns an acquisition that has not begun.
 func (w *fixture) fresh(ctx context.Context, s *session.Session, o state.Options, queues ...Queue) *Acquisition {
 	a := newAcquisition(ctx, s, queues)
-	a.state = state.Begin(o)
+	a.entry.Machine = state.Begin(o)
 	return a
 }
 
@@ -25,17 +25,17 @@ func (w *fixture) began(s *session.Session, q Queue) *Acquisition {
 }
 
 // joins registers the acquisition with its session, as Acquire does before it sends anything.
-func (c *Acquisition) joins() error { return c.s.Wait(&c.hook, c) }
+func (c *Acquisition) joins() error { return c.s.Join(&c.entry, c) }
 
 // takes gives ev to the state, as apply does, but carries nothing out.
 func (c *Acquisition) takes(ev state.Event) state.Effects {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.state.Apply(ev)
+	return c.s.Step(&c.entry, ev)
 }
 
 // isAbsent says that the keys of a do not exist and never will.
-func isAbsent(a *Acquisition) { a.s.Learn(a.n, session.Absent) }
+func isAbsent(a *Acquisition) { a.takes(state.NotPut{}) }
 
 // isUnwanted says that nobody wants a any more.
-func isUnwanted(a *Acquisition) { a.s.Learn(a.n, session.Unwanted) }
+func isUnwanted(a *Acquisition) { a.takes(state.GaveUp{}) }

@@ -22,7 +22,6 @@ func (a *Acquisition) removeOverwritten(ctx context.Context, own state.Key) {
 		return
 	}
 	if !a.isSet() && !a.now().Trying() { // otherwise the rest is deleted by leaveRest
-		a.s.GoneElsewhere(a.n)
 		a.apply(state.Removed{}, nil)
 	}
 }

@@ -13,7 +13,7 @@ func (a *Acquisition) Promise(until clock.Instant) error {
 	if err := a.Err(); err != nil {
 		return err
 	}
-	if err := a.s.Promise(a.n, until); err != nil {
+	if err := a.s.Promise(&a.entry, until); err != nil {
 		return a.Err()
 	}
 	return a.Err() // it may have ended before that was recorded
@@ -21,7 +21,7 @@ func (a *Acquisition) Promise(until clock.Instant) error {
 
 // Retract withdraws what was promised: nobody outside this process believes any more that the lock
 // is held. Nothing may be promised afterwards.
-func (a *Acquisition) Retract() { a.s.Retract(a.n) }
+func (a *Acquisition) Retract() { a.s.Retract(&a.entry) }
 
 // Until returns the first instant at which it is no longer held unless the session is renewed, or
 // at which Limits.Max ends it, whichever is earlier. It returns the zero Instant once it has ended.

@@ -55,7 +55,7 @@ func (a *Acquisition) query(ctx context.Context) error {
 
 // queryOnce sends one query. Unless it was decided, err says why not.
 func (a *Acquisition) queryOnce(ctx context.Context) (decided bool, err error) {
-	q := query{own: a.own(), handoffs: a.state.Handoffs}
+	q := query{own: a.own(), handoffs: a.entry.Handoffs}
 	a.prepare(&q)
 	if a.permit != nil {
 		a.querySlots(&q)
@@ -83,7 +83,7 @@ func (a *Acquisition) sendQuery(ctx context.Context, t *pb.TxnRequest) (*pb.TxnR
 	defer cancel()
 	a.mu.Lock()
 	a.endQuery = cancel
-	needed := a.state.Next() == state.Query
+	needed := a.entry.Next() == state.Query
 	a.mu.Unlock()
 	if !needed {
 		cancel()

@@ -12,7 +12,6 @@ import (
 	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/gate"
 	"github.com/pawl-locks/pawl/internal/queue/state"
-	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
@@ -55,13 +54,8 @@ func (a *Acquisition) markReleased(as error) error {
 	if err := a.Err(); err != nil && !a.now().WasReleased() {
 		return err
 	}
-	// Until the release is decided, a Handle lists the key for the session's next process to
-	// delete.
-	a.s.Learn(a.n, session.Unwanted)
-	a.s.Retract(a.n)
 	later := a.keeps()
 	if fx := a.apply(state.Released{Later: later}, as); later && fx.End == state.GivenBack {
-		a.s.Leave(a.n)
 		a.notifyReleased(nil)
 	}
 	if a.now().WasReleased() {
@@ -73,8 +67,8 @@ func (a *Acquisition) markReleased(as error) error {
 // outcome returns the release's answer, once it is decided.
 func (a *Acquisition) outcome() (decided bool, err error) {
 	a.mu.Lock()
-	decided = a.state.ReleaseDecided()
-	lost := a.state.End != state.GivenBack
+	decided = a.entry.ReleaseDecided()
+	lost := a.entry.End != state.GivenBack
 	a.mu.Unlock()
 	if decided && lost {
 		return true, a.ended.Load().err
@@ -106,7 +100,6 @@ func (a *Acquisition) deleteKeys(ctx context.Context) error {
 		fx = a.apply(ev, why)
 		switch fx.Verdict {
 		case state.Finished:
-			a.s.Learn(a.n, session.Absent)
 			return nil
 		case state.Lost:
 			a.wasLost(fx)
@@ -147,8 +140,6 @@ func (a *Acquisition) goneBefore(r state.Remains) error {
 func (a *Acquisition) wasLost(fx state.Effects) {
 	if fx.Rest {
 		a.releaseRest()
-	} else {
-		a.s.GoneElsewhere(a.n)
 	}
 }
 
@@ -251,7 +242,6 @@ func (a *Acquisition) remains(own txn.Answers) (r state.Remains) {
 // deleteInBackground continues the release in the background, at most once at a time.
 func (a *Acquisition) deleteInBackground() {
 	if a.pending.CompareAndSwap(false, true) {
-		a.s.Learn(a.n, session.Unwanted)
 		a.s.RemoveInBackground(func(ctx context.Context) (decided bool) {
 			_ = a.deleteKeys(ctx)
 			decided, _ = a.outcome()

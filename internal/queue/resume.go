@@ -33,43 +33,44 @@ func Resume(ctx context.Context, s *session.Session, own []string, t fencing.Tok
 	if a.permit != nil {
 		a.permit.cancels = true // the session was taken over, so no copy of the predecessor's enqueue can be applied
 	}
-	if err := a.knowOwn(); err != nil {
+	n, err := a.knowOwn()
+	if err != nil {
 		return nil, err
 	}
 	a.beginNotices(ctx)
-	rev, err := a.queryOwned(ctx, s, t)
+	rev, held, err := a.queryOwned(ctx, s, n, t)
 	if err != nil {
 		return nil, err
 	}
 	if end := cluster.EndOf(ctx); end != nil {
 		return nil, end
 	}
-	if err := s.Err(); err != nil { // rule T3: Hold does not compare the clock
+	if err := s.Err(); err != nil { // rule T3: Adopt does not compare the clock
 		return nil, err
 	}
-	if !s.Adopt(a.n, a.keys...) {
+	switch ok, err := s.Adopt(&a.entry, a, held, n, a.keys...); {
+	case err != nil:
+		return nil, err
+	case !ok:
 		return nil, fmt.Errorf("key %q was acquired, or resumed, in this process", a.Key())
 	}
 	if a.hasOwnerKey {
-		s.PutsOwnerKey(a.n)
+		s.PutsOwnerKey(&a.entry)
 	}
-	if err := s.Hold(&a.hook, a, a.n, false); err != nil {
-		return nil, err
-	}
-	a.limit(l, s.KeptUntil(a.n))
+	a.limit(l, s.KeptUntil(&a.entry))
 	a.watchOwn(state.All, rev+1)
 	a.notifyWon()
 	return a, nil
 }
 
-// queryOwned sends a query, answered at rev, which has to show that the acquisition owns its names,
-// and begins the state by the answer.
-func (a *Acquisition) queryOwned(ctx context.Context, s *session.Session, t fencing.Token) (rev int64, err error) {
+// queryOwned sends a query, answered at rev, which has to show that the acquisition, whose number is n, owns
+// its names. held is the state that follows.
+func (a *Acquisition) queryOwned(ctx context.Context, s *session.Session, n int64, t fencing.Token) (rev int64, held state.Machine, err error) {
 	if err := s.Err(); err != nil {
-		return 0, err
+		return 0, held, err
 	}
 	if err := aboveFloor(t, s.Host().Floor); err != nil {
-		return 0, err
+		return 0, held, err
 	}
 	sent := query{own: state.Key{Name: a.Key(), Create: int64(t)}}
 	a.prepare(&sent)
@@ -77,50 +78,51 @@ func (a *Acquisition) queryOwned(ctx context.Context, s *session.Session, t fenc
 	resp, err := s.Host().Cluster.Txn(ctx, cluster.Request{Op: "resume", Repeat: cluster.Always}, sent.txn)
 	if err != nil {
 		if ended := s.Err(); ended != nil {
-			return 0, ended
+			return 0, held, ended
 		}
-		return 0, a.explain(err)
+		return 0, held, a.explain(err)
 	}
 	mod, err := a.resumed(sent, resp)
 	switch {
 	case err == nil:
-		a.state = state.Resumed(sent.own, mod, a.keys[1:]...)
-	case a.lacksOwn(sent, resp) && s.Adopt(a.n, a.keys...):
+		held = state.Resumed(sent.own, mod, a.keys[1:]...)
+	case a.lacksOwn(sent, resp):
 		if left := first(sent.keys.In(resp)); left != nil { // it is left as at any other loss of one key (rule ML6)
-			a.endedBefore(state.Key{Name: a.keys[0], Create: left.CreateRevision}, state.OwnDeleted{}, ErrKeyDeleted)
-		} else {
-			s.Learn(a.n, session.Absent)
+			a.endedBefore(n, state.Key{Name: a.keys[0], Create: left.CreateRevision}, state.OwnDeleted{}, ErrKeyDeleted)
+		} else if ok, _ := s.Adopt(&a.entry, nil, state.Left(false), n, a.keys...); ok {
+			s.Absent(&a.entry)
 		}
-	case errors.Is(err, ErrKeyOverwritten) && s.Adopt(a.n, a.keys...):
+	case errors.Is(err, ErrKeyOverwritten):
 		// Its key was taken off its lease, so nothing else would remove it from the queue.
-		a.endedBefore(sent.own, state.OwnChanged{Create: sent.own.Create, Mod: sent.value.In(resp).KV(0).ModRevision}, nil)
+		a.endedBefore(n, sent.own, state.OwnChanged{Create: sent.own.Create, Mod: sent.value.In(resp).KV(0).ModRevision}, nil)
 	}
-	return resp.Header.Revision, err
+	return resp.Header.Revision, held, err
 }
 
-// endedBefore ends, by ev, a hold that ended before it was resumed.
-func (a *Acquisition) endedBefore(own state.Key, ev state.Event, why error) {
+// endedBefore ends, by ev, a hold that ended before it was resumed, unless it was resumed before.
+func (a *Acquisition) endedBefore(n int64, own state.Key, ev state.Event, why error) {
 	a.notice = nil // it was never held here
-	a.state = state.Resumed(own, own.Create, a.keys[1:]...)
-	a.apply(ev, why)
+	if ok, _ := a.s.Adopt(&a.entry, a, state.Resumed(own, own.Create, a.keys[1:]...), n, a.keys...); ok {
+		a.apply(ev, why)
+	}
 }
 
-// knowOwn takes the acquisition's number and the modes from the names of its keys.
-func (a *Acquisition) knowOwn() error {
+// knowOwn takes the acquisition's number n and the modes from the names of its keys.
+func (a *Acquisition) knowOwn() (n int64, err error) {
 	for i := range a.queues {
 		q := &a.queues[i]
 		own, ok := q.Parse(a.keys[i])
-		if !ok || own.Lease != a.s.ID() || !q.isHeldAs(own.Form) || i > 0 && own.N != a.n {
-			return fmt.Errorf("key %q is not one of lease %x under the name %q", a.keys[i], a.s.ID(), q.Name)
+		if !ok || own.Lease != a.s.ID() || !q.isHeldAs(own.Form) || i > 0 && own.N != n {
+			return 0, fmt.Errorf("key %q is not one of lease %x under the name %q", a.keys[i], a.s.ID(), q.Name)
 		}
-		a.n = own.N
+		n = own.N
 		if own.Form == keys.Slot {
 			q.resumed = int32(own.Slot) + 1
 			continue
 		}
 		q.Shared = own.Form == keys.Shared
 	}
-	return nil
+	return n, nil
 }
 
 // checkValue fails if the value of its key, for a set of the first, shows that the key was acquired

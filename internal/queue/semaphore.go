@@ -118,7 +118,7 @@ func (a *Acquisition) tried() (all []string) {
 
 // slotKey returns the key of a slot that it holds or tries to take.
 func (a *Acquisition) slotKey(slot int) string {
-	return keys.QueueKey{Lease: a.s.ID(), N: a.n, Form: keys.Slot, Slot: slot, Limit: a.queues[0].Limit}.In(a.queues[0].Prefix)
+	return keys.QueueKey{Lease: a.s.ID(), N: a.entry.Number(), Form: keys.Slot, Slot: slot, Limit: a.queues[0].Limit}.In(a.queues[0].Prefix)
 }
 
 // take takes the slot that was free in the last answer. If its own answer does not show the result,
@@ -127,7 +127,7 @@ func (a *Acquisition) take(ctx context.Context, value []byte, wait *backoff.Back
 	slot := a.now().Slot()
 	key := a.slotKey(slot)
 	a.permit.cancels = !a.permit.settled
-	if err := a.s.Add(a.n, key, a.permit.cancels); err != nil { // it is removed together with the turnstile key now
+	if err := a.s.Add(&a.entry, key, a.permit.cancels); err != nil { // it is removed together with the turnstile key now
 		return err
 	}
 	resp, err := a.write(ctx, batch.Write{Op: "take slot", Kind: batch.Ordered, Txn: a.takeTxn(slot, key, value)})
@@ -159,7 +159,7 @@ func (a *Acquisition) takeTxn(slot int, key string, value []byte) *pb.TxnRequest
 		Success: []*pb.RequestOp{txn.Put(key, value, a.s.ID()), txn.Delete(own.Name)},
 	}
 	if a.permit.cancels {
-		t.Success = append(t.Success, txn.Put(a.s.CancelKey(a.n), nil, a.s.ID()))
+		t.Success = append(t.Success, txn.Put(a.s.CancelKey(a.entry.Number()), nil, a.s.ID()))
 	}
 	return t
 }
@@ -181,7 +181,7 @@ func (a *Acquisition) foundTake(tried txn.Answers, rev int64) error {
 func (a *Acquisition) followSlots(from int64) {
 	prefix := keys.SlotsPrefix(a.queues[0].Prefix)
 	w := a.s.Host().Watches.WatchDeletionsNow(prefix, string(txn.PrefixEnd(prefix)), from, func(u watcher.Update) { a.slotsChanged(from, u) })
-	a.keep(w, &a.watches.predecessor, func() bool { return a.state.FollowsSlots() }) // not a method value, which copies the state now
+	a.keep(w, &a.watches.predecessor, func() bool { return a.entry.FollowsSlots() }) // not a method value, which copies the state now
 }
 
 // slotsChanged is called with the deletions of slots, starting at revision from.

@@ -2,13 +2,11 @@ package queue
 
 import (
 	"context"
-	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/queue/state"
-	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/txn"
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
@@ -27,15 +25,7 @@ func (a *Acquisition) makeSet() {
 	a.set = &set{}
 	a.watches.others = make([]*watcher.Watch, len(a.queues)-1)
 	a.set.unclaimed, a.set.giveBack = context.WithCancel(context.Background())
-	a.s.SetReads(&a.hook, len(a.queues))
-}
-
-// claimable returns for how long the other keys of a set that lost one stay unless it is released.
-func (a *Acquisition) claimable(fx state.Effects) time.Duration {
-	if !fx.Rest {
-		return 0
-	}
-	return a.s.TTL()
+	a.s.SetReads(&a.entry, len(a.queues))
 }
 
 // leaveRest has the other keys of a lost set deleted in the background, once they may go. While Do's
@@ -44,7 +34,6 @@ func (a *Acquisition) claimable(fx state.Effects) time.Duration {
 // keys than the lost one may also no longer be on its lease. A Handle lists them for the session's next
 // process to delete.
 func (a *Acquisition) leaveRest() {
-	a.s.Learn(a.n, session.Unwanted)
 	a.s.Host().Cleanup.Go("the rest of "+a.Key(), func(ctx context.Context) {
 		if !a.awaitKeep(ctx, true) {
 			return
@@ -53,7 +42,6 @@ func (a *Acquisition) leaveRest() {
 			return // nobody wrote to them, so they end with their lease
 		}
 		if a.tryUntil(ctx, func() bool { return a.deleteRest(ctx) }) {
-			a.s.Learn(a.n, session.Absent)
 			a.apply(state.Removed{}, nil)
 		}
 	})
@@ -84,7 +72,7 @@ func isRefusedAsAWhole(err error) bool {
 // releaseRest gives a lost set back.
 func (a *Acquisition) releaseRest() {
 	if a.isSet() {
-		a.s.GiveBack(a.n)
+		a.s.GiveBack(&a.entry)
 		a.set.giveBack()
 	}
 }

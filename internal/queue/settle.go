@@ -11,7 +11,6 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/queue/state"
-	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
@@ -25,7 +24,7 @@ func (a *Acquisition) settle(ctx context.Context, lost error) (outcome state.Out
 	}
 	t := &pb.TxnRequest{}
 	if late { // after this no late copy of the enqueue is applied, neither now nor after a release (rules A5, ML5)
-		txn.Then(t, txn.Put(a.s.CancelKey(a.n), nil, a.s.ID()))
+		txn.Then(t, txn.Put(a.s.CancelKey(a.entry.Number()), nil, a.s.ID()))
 	}
 	read := txn.Then(t, a.ownKeys(txn.Stat)...)
 	resp, err := a.findOut(ctx, t)
@@ -34,12 +33,10 @@ func (a *Acquisition) settle(ctx context.Context, lost error) (outcome state.Out
 	}
 	own := read.In(resp)
 	if put := first(own); put != nil { // one that somebody deleted and made again has a greater create revision
-		a.s.Learn(a.n, session.Answered)
 		a.apply(state.Settled{Own: state.Key{Name: a.Key(), Create: put.CreateRevision}, Others: a.keys[1:]}, nil)
 		return state.Applied, a.missing(own, resp.Header.Revision)
 	}
-	a.apply(state.Settled{}, nil)
-	a.s.Learn(a.n, session.Absent) // it can never be applied now
+	a.apply(state.Settled{}, nil) // it can never be applied now
 	if a.permit != nil {
 		a.permit.settled = false // the next enqueue has another cancel key
 	}

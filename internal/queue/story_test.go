@@ -277,6 +277,9 @@ func (st *story) stateOf(who *actor) string {
 	}
 	a := who.a.now()
 	is := phases[a.Phase]
+	if a.End == state.SessionEnded {
+		is = phases[state.Done] // the phase says what it had until then
+	}
 	switch before := a.Predecessor; {
 	case a.End != state.Alive:
 		is += ": " + ends[a.End]

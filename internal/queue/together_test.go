@@ -16,6 +16,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/hooks"
+	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
@@ -83,13 +84,10 @@ func TestInEtcdsLayoutEverythingGoesAlone(t *testing.T) {
 			}
 			nested, err := New("", "a/b", true)
 			require.NoError(w, err)
-			_, own, err := s.Begin(nested.spec())
-			require.NoError(w, err)
-			require.Contains(w, own[0], "a/b/")
-			for n := range int64(16) {
-				s.Leave(n + 1)
-			}
-			s.Leave(17)
+			last := w.began(s, nested)
+			require.Contains(w, last.Key(), "a/b/")
+			last.apply(state.AnswerLost{}, nil)
+			last.apply(state.GaveUp{}, nil)
 			w.each(8, false, func(q Queue) {
 				c, err := Acquire(w.Context(), s, Request{}, q)
 				if assert.NoError(w, err) {

@@ -37,14 +37,14 @@ func (a *Acquisition) Wanted() <-chan struct{} {
 	_ = a.Err() // compares the clock
 	a.mu.Lock()
 	w := a.wanted
-	first := w == nil && a.permit == nil && a.state.Phase == state.Held
+	first := w == nil && a.permit == nil && a.entry.Phase == state.Held && a.entry.End == state.Alive
 	if first {
 		w = &wanted{ch: make(chan struct{}), watches: make([]behind, a.spans())}
 		a.wanted = w
 	}
 	a.mu.Unlock()
 	if first {
-		a.s.SetReads(&a.hook, len(a.keys)+a.spans())
+		a.s.SetReads(&a.entry, len(a.keys)+a.spans())
 		a.watchBehind()
 	}
 	if w == nil {
@@ -56,13 +56,13 @@ func (a *Acquisition) Wanted() <-chan struct{} {
 // wantedOpen reports whether Wanted was called and its channel may still be closed. The caller holds
 // the mutex.
 func (a *Acquisition) wantedOpen() bool {
-	return a.wanted != nil && !a.wanted.found && a.state.End == state.Alive
+	return a.wanted != nil && !a.wanted.found && a.entry.End == state.Alive
 }
 
 // watchBehind begins those watches of who waits behind it that are missing.
 func (a *Acquisition) watchBehind() {
 	a.mu.Lock()
-	open, create := a.wantedOpen(), a.state.Own.Create
+	open, create := a.wantedOpen(), a.entry.Own.Create
 	a.mu.Unlock()
 	if !open {
 		return
@@ -126,7 +126,7 @@ func (a *Acquisition) observeBehind(_ int64, shown []*mvccpb.KeyValue) {
 // is in a range that conflicts with them.
 func (a *Acquisition) seeBehind(create int64) {
 	a.mu.Lock()
-	if !a.wantedOpen() || create <= a.state.Own.Create {
+	if !a.wantedOpen() || create <= a.entry.Own.Create {
 		a.mu.Unlock()
 		return
 	}
@@ -134,7 +134,7 @@ func (a *Acquisition) seeBehind(create int64) {
 	close(a.wanted.ch)
 	unused := a.wanted.take()
 	a.mu.Unlock()
-	a.s.SetReads(&a.hook, len(a.keys))
+	a.s.SetReads(&a.entry, len(a.keys))
 	cancel(unused)
 }
 

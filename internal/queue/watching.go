@@ -121,7 +121,7 @@ func (a *Acquisition) follow(p state.Key, from int64) {
 	}
 	w := a.s.Host().Watches.WatchDeletionsNow(p.Name, "", from, func(u watcher.Update) { a.predecessorChanged(p, from, u) })
 	a.keep(w, &a.watches.predecessor, func() bool {
-		now := a.state.Predecessor
+		now := a.entry.Predecessor
 		return now == p
 	})
 }
@@ -160,7 +160,7 @@ func (a *Acquisition) owner(key string) (lease int64, ok bool) {
 // keep stores w in at, or cancels it if it is no longer wanted.
 func (a *Acquisition) keep(w *watcher.Watch, at **watcher.Watch, wanted func() bool) {
 	a.mu.Lock()
-	ok := a.state.End == state.Alive && *at == nil && wanted()
+	ok := a.entry.End == state.Alive && *at == nil && wanted()
 	if ok {
 		*at = w
 	}

@@ -36,55 +36,23 @@ type Read struct {
 // needs no watch. The watch starts at the acquisition's revision and so misses nothing.
 const ArmDelay = 50 * time.Millisecond
 
-// Wait adds d, which is acquiring or waiting, to the session's roster. If the session has ended, it
-// returns the reason.
-func (s *Session) Wait(h *Hook, d Dependent) error {
-	return s.whileValid(func() error {
-		s.roster.add(h, d, false)
-		return nil
-	})
-}
-
-// Hold adds d, whose entry is n, to the roster as held, or makes it held if it was waiting. Its caller
-// has just called Err (rule T3, see unlessEnded). A later Detach leaves d to a successor. The roster
-// and the ledger change in one critical section, so that no Handle contains one change without the
-// other. If arm is true, Arm is called after ArmDelay, unless d is dropped earlier.
-func (s *Session) Hold(h *Hook, d Dependent, n int64, arm bool) error {
-	return s.unlessEnded(func() error {
-		s.roster.add(h, d, true)
-		s.ledger.move(n, won, nil)
-		if arm {
-			s.roster.armLater(h, time.Now())
-		}
-		return nil
-	})
-}
-
-// Drop removes a dependent from the roster. None of its methods is called afterwards, except Seen for a
-// read that is under way.
-func (s *Session) Drop(h *Hook) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	h.leave()
-}
-
-// Limit has HoldExpired called on the dependent of h at until, if it is held then. The dependent's Err
+// Limit has HoldExpired called on the dependent of e at until, if it is held then. The dependent's Err
 // compares the clock too.
-func (s *Session) Limit(h *Hook, until clock.Instant) {
+func (s *Session) Limit(e *Entry, until clock.Instant) {
 	s.mu.Lock()
-	soon := s.roster.limit(h, until)
+	soon := s.roster.limit(e, until)
 	s.mu.Unlock()
 	if soon {
 		s.endSooner()
 	}
 }
 
-// SetReads sets how many operations the Reads of the dependent of h have, besides the one on the key
+// SetReads sets how many operations the Reads of the dependent of e have, besides the one on the key
 // that it waits for. Without it the session assumes one.
-func (s *Session) SetReads(h *Hook, ops int) {
+func (s *Session) SetReads(e *Entry, ops int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h.ops = ops
+	e.ops = ops
 }
 
 // endHolds calls HoldExpired on the dependents whose time has passed, and returns when to call

@@ -21,7 +21,7 @@ import (
 
 // dependent records what its session calls.
 type dependent struct {
-	hook             Hook
+	entry            Entry
 	own, predecessor string
 	ranges           []string // prefixes under each of which it reads the last key
 

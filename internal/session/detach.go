@@ -37,9 +37,9 @@ func (s *Session) state(kept map[string]bool) detached.State {
 	defer s.mu.Unlock()
 	state := detached.State{
 		Lease: s.id, Cluster: s.host.Cluster.ID(), TTL: s.TTL(), LockDelay: s.validity.delay,
-		Key: s.own.key, Create: s.own.create, Mod: s.own.mod, Next: s.ledger.next, ToRemove: s.ledger.toRemove(kept), Lost: s.ledger.losses(),
+		Key: s.own.key, Create: s.own.create, Mod: s.own.mod, Next: s.book.next, ToRemove: s.book.toRemove(kept), Lost: s.book.losses(),
 	}
-	if state.Kept = s.ledger.keeps(clock.Now()); len(state.Kept) > 0 {
+	if state.Kept = s.book.keeps(clock.Now()); len(state.Kept) > 0 {
 		state.At = time.Now()
 	}
 	return state

@@ -81,7 +81,7 @@ func (s *Session) end(err error, rest aftermath) error {
 	}
 	s.ended.Store(&err)
 	s.revocation.ended = clock.Now()
-	kept := s.validity.delay > 0 && s.ledger.keepsAny()
+	kept := s.validity.delay > 0 && s.book.keepsAny()
 	if s.revocation.taking && rest != handOver || kept && rest == removeUnlessKept {
 		rest = leave
 	}

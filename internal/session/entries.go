@@ -6,27 +6,38 @@ import (
 
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/keys"
+	"github.com/pawl-locks/pawl/internal/queue/state"
 )
 
-// Begin adds entry n to the session, with a key at each of specs, which have different names. No key
-// name is ever used again (rule A1). A Handle lists the entry, to be removed, until it is Absent, but
-// not while it is held. If the session has ended, Begin returns the reason (see unlessEnded).
-func (s *Session) Begin(specs ...keys.Spec) (n int64, own []string, err error) {
-	err = s.unlessEnded(func() error {
-		n, own = s.ledger.begin(s.id, specs...)
+// Join registers e, of which d is the acquisition, before anything of it is sent. d learns of the session's
+// end until e has ended. If the session has ended, Join returns the reason.
+func (s *Session) Join(e *Entry, d Dependent) error {
+	return s.whileValid(func() error {
+		s.roster.add(e, d, false)
 		return nil
 	})
-	return n, own, err
 }
 
-// Add gives entry n, whose key is known to exist, another key in the same queue. It is called before
-// that key may be put. Once it has returned, a removal of the entry, and a Handle, cover both keys.
-// cancels says that the cancel key, which did not settle the entry's enqueue, is put and removed
-// together with the new key. If the session or the entry has ended, Add returns the reason.
-func (s *Session) Add(n int64, key string, cancels bool) error {
+// Begin gives e a new number, and a key at each of specs, which have different names. No key name is ever
+// used again (rule A1). A Handle lists the entry, to be removed, until none of its keys can exist, but not
+// while it is held. If the session has ended, Begin returns the reason (see unlessEnded).
+func (s *Session) Begin(e *Entry, specs ...keys.Spec) (own []string, err error) {
+	err = s.unlessEnded(func() error {
+		own = s.book.begin(e, s.id, specs...)
+		s.Step(e, state.Begun{})
+		return nil
+	})
+	return own, err
+}
+
+// Add gives e, which is about to take a slot, another key in the same queue. It is called before that key
+// may be put. Once it has returned, a removal of the entry, and a Handle, cover both keys. cancels says that
+// the cancel key, which did not settle the entry's enqueue, is put and removed together with the new key. If
+// the session or the entry has ended, Add returns the reason.
+func (s *Session) Add(e *Entry, key string, cancels bool) error {
 	return s.whileValid(func() error {
-		if !s.ledger.add(n, key, cancels) {
-			return fmt.Errorf("entry %d is not there", n)
+		if !s.book.add(e, key, cancels) {
+			return fmt.Errorf("entry %d is not there", e.number)
 		}
 		return nil
 	})
@@ -39,46 +50,42 @@ func (s *Session) CancelKey(n int64) []byte { return keys.CancelKey(s.own.key, n
 // OwnerKey is the owner key of entry n.
 func (s *Session) OwnerKey(n int64) []byte { return []byte(keys.OwnerKey(s.own.key, n)) }
 
-// PutsOwnerKey records that the owner key of entry n is about to be put. That key is removed with the
-// entry.
-func (s *Session) PutsOwnerKey(n int64) {
+// PutsOwnerKey records that the owner key of e is about to be put. That key is removed with the entry.
+func (s *Session) PutsOwnerKey(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ledger.putsOwnerKey(n)
+	e.ownerKey = true
 }
 
-// Learn records what is now known of entry n. It does nothing if that no longer matters: what was
-// removed stays removed.
-func (s *Session) Learn(n int64, f Fact) {
+// Absent records that none of the keys of e exists or will exist, because they were removed.
+func (s *Session) Absent(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ledger.move(n, f, nil)
+	s.absent(e)
 }
 
-// GoneElsewhere is Absent for keys that we did not remove. A cancel key and an owner key that were put
-// with one of them are removed in the background.
-func (s *Session) GoneElsewhere(n int64) {
-	s.mu.Lock()
-	extras := s.ledger.entries[n].extras()
-	s.mu.Unlock()
-	if extras > 0 {
-		s.leaveNow(n)
-		return
-	}
-	s.Learn(n, Absent)
-}
-
-// Adopt records that own, the keys of entry n, are being resumed. It returns false if they must not be,
-// because the session's predecessor did not leave them, or because they were resumed before.
-func (s *Session) Adopt(n int64, own ...string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ledger.move(n, resumed, own)
+// Adopt makes e the entry n, which the session's predecessor held, in the state m. own are its keys, and d is
+// its acquisition. It returns false if they must not be resumed, because the predecessor did not leave them,
+// or because they were resumed before. If the session has ended, it returns the reason. Its caller has just
+// called Err (rule T3).
+func (s *Session) Adopt(e *Entry, d Dependent, m state.Machine, n int64, own ...string) (ok bool, err error) {
+	err = s.unlessEnded(func() error {
+		if ok = s.book.mayAdopt(n); ok {
+			s.book.adopt(e, n, own)
+			e.Machine = m
+			if d != nil {
+				s.roster.add(e, d, true)
+			}
+		}
+		return nil
+	})
+	return ok, err
 }
 
 // Discard has own removed in the background, not before a lock-delay after the time at unless the
 // session ends earlier. own are the keys of one entry that the session's predecessor may have held, and
-// that cannot be resumed. Discard returns false if they are not such keys, or were resumed.
+// that cannot be resumed. Somebody may believe until at that they are held. Discard returns false if they are
+// not such keys, or were resumed.
 func (s *Session) Discard(at time.Time, own ...string) bool {
 	var n int64
 	for i, key := range own {
@@ -88,26 +95,28 @@ func (s *Session) Discard(at time.Time, own ...string) bool {
 		}
 		n = k.N
 	}
-	if !s.Adopt(n, own...) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.book.mayAdopt(n) {
 		return false
 	}
-	if err := s.Promise(n, clock.Now().Add(time.Until(at))); err != nil {
-		return true // it ends with the lease
-	}
-	s.Lost(n, 0)
-	s.Leave(n)
+	e := &Entry{Machine: state.Left(true)}
+	s.book.adopt(e, n, own)
+	now := clock.Now()
+	e.keep.Ended, e.keep.Promised = now, now.Add(time.Until(at))
+	s.removeKept(e)
 	return true
 }
 
-// Alone reports whether n is the only entry of the session that had a key in the queue with this prefix
-// since n began, has one, or may get one later. If so, all other keys of the lease under that prefix
+// Alone reports whether e is the only entry of the session that had a key in the queue with this prefix
+// since e began, has one, or may get one later. If so, all other keys of the lease under that prefix
 // are gone for good, because no key name is used twice (rule A1). It is always false for a session that
 // was taken over, which does not know what its predecessor left.
 //
-// If it is true both before n's enqueue is sent and after it was answered, no other key of this
-// session was before n's: the enqueue of an entry that begins later is sent after that answer.
-func (s *Session) Alone(n int64, prefix string) bool {
+// If it is true both before e's enqueue is sent and after it was answered, no other key of this
+// session was before e's: the enqueue of an entry that begins later is sent after that answer.
+func (s *Session) Alone(e *Entry, prefix string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.ledger.alone(n, prefix)
+	return s.book.alone(e, prefix)
 }

@@ -50,7 +50,7 @@ func newSession(host Host, opts lease.Options) *Session {
 		host:     host,
 		owner:    opts.Owner,
 		validity: validity{margin: opts.Margin, delay: opts.LockDelay},
-		ledger:   newLedger(),
+		book:     newBook(),
 		removals: newRemovals(),
 		done:     make(chan struct{}),
 		stopped:  make(chan struct{}),

@@ -63,5 +63,5 @@ func (*releases) Load() int { return batch.FewKeys }
 func (s *Session) entries() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.ledger.entries)
+	return len(s.book.entries)
 }

@@ -9,6 +9,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
@@ -215,7 +216,7 @@ func TestKeysMayGoWhenTheLastReasonToKeepThemHasPassed(t *testing.T) {
 // rule: LD3
 func TestATakeoverAddsNothingToALockDelay(t *testing.T) {
 	const delay = 10 * time.Second
-	for name, holds := range map[string]bool{"held": true, "nothing held": false} {
+	for name, holds := range map[string]bool{"held": true, "held, and released": true, "nothing held": false} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 				s := r.session(lease.Options{TTL: time.Minute, LockDelay: delay})
@@ -232,14 +233,15 @@ func TestATakeoverAddsNothingToALockDelay(t *testing.T) {
 				if holds {
 					require.True(t, adopt(next, n, c.own))
 				}
+				if name == "held, and released" {
+					step(next, n, state.Released{}, state.DeleteSent{}, state.DeleteAnswered{Outcome: state.Applied, Exact: true})
+				}
 				sleep(3 * time.Second)
 				began := time.Now()
-				err := next.Close(context.Background())
-				if holds {
-					assert.NoError(t, err)
+				require.NoError(t, next.Close(context.Background()))
+				if name == "held" {
 					assert.Equal(t, delay, time.Since(began), "after the end, and no longer")
 				} else {
-					assert.NoError(t, err)
 					assert.Zero(t, time.Since(began))
 				}
 				_, there := r.Lease(s.ID())

@@ -22,7 +22,7 @@ func (s *Session) notifyGranted() {
 	s.host.Cluster.Logger().Info("session begins", "lease", hex(s.id), "ttl", s.TTL(), "owner", s.owner)
 	s.events = s.host.Cluster.Notifier().NewSource()
 	s.events.Later(context.Background(), observe.SessionGranted{
-		Lease: s.id, Owner: s.owner, TTL: s.TTL(), Resumed: s.ledger.inherited > 0, Left: s.validFor,
+		Lease: s.id, Owner: s.owner, TTL: s.TTL(), Resumed: s.book.inherited > 0, Left: s.validFor,
 	})
 }
 

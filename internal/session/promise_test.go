@@ -17,11 +17,12 @@ import (
 )
 
 // opened returns a new entry of s.
-func opened(t *testing.T, s *session.Session) int64 {
+func opened(t *testing.T, s *session.Session) *session.Entry {
 	t.Helper()
-	n, _, err := s.Begin(keys.Spec{Prefix: "promised/"})
+	e := &session.Entry{}
+	_, err := s.Begin(e, keys.Spec{Prefix: "promised/"})
 	require.NoError(t, err)
-	return n
+	return e
 }
 
 // V4: the lease is there a nanosecond before a promise ends, and revoked at that instant,
@@ -41,10 +42,10 @@ func TestALeaseIsNotRevokedBeforeWhatWasPromised(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			abandoning(t, func(fake *etcdfake.Cluster, c *pawl.Client, s *session.Session) {
 				begin := clock.Now()
-				n := opened(t, s)
-				require.NoError(t, s.Promise(n, begin.Add(time.Second)))
-				require.NoError(t, s.Promise(n, begin.Add(3*time.Second)))
-				require.NoError(t, s.Promise(n, begin.Add(2*time.Second)), "an earlier one takes nothing back")
+				e := opened(t, s)
+				require.NoError(t, s.Promise(e, begin.Add(time.Second)))
+				require.NoError(t, s.Promise(e, begin.Add(3*time.Second)))
+				require.NoError(t, s.Promise(e, begin.Add(2*time.Second)), "an earlier one takes nothing back")
 				end(c, s)
 				require.Error(t, s.Err())
 				time.Sleep(3*time.Second - 1)
@@ -62,9 +63,9 @@ func TestALeaseIsNotRevokedBeforeWhatWasPromised(t *testing.T) {
 
 func TestNothingIsPromisedOnceTheSessionHasEnded(t *testing.T) {
 	abandoning(t, func(fake *etcdfake.Cluster, _ *pawl.Client, s *session.Session) {
-		n := opened(t, s)
+		e := opened(t, s)
 		s.CloseInBackground()
-		assert.Equal(t, s.Err(), s.Promise(n, clock.Now().Add(time.Hour)))
+		assert.Equal(t, s.Err(), s.Promise(e, clock.Now().Add(time.Hour)))
 		synctest.Wait()
 		assert.Empty(t, fake.Leases())
 		assert.Equal(t, clock.Instant{}, s.Until())

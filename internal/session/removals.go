@@ -14,12 +14,12 @@ import (
 
 // removals are the background deletions of a session. Its session guards all but work.
 type removals struct {
-	fresh   []int64 // entries for the next requests
-	sending int     // requests under way for fresh
-	failing breaker // entries whose keys may exist
-	full    breaker // entries whose keys are deleted, and whose cancel keys wait for disk space
-	refused []int64 // entries with which a request was refused because of its content
-	trying  int     // goroutines that try the refused ones
+	fresh   []*Entry // entries for the next requests
+	sending int      // requests under way for fresh
+	failing breaker  // entries whose keys may exist
+	full    breaker  // entries whose keys are deleted, and whose cancel keys wait for disk space
+	refused []*Entry // entries with which a request was refused because of its content
+	trying  int      // goroutines that try the refused ones
 	single  gate.Gate
 	work    Deferral // the goroutines that remove something; a takeover waits for them
 }
@@ -38,7 +38,7 @@ func newRemovals() removals {
 // does not hold up the others.
 type breaker struct {
 	wait    backoff.Backoff // between its requests, from the first
-	entries []int64
+	entries []*Entry
 	open    bool // a goroutine sends them
 }
 
@@ -67,52 +67,40 @@ const (
 // isLong reports whether the next try may take long, after so many tries.
 func isLong(tries int) bool { return tries%longTryEvery == longTryEvery-1 }
 
-// Leave has entry n removed in the background, whether its enqueue was applied, was not, or may
-// be later (rules A5, A6). If it was held, its keys stay for as long as its Keep says, unless the session
-// ends earlier. No work may rest on it any more. Leave does nothing for an entry that is gone.
-func (s *Session) Leave(n int64) {
+// Leave has e removed in the background, whether its enqueue was applied, was not, or may be later (rules
+// A5, A6). If it was held, its keys stay for as long as its Keep says, unless the session ends earlier. No
+// work may rest on it any more. Leave does nothing for an entry that is gone.
+func (s *Session) Leave(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ledger.move(n, Unwanted, nil)
-	s.removeKept(n)
+	s.removeKept(e)
 }
 
-// leaveNow is Leave for an entry whose keys are gone, except those that were put beside them.
-func (s *Session) leaveNow(n int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ledger.move(n, Unwanted, nil)
-	s.ledger.keeping(n, func(k *Keep) { *k = Keep{} })
-	s.remove(n)
-}
-
-// removeKept has entry n removed once its Keep allows that; s.mu is held.
-func (s *Session) removeKept(n int64) {
-	at, _ := s.ledger.entries[n].keep.May(s.validity.delay, true, false)
-	s.removeAfter(at.Sub(clock.Now()), n)
-}
-
-// removeAfter has entry n removed once wait has passed; s.mu is held.
-func (s *Session) removeAfter(wait time.Duration, n int64) {
+// removeKept has e removed once its Keep allows that; s.mu is held.
+func (s *Session) removeKept(e *Entry) {
+	at, _ := e.keep.May(s.validity.delay, true, false)
+	wait := at.Sub(clock.Now())
 	if wait <= 0 {
-		s.remove(n)
+		s.remove(e)
 		return
 	}
-	still := weak.Make(s) // a session that has ended does not stay in memory for it
+	still, n := weak.Make(s), e.number // a session that has ended does not stay in memory for it
 	time.AfterFunc(wait, func() {
 		if s := still.Value(); s != nil {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.remove(n) // does nothing after the session's end
+			if e := s.book.entries[n]; e != nil {
+				s.remove(e) // does nothing after the session's end
+			}
 		}
 	})
 }
 
 // remove has entries removed, in requests that they share; s.mu is held.
-func (s *Session) remove(ns ...int64) {
+func (s *Session) remove(es ...*Entry) {
 	r := &s.removals
-	for _, n := range ns {
-		r.fresh = append(r.fresh, n)
+	for _, e := range es {
+		r.fresh = append(r.fresh, e)
 		if r.sending < mostSending && s.goRemove(s.sendFresh) {
 			r.sending++
 		}
@@ -183,23 +171,23 @@ func (s *Session) sendFresh(ctx context.Context) {
 
 // batch takes as many of entries as fit into one request, most at most, without those that are
 // gone; s.mu is held.
-func (s *Session) batch(entries *[]int64, most int) (batch []int64) {
+func (s *Session) batch(entries *[]*Entry, most int) (batch []*Entry) {
 	for ops := 0; len(*entries) > 0 && len(batch) < most; *entries = (*entries)[1:] {
-		n := (*entries)[0]
-		need := s.ledger.removalOps(n)
+		e := (*entries)[0]
+		need := s.removalOps(e)
 		if need == 0 {
 			continue
 		}
 		if ops += need; ops > s.maxOps && len(batch) > 0 {
 			break
 		}
-		batch = append(batch, n)
+		batch = append(batch, e)
 	}
 	return batch
 }
 
 // tryEntries tries once, after so many tries, to remove batch.
-func (s *Session) tryEntries(ctx context.Context, tries int, batch []int64) error {
+func (s *Session) tryEntries(ctx context.Context, tries int, batch []*Entry) error {
 	ctx, cancel := tryFor(ctx, tries)
 	defer cancel()
 	return s.removeEntries(ctx, batch)
@@ -209,7 +197,7 @@ func (s *Session) tryEntries(ctx context.Context, tries int, batch []int64) erro
 // A batch that was refused because of its content is tried again at once. It is split into smaller ones
 // if it was too large. Otherwise each entry is tried separately, because its failure says nothing about
 // others. s.mu is held.
-func (s *Session) sent(batch []int64, err error) {
+func (s *Session) sent(batch []*Entry, err error) {
 	switch {
 	case err == nil:
 	case cluster.IsTooManyOps(err) && len(batch) > 1:
@@ -264,7 +252,7 @@ func (s *Session) sendRefused(ctx context.Context) {
 }
 
 // fail adds batch, which failed, to what waits with b; s.mu is held.
-func (s *Session) fail(b *breaker, batch []int64) {
+func (s *Session) fail(b *breaker, batch []*Entry) {
 	b.entries = append(b.entries, batch...)
 	if !b.open {
 		b.open = s.goRemove(func(ctx context.Context) { s.mend(ctx, b, len(batch)) })
@@ -292,7 +280,7 @@ func (s *Session) mend(ctx context.Context, b *breaker, size int) {
 
 // mended decides how batch continues after a try for b, and reports whether b is done. It is if nothing
 // waits with b any more, or if the server executes requests again, so that the others may follow.
-func (s *Session) mended(b *breaker, batch []int64, err error) bool {
+func (s *Session) mended(b *breaker, batch []*Entry, err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sent(batch, err)

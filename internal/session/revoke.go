@@ -81,7 +81,7 @@ func (s *Session) revoke() {
 			work = clock.Now()
 		}
 		s.mu.Lock()
-		until := s.ledger.keptUntil(s.validity.delay, s.revocation.ended, work) // no promise can be added, because the session has ended
+		until := s.book.keptUntil(s.validity.delay, s.revocation.ended, work) // no promise can be added, because the session has ended
 		s.mu.Unlock()
 		if !AwaitInstant(ctx, until) {
 			s.revocation.decide(leftToExpire(s.id, errors.New("what it holds is promised")))

@@ -20,8 +20,8 @@ type roster struct {
 
 // armed is a dependent to be armed at a time.
 type armed struct {
-	hook *Hook
-	at   time.Time
+	entry *Entry
+	at    time.Time
 }
 
 func newRoster(wake func()) roster {
@@ -31,7 +31,7 @@ func newRoster(wake func()) roster {
 }
 
 // add adds d as held or waiting, and removes it from where it was.
-func (r *roster) add(h *Hook, d Dependent, held bool) {
+func (r *roster) add(h *Entry, d Dependent, held bool) {
 	h.dependent = d
 	h.leave()
 	if held {
@@ -49,7 +49,7 @@ func (r *roster) close() []Dependent {
 }
 
 // armLater has the dependent of h armed ArmDelay after now, unless it is dropped earlier.
-func (r *roster) armLater(h *Hook, now time.Time) {
+func (r *roster) armLater(h *Entry, now time.Time) {
 	r.arming = append(r.arming, armed{h, now.Add(ArmDelay)})
 	if len(r.arming) == 1 {
 		r.timer.Reset(ArmDelay)
@@ -62,7 +62,7 @@ func (r *roster) armLater(h *Hook, now time.Time) {
 func (r *roster) due(now time.Time) (due []Dependent, next time.Time) {
 	i := 0
 	for ; i < len(r.arming); i++ {
-		h := r.arming[i].hook
+		h := r.arming[i].entry
 		if h.in == nil {
 			continue
 		}
@@ -80,7 +80,7 @@ func (r *roster) due(now time.Time) (due []Dependent, next time.Time) {
 }
 
 // limit sets when the hold of h ends, and reports whether endInTime has to wake for it.
-func (r *roster) limit(h *Hook, until clock.Instant) bool {
+func (r *roster) limit(h *Entry, until clock.Instant) bool {
 	h.until, r.limited = until, true
 	return until.Time(clock.Now()).Before(r.next)
 }
@@ -119,23 +119,13 @@ func (r *roster) round(most int) []Dependent {
 	return dependents
 }
 
-// A Hook is a dependent's link in its session's roster. It is part of the dependent, so
-// that the session allocates nothing for it. The session guards its fields.
-type Hook struct {
-	dependent  Dependent
-	until      clock.Instant // when Limit ends the hold; zero if it does not
-	ops        int           // set by SetReads; 0 means one
-	prev, next *Hook
-	in         *ring
-}
-
-// ring is a list of hooks in the order in which rounds read them.
+// ring is a list of entries in the order in which rounds read them.
 type ring struct {
-	first, last *Hook
+	first, last *Entry
 	n           int
 }
 
-func (r *ring) push(h *Hook) {
+func (r *ring) push(h *Entry) {
 	h.in, h.prev, h.next = r, r.last, nil
 	if r.last == nil {
 		r.first = h
@@ -146,8 +136,8 @@ func (r *ring) push(h *Hook) {
 	r.n++
 }
 
-// leave takes the hook out of the ring that it is in.
-func (h *Hook) leave() {
+// leave takes the entry out of the ring that it is in.
+func (h *Entry) leave() {
 	r := h.in
 	if r == nil {
 		return

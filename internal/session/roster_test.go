@@ -14,8 +14,8 @@ import (
 // The list is compared with a slice.
 func TestRingKeepsOrderUnderPushAndDrop(t *testing.T) {
 	var r ring
-	hooks := make([]Hook, 50)
-	var model []*Hook
+	hooks := make([]Entry, 50)
+	var model []*Entry
 	for i := range 2000 {
 		h := &hooks[(i*7919)%len(hooks)]
 		if h.in != nil {
@@ -30,7 +30,7 @@ func TestRingKeepsOrderUnderPushAndDrop(t *testing.T) {
 			r.push(h)
 			model = append(model, h)
 		}
-		var got []*Hook
+		var got []*Entry
 		for h := r.first; h != nil; h = h.next {
 			got = append(got, h)
 		}
@@ -47,7 +47,7 @@ func TestRingKeepsOrderUnderPushAndDrop(t *testing.T) {
 // turns, so that each is in one of the next few rounds.
 func TestARoundHasAllThatWaitAndTheHeldInTurn(t *testing.T) {
 	r := newRoster(func() {})
-	hooks := make([]Hook, 300)
+	hooks := make([]Entry, 300)
 	for i := range hooks {
 		r.add(&hooks[i], &dependent{}, i >= 20)
 	}
@@ -72,7 +72,7 @@ func TestAClosedRosterGivesEachDependentOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		woken := false
 		r := newRoster(func() { woken = true })
-		waits, holds, dropped := &Hook{}, &Hook{}, &Hook{}
+		waits, holds, dropped := &Entry{}, &Entry{}, &Entry{}
 		a, b, c := &dependent{own: "a"}, &dependent{own: "b"}, &dependent{own: "c"}
 		r.add(waits, a, false)
 		r.add(holds, b, false)
@@ -98,7 +98,7 @@ func TestHoldsWithALimitEndInTime(t *testing.T) {
 		over, next := r.overdue(now, later)
 		assert.Empty(t, over)
 		assert.Equal(t, later, next)
-		hooks, dependents := make([]Hook, 4), []Dependent{&dependent{own: "a"}, &dependent{own: "b"}, &dependent{own: "c"}, &dependent{own: "d"}}
+		hooks, dependents := make([]Entry, 4), []Dependent{&dependent{own: "a"}, &dependent{own: "b"}, &dependent{own: "c"}, &dependent{own: "d"}}
 		for i := range hooks {
 			r.add(&hooks[i], dependents[i], true)
 		}
@@ -120,7 +120,7 @@ func TestHoldsWithALimitEndInTime(t *testing.T) {
 func TestWhatIsDueIsArmedInOrder(t *testing.T) {
 	r := newRoster(func() {})
 	began := time.Now()
-	hooks, dependents := make([]Hook, 3), []Dependent{&dependent{own: "a"}, &dependent{own: "b"}, &dependent{own: "c"}}
+	hooks, dependents := make([]Entry, 3), []Dependent{&dependent{own: "a"}, &dependent{own: "b"}, &dependent{own: "c"}}
 	for i := range hooks {
 		r.add(&hooks[i], dependents[i], true)
 		r.armLater(&hooks[i], began.Add(time.Duration(i)))

@@ -34,7 +34,7 @@ type Host struct {
 // A Session is a lease that is kept alive, and the dependents and keys on it. It is safe for
 // concurrent use.
 //
-// It is composed of a validity, a ledger of its entries in queues, a roster of its dependents,
+// It is composed of a validity, a book of its entries in queues, a roster of its dependents,
 // removals, and the watch of its key, and adds little to them.
 //
 // Invariants: validity decides while ended is nil; ended is set once, under mu, and never
@@ -59,7 +59,7 @@ type Session struct {
 	events *notify.Source // set before a caller has the session; nil if there is no observer
 
 	mu       sync.Mutex
-	ledger   ledger
+	book     book
 	removals removals
 	roster   roster
 	keyWatch keyWatch

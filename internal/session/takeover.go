@@ -39,12 +39,16 @@ func resume(ctx context.Context, host Host, opts lease.Options) (*Session, error
 	s := newSession(host, opts)
 	s.adopt(h.Lease, clock.Instant{}, h.TTL)
 	s.revocation.taking, s.own.create = true, h.Create
-	if err := s.ledger.inherit(h.Lease, h.Next, h.ToRemove, h.Lost); err != nil {
+	if err := s.book.inherit(h.Lease, h.Next, h.ToRemove, h.Lost); err != nil {
 		return nil, fmt.Errorf("lease: resume: %w", err)
 	}
 	for now, wall, i := clock.Now(), time.Now(), 0; i < len(h.Kept); i++ {
 		until := now.Add(h.Stays(h.Kept[i], wall))
-		s.ledger.keeping(h.Kept[i].N, func(k *Keep) { k.Until = until })
+		if e := s.book.entries[h.Kept[i].N]; e != nil {
+			e.keep.Until = until
+		} else {
+			s.book.owed[h.Kept[i].N] = until
+		}
 	}
 	if err := s.takeOver(ctx, opts.Resume, h); err != nil {
 		return nil, fmt.Errorf("lease: resume: %w", explain(err, host.Namespace))
@@ -127,9 +131,9 @@ func (s *Session) takeOver(ctx context.Context, of lease.Handle, h detached.Stat
 	s.revocation.taking = false
 	if s.validity.delay > 0 { // for what the predecessor held, and nobody resumes (rule LD3)
 		now := clock.Now()
-		s.ledger.takenOver = now.Add(s.validity.delay)
-		for _, n := range s.ledger.losses() {
-			s.ledger.keeping(n, func(k *Keep) { k.Ended = now })
+		s.book.takenOver = now.Add(s.validity.delay)
+		for _, n := range s.book.losses() {
+			s.book.entries[n].keep.Ended = now
 		}
 	}
 	s.mu.Unlock()
@@ -143,8 +147,8 @@ const tidyWait = 2 * time.Second
 // or tidyWait has passed. It does not wait for keys that have to stay for now.
 func (s *Session) tidy(ctx context.Context) {
 	s.mu.Lock()
-	for n := range s.ledger.entries {
-		s.removeKept(n)
+	for _, e := range s.book.entries {
+		s.removeKept(e)
 	}
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, tidyWait)

@@ -260,7 +260,13 @@ func TestWhatIsDiscardedIsRemovedAtItsTime(t *testing.T) {
 // undo removes an unwanted entry, as the background does, but sends only one request.
 func undo(s *Session, n int64) error {
 	isUnwanted(s, n)
-	return s.removeEntries(context.Background(), []int64{n})
+	s.mu.Lock()
+	e := s.book.entries[n]
+	s.mu.Unlock()
+	if e == nil {
+		return nil
+	}
+	return s.removeEntries(context.Background(), []*Entry{e})
 }
 
 // Rule A5: an undo makes an enqueue impossible, can be repeated, and under NOSPACE

@@ -13,56 +13,43 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// removalOps is how many operations removing entry n takes, or 0 if it is gone or has to stay.
-func (l *ledger) removalOps(n int64) int {
-	e := l.entries[n]
-	switch e.state {
-	case undoing:
+// removalOps is how many operations removing e takes, or 0 if it is gone or has to stay.
+func (s *Session) removalOps(e *Entry) int {
+	switch {
+	case !s.book.has(e) || !e.removable():
+		return 0
+	case e.Late():
 		return 1 + len(e.keys) + e.extras()
-	case leaving, lost:
-		return len(e.keys) + e.extras()
 	}
-	return 0
-}
-
-// extras is how many cancel keys and owner keys are removed with e's keys.
-func (e entry) extras() (n int) {
-	if e.cancelled {
-		n++
-	}
-	if e.ownerKey {
-		n++
-	}
-	return n
+	return len(e.keys) + e.extras()
 }
 
 // undoTxn removes entries for good, in one transaction that the server refuses to a session that was
 // taken over. It also puts the cancel keys of entries whose enqueues may still be applied. If deletions
 // is true, the transaction only deletes, and left are the entries that still have to be removed after
 // it.
-func (s *Session) undoTxn(ns []int64, deletions bool) (w batch.Write, left []int64) {
+func (s *Session) undoTxn(es []*Entry, deletions bool) (w batch.Write, left []*Entry) {
 	t := &pb.TxnRequest{Compare: []*pb.Compare{s.own.same}, Failure: []*pb.RequestOp{s.ReadKey()}}
 	w = batch.Write{Op: "leave the queue", Repeat: cluster.Always, Kind: batch.Plain, Txn: t}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, n := range ns {
-		e := s.ledger.entries[n]
+	for _, e := range es {
 		switch {
-		case e.state == undoing && deletions:
-			left = append(left, n)
-		case e.state == undoing:
-			t.Success = append(t.Success, txn.Put(s.CancelKey(n), nil, s.id))
-		case e.state != leaving && e.state != lost:
+		case s.removalOps(e) == 0:
 			continue // gone meanwhile
+		case e.Late() && deletions:
+			left = append(left, e)
+		case e.Late():
+			t.Success = append(t.Success, txn.Put(s.CancelKey(e.number), nil, s.id))
 		}
 		for _, key := range e.keys {
 			t.Success = append(t.Success, txn.Delete(key))
 		}
-		if e.state != undoing && e.cancelled {
-			t.Success = append(t.Success, txn.Delete(s.CancelKey(n)))
+		if !e.Late() && e.cancelled {
+			t.Success = append(t.Success, txn.Delete(s.CancelKey(e.number)))
 		}
 		if e.ownerKey {
-			t.Success = append(t.Success, txn.Delete(s.OwnerKey(n)))
+			t.Success = append(t.Success, txn.Delete(s.OwnerKey(e.number)))
 		}
 		for name := range e.names() {
 			s.touch(&w, name)
@@ -89,27 +76,27 @@ func (s *Session) touch(w *batch.Write, name string) {
 // removeEntries removes entries for good, whether their enqueues were applied, were not, or may be
 // later. It can be repeated. Without disk space (NOSPACE) it still deletes what can be deleted, and
 // returns the error of the disk, or of the deletion if that fails.
-func (s *Session) removeEntries(ctx context.Context, ns []int64) error {
+func (s *Session) removeEntries(ctx context.Context, es []*Entry) error {
 	undo := func(w batch.Write) error {
 		err := s.sendUndo(ctx, w)
-		if len(ns) == 1 && len(w.Txn.Success) > 1 && (cluster.IsPermissionDenied(err) || cluster.IsTooManyOps(err)) {
+		if len(es) == 1 && len(w.Txn.Success) > 1 && (cluster.IsPermissionDenied(err) || cluster.IsTooManyOps(err)) {
 			err = s.undoEach(ctx, w)
 		}
 		return err
 	}
-	w, _ := s.undoTxn(ns, false)
+	w, _ := s.undoTxn(es, false)
 	err := undo(w)
 	if cluster.IsNoSpace(err) {
-		w, left := s.undoTxn(ns, true)
+		w, left := s.undoTxn(es, true)
 		if err := undo(w); err != nil {
 			return err // the keys may exist; their deletion does not wait for disk space
 		}
-		ns = slices.DeleteFunc(slices.Clone(ns), func(n int64) bool { return slices.Contains(left, n) })
+		es = slices.DeleteFunc(slices.Clone(es), func(e *Entry) bool { return slices.Contains(left, e) })
 	}
 	if err == nil || cluster.IsNoSpace(err) {
 		s.mu.Lock()
-		for _, n := range ns {
-			s.ledger.move(n, Absent, nil)
+		for _, e := range es {
+			s.absent(e)
 		}
 		s.mu.Unlock()
 	}

@@ -23,6 +23,7 @@ func (a *Machine) ends(end End) Effects {
 	a.End = end
 	fx := Effects{End: end, Held: a.Phase == Held, Wake: a.Phase < Held}
 	switch {
+	case end == SessionEnded: // the phase goes on to say what may be left at the server
 	case end == GivenBack:
 		a.Phase = Releasing
 	case a.set() && (end == KeyDeleted || end == KeyOverwritten):
@@ -55,7 +56,7 @@ func (HoldExpired) apply(a *Machine) Effects {
 	if a.Phase != Held {
 		return Effects{}
 	}
-	return a.ends(HeldTooLong)
+	return a.ends(HeldTooLong) // unless its session has ended
 }
 
 // Removed says that none of its keys exists or will exist.
@@ -66,6 +67,15 @@ func (Removed) apply(a *Machine) Effects {
 		a.Phase = Done
 	}
 	return Effects{}
+}
+
+// Left is the state of an acquisition that another process left to be removed. lost says that it was held,
+// and not released.
+func Left(lost bool) Machine {
+	if lost {
+		return Machine{Phase: Undoing, End: HeldTooLong}
+	}
+	return Machine{Phase: Undoing, End: GivenUp}
 }
 
 // ErrTokenFloor says that a token is not above the configured floor, so that storage may have

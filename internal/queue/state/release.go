@@ -57,12 +57,12 @@ type Remains struct {
 type Released struct{ Later bool }
 
 func (ev Released) apply(a *Machine) Effects {
-	if a.Phase != Held {
+	if a.Phase != Held || a.End != Alive {
 		return Effects{}
 	}
 	fx := a.ends(GivenBack)
 	if ev.Later {
-		a.Phase, a.deletion.decided = Undoing, true
+		a.Phase, a.deletion.decided, fx.Remove = Undoing, true, true
 	}
 	return fx
 }

@@ -1,12 +1,31 @@
 package state
 
-// AnswerLost says that an enqueue was sent, and that its answer does not say whether it was
-// applied.
-type AnswerLost struct{}
+// Begun says that an enqueue is about to be sent, with keys that were never used.
+type Begun struct{}
 
-func (AnswerLost) apply(a *Machine) Effects {
+func (Begun) apply(a *Machine) Effects {
+	a.late = a.Phase == Enqueuing
+	return Effects{}
+}
+
+// NotPut says that the enqueue was not applied, and never will be.
+type NotPut struct{}
+
+func (NotPut) apply(a *Machine) Effects {
+	if a.Phase != Enqueuing || a.Own.Create != 0 {
+		return Effects{}
+	}
+	a.late = false
+	return Effects{Vacant: true}
+}
+
+// AnswerLost says that an enqueue was sent, and that its answer does not say whether it was
+// applied. Answered says that there was an answer, so that no copy can be applied any more.
+type AnswerLost struct{ Answered bool }
+
+func (ev AnswerLost) apply(a *Machine) Effects {
 	if a.Phase == Enqueuing && a.Own.Create == 0 {
-		a.Phase = Settling
+		a.Phase, a.late = Settling, a.late && !ev.Answered
 	}
 	return Effects{}
 }
@@ -23,10 +42,14 @@ func (ev Settled) apply(a *Machine) Effects {
 	if a.Phase != Settling {
 		return Effects{}
 	}
+	a.late = false
 	if ev.Own.Create <= 0 {
 		a.Phase = Enqueuing // with another key name
-		return Effects{}
+		return Effects{Vacant: true}
 	}
 	a.Own, a.others, a.Mod, a.Phase = ev.Own, ev.Others, ev.Own.Create, Querying
+	if a.End != Alive {
+		return Effects{}
+	}
 	return a.watchOwn(ev.Own.Create + 1)
 }

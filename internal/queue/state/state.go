@@ -65,6 +65,7 @@ type Machine struct {
 	Predecessor Key             // the key that it waits for
 	Successors  keys.Successors // the waiters known to come next, in order
 
+	late      bool     // a copy of its enqueue was sent, and no answer says what became of it
 	others    []string // a set's other keys, which have the create revision of Own
 	preBroken bool     // the watch of the predecessor has ended
 
@@ -114,6 +115,12 @@ func (a *Machine) name(i int) string {
 	return a.Own.Name
 }
 
+// Late reports whether a copy of its enqueue may still be applied (rule A5).
+func (a Machine) Late() bool { return a.late && a.Own.Create == 0 }
+
+// Watched reports whether its key is watched, or was.
+func (a Machine) Watched() bool { return a.slots.ownWatched }
+
 // WasReleased reports whether it was released, even if the result is not decided yet.
 func (a Machine) WasReleased() bool { return a.Phase == Releasing || a.deletion.decided }
 
@@ -144,6 +151,8 @@ type Effects struct {
 
 	FollowSlots bool // watch the slots' deletions, starting at revision From
 	Unwatch     bool // cancel the watch of its key, if there is one: another key has replaced it
+
+	Vacant bool // none of the keys of its enqueue exists or will exist
 
 	Handoff bool    // the next deletion carries a handoff
 	Exact   bool    // the next deletion also compares the modification revision

@@ -409,7 +409,7 @@ func TestAHoldThatLastedTooLongIsLost(t *testing.T) {
 // A release that leaves the key for a while is decided, and nothing replaces it.
 func TestAReleaseThatDeletesLaterIsDecidedAtOnce(t *testing.T) {
 	a := holding()
-	assert.Equal(t, Effects{End: GivenBack, Held: true}, a.Apply(Released{Later: true}))
+	assert.Equal(t, Effects{End: GivenBack, Held: true, Remove: true}, a.Apply(Released{Later: true}))
 	assert.Equal(t, []any{GivenBack, Undoing, true}, []any{a.End, a.Phase, a.ReleaseDecided()})
 	for _, ev := range []Event{Released{}, OwnDeleted{}, EndOfSession{}, HoldExpired{}, DeleteAnswered{Outcome: Applied}, Explained{}} {
 		assert.Equal(t, Alive, a.Apply(ev).End)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -13,10 +14,17 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	session.Check = func(broken string) { // the session's mutex is held, so no test could end
+		fmt.Fprintf(os.Stderr, "a broken invariant: %s\n%s", broken, debug.Stack())
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // number reads a number from the environment.
 func number(t *testing.T, variable string, otherwise uint64) uint64 {

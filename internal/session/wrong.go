@@ -1,0 +1,68 @@
+package session
+
+import (
+	"fmt"
+
+	"github.com/pawl-locks/pawl/internal/queue/state"
+)
+
+// Check, unless nil, is called if an invariant of a session is broken after a step, with the session's mutex
+// held. Tests set it, before there is a session.
+var Check func(broken string)
+
+// wrong returns which invariant of the session's book and roster is broken, or "". s.mu is held.
+func (s *Session) wrong() string {
+	b := &s.book
+	counts := map[string]count{}
+	for n, e := range b.entries {
+		switch {
+		case e.number != n, n < 1, n >= b.next:
+			return fmt.Sprintf("entry %d is in the book as %d of %d", e.number, n, b.next)
+		case len(e.keys) == 0:
+			return fmt.Sprintf("entry %d has no keys", n)
+		case e.Phase == state.Done && e.extras() == 0:
+			return fmt.Sprintf("entry %d is done, and in the book", n)
+		case s.ended.Load() == nil && e.Phase == state.Held && e.End == state.Alive && (e.in != &s.roster.holding || e.Evidence == state.None):
+			return fmt.Sprintf("entry %d is held, and not on the roster, or without evidence", n)
+		case e.End != state.Alive && e.End != state.SessionEnded && e.in != nil:
+			return fmt.Sprintf("entry %d has ended by %d, and is on the roster", n, e.End)
+		case e.End == state.Alive && e.Phase > state.Held:
+			return fmt.Sprintf("entry %d has not ended, and is in phase %d", n, e.Phase)
+		case e.Late() && e.Phase > state.Settling && e.Phase != state.Undoing:
+			return fmt.Sprintf("entry %d is in phase %d, and a copy of its enqueue may be applied", n, e.Phase)
+		case !e.keep.Ended.IsZero() && e.Phase < state.Held:
+			return fmt.Sprintf("entry %d was never held, and its hold has ended", n)
+		case n < b.inherited && e.Late():
+			return fmt.Sprintf("entry %d is a predecessor's, and a copy of its enqueue may be applied", n)
+		}
+		if _, over := b.over[n]; over {
+			return fmt.Sprintf("entry %d is over, and in the book", n)
+		}
+		for name := range e.names() {
+			c := counts[name]
+			counts[name] = count{c.entries + 1, max(c.last, n)}
+		}
+	}
+	for name, c := range b.counts {
+		if c.entries != counts[name].entries || c.last < counts[name].last {
+			return fmt.Sprintf("%q has %v by the count, and %v by the entries", name, c, counts[name])
+		}
+	}
+	for n := range b.owed {
+		if !b.mayAdopt(n) {
+			return fmt.Sprintf("entry %d is owed, and not to be resumed", n)
+		}
+	}
+	for _, r := range []*ring{&s.roster.waiting, &s.roster.holding} {
+		n := 0
+		for e := r.first; e != nil; e = e.next {
+			if n++; e.in != r {
+				return fmt.Sprintf("entry %d is in a ring that it does not know", e.number)
+			}
+		}
+		if n != r.n {
+			return fmt.Sprintf("a ring of %d counts %d", n, r.n)
+		}
+	}
+	return ""
+}
