@@ -136,3 +136,22 @@ func TestALockStaysTakenForLongEnoughWhoeverTakesItsSessionOver(t *testing.T) {
 		})
 	}
 }
+
+// What is only kept is not held: a try of the session that released it says so, and for how long.
+func TestATryBehindAKeyThatIsOnlyKeptSaysForHowLong(t *testing.T) {
+	inBubble(t, func(w *fixture) {
+		s := w.session()
+		h := w.acquireWith(s, lock.Options{AtLeast: 10 * time.Second})
+		time.Sleep(3 * time.Second)
+		_, err := mutex(s).TryAcquire(w.Context())
+		require.ErrorIs(w, err, lock.ErrBusy)
+		assert.ErrorContains(w, err, "held by")
+		require.NoError(w, h.Release(w.Context()))
+		_, err = mutex(s).TryAcquire(w.Context())
+		require.ErrorIs(w, err, lock.ErrBusy)
+		assert.ErrorContains(w, err, "stays for 7s more")
+		assert.NotContains(w, err.Error(), "held by")
+		_, err = mutex(w.session()).TryAcquire(w.Context())
+		assert.ErrorContains(w, err, "held by", "another session does not know")
+	})
+}

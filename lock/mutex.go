@@ -33,6 +33,10 @@ type Options struct {
 	// released or is held. The process that takes the session over keeps it for as long, by the
 	// machines' wall clocks. 0 means none. The time counts as that of MaxHold does. The end of
 	// MaxHold does not delete the key before AtLeast has passed either.
+	//
+	// A key that is only kept is in the queue like any other: TryAcquire says how long it is kept if
+	// it is of the same session, and a listing shows it as held. Shared locks and permits that are acquired and
+	// released again and again leave a key each, all on one lease, until their time has passed.
 	AtLeast time.Duration
 	// RecordFirst makes Once write its record before it calls the function instead of
 	// afterwards: at most once instead of at least once.

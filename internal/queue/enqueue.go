@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/batch"
+	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/queue/state"
@@ -244,6 +246,10 @@ func (a *Acquisition) busy(i int, key string) error {
 	which := ""
 	if a.isSet() {
 		which = fmt.Sprintf("%q is ", a.queues[i].Name)
+	}
+	if until, ok := a.s.KeptAfterRelease(key); ok {
+		left := max(until.Sub(clock.Now()), 0).Round(time.Millisecond)
+		return fmt.Errorf("%w: %s%q, which this session has released, stays for %v more (AtLeast)", ErrBusy, which, key, left)
 	}
 	if lease, ok := a.owner(key); ok {
 		return fmt.Errorf("%w: %sheld by %q, lease %x", ErrBusy, which, key, lease)

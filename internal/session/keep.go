@@ -1,9 +1,12 @@
 package session
 
 import (
+	"slices"
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/keys"
+	"github.com/pawl-locks/pawl/internal/queue/state"
 )
 
 // A Keep is what keeps the keys of an entry after its hold has ended. The zero Keep keeps nothing. All
@@ -74,6 +77,22 @@ func (s *Session) KeptUntil(e *Entry) clock.Instant {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return e.keep.Until
+}
+
+// KeptAfterRelease returns until when the session keeps key, which was released (Limits.AtLeast). It returns
+// false if key is none that is only kept.
+func (s *Session) KeptAfterRelease(key string) (until clock.Instant, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k, ok := keys.ParseQueueKey(key)
+	if !ok || k.Lease != s.id {
+		return clock.Instant{}, false
+	}
+	e := s.book.entries[k.N]
+	if e == nil || e.End != state.GivenBack || e.Phase != state.Undoing || !slices.Contains(e.keys, key) {
+		return clock.Instant{}, false
+	}
+	return e.keep.Until, !e.keep.Until.IsZero()
 }
 
 // GiveBack records that e, a set that lost a key, was released after the loss.
