@@ -113,10 +113,13 @@ func (m *Member) Endpoint() string { return m.endpoint.name }
 func (m *Member) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
 	m.inflight.Add(1)
 	defer m.done()
-	l, a := m.line.Load(), new(await)
+	var a *await
 	if t, ok := ctx.Value(tryKey{}).(*try); ok {
 		a = &t.await
+	} else {
+		a = new(await)
 	}
+	l := m.line.Load()
 	l.begin(a)
 	answered := false
 	defer func() { l.done(a, answered) }() // also if a caller's interceptor panics
