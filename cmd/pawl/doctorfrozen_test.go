@@ -5,37 +5,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
-
-// A server that is stopped in the midst of its work is that, and no other kind of server.
-func TestTheDoctorSaysOfAFrozenServerThatItIsSilent(t *testing.T) {
-	t.Parallel()
-	c := etcdtest.StartCluster(t, 3)
-	frozen := c.Follower(t) // without a leader, the doctor's first question would fail
-	frozen.Pause(t)
-	defer frozen.Resume(t)
-	p := begin(t, strings.Join([]string{c.Member(0).Direct(), c.Member(1).Direct(), c.Member(2).Direct()}, ","), "doctor")
-	out := p.lines()
-	var said, do []string
-	for out.Scan() {
-		switch {
-		case strings.Contains(out.Text(), frozen.Direct()):
-			said = append(said, out.Text())
-		case len(do) < len(said):
-			do = append(do, out.Text())
-		}
-	}
-	assert.Equal(t, cli.ExitWrong, p.code(t))
-	require.NotEmpty(t, said)
-	assert.Contains(t, said[0], "says nothing: stopped, overloaded")
-	assert.NotContains(t, said[0], ": not an etcd server")
-	require.NotEmpty(t, do)
-	assert.Contains(t, do[0], "the cluster works without it as long as most members answer")
-}
 
 // A member that is left alone knows for a while the leader that has gone. It is asked what takes most
 // members, and then no check is made that would wait for them.

@@ -155,6 +155,20 @@ func TestEveryBodyHasOneDeadline(t *testing.T) {
 	}
 }
 
+// A header that does not end is given up before a body would be.
+func TestAHeaderThatDoesNotEndIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dial, _ := served(t, nil, 2)
+		conn, begin := dial(), time.Now()
+		defer time.AfterFunc(time.Minute, func() { _ = conn.Close() }).Stop() // it would never end
+		_, err := io.WriteString(conn, "POST /pawl.v1.Locks/Leader HTTP/1.1\r\nHost: x\r\nX: ")
+		require.NoError(t, err)
+		_, err = io.ReadAll(conn)
+		require.NoError(t, err, "closed by pawld")
+		assert.Less(t, time.Since(begin), handlers.ReadWait)
+	})
+}
+
 // With a policy, who has no line in it takes nothing of anybody: he is refused before he is counted.
 func TestWhoHasNoLineIsRefusedBeforeHeIsCounted(t *testing.T) {
 	for name, rules := range map[string]*policy.Policy{"another's policy": policyOf(t, "cn:other a"), "no policy, and not local": nil} {
