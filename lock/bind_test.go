@@ -10,6 +10,7 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 )
@@ -68,21 +69,22 @@ func TestABoundContextEndsWithTheCallersAndWithTheHold(t *testing.T) {
 	assert.ErrorContains(t, context.Cause(ctx), "nil handle")
 }
 
-// A lease of a day is held for days, is renewed four times a day, and is lost by the process's own clock
-// when no renewal is confirmed for 20 hours.
-func TestALeaseOfADayIsHeldForDays(t *testing.T) {
+// A lease of hours, or of a day, is held for as long as it is wanted, is renewed four times in its TTL, and is lost by the
+// process's own clock when no renewal is confirmed for five sixths of it.
+func TestALeaseOfHoursIsHeldAndLostInItsTime(t *testing.T) {
+	ttl := testscale.Of(3*time.Hour, 24*time.Hour)
 	inBubble(t, func(w *fixture) {
-		s, err := w.spare.NewSession(w.Context(), lease.Options{TTL: 24 * time.Hour})
+		s, err := w.spare.NewSession(w.Context(), lease.Options{TTL: ttl})
 		require.NoError(w, err)
 		h := w.acquire(s)
 		before := w.f.Counts()
-		time.Sleep(2 * 24 * time.Hour)
+		time.Sleep(2 * ttl)
 		w.held(h)
 		assert.LessOrEqual(w, w.f.Counts().Since(before).Received["LeaseKeepAlive"], 12)
 		w.f.Cut()
-		time.Sleep(13 * time.Hour)
+		time.Sleep(ttl * 13 / 24)
 		assert.NoError(w, h.Err())
-		time.Sleep(8 * time.Hour)
+		time.Sleep(ttl * 8 / 24)
 		assert.ErrorIs(w, h.Err(), lock.ErrLost)
 		w.f.Heal()
 	})

@@ -12,27 +12,29 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/inmemory"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
+	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/lease"
 )
 
 // However many sessions and renewals meet it.
 func TestAFaultOfAMemberIsLoggedWhenItBeginsAndWhenItEnds(t *testing.T) {
-	for name, fault := range map[string]func(*etcdfake.Member){
-		"stopped": (*etcdfake.Member).Stop, "silent": (*etcdfake.Member).BlackHole, "isolated": (*etcdfake.Member).Isolate,
-	} {
-		for i := range 3 {
+	for name, c := range map[string]struct {
+		fault func(*etcdfake.Member)
+		at    int // everyday; member 0 leads
+	}{"stopped": {(*etcdfake.Member).Stop, 1}, "silent": {(*etcdfake.Member).BlackHole, 2}, "isolated": {(*etcdfake.Member).Isolate, 0}} {
+		for _, i := range testscale.Of([]int{c.at}, []int{0, 1, 2}) {
 			t.Run(fmt.Sprintf("%s, member %d", name, i), func(t *testing.T) {
 				inBubble(t, func(w *fixture) {
 					var log inmemory.Log
-					c := w.client(pawl.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+					client := w.client(pawl.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 					for range 3 {
-						s, err := c.NewSession(w.Context(), lease.Options{})
+						s, err := client.NewSession(w.Context(), lease.Options{})
 						require.NoError(w, err)
 						defer w.held(w.acquireName(s, fmt.Sprint("n", s.ID())))
 					}
 					time.Sleep(time.Minute)
 					before := len(log.String())
-					fault(w.f.Member(i))
+					c.fault(w.f.Member(i))
 					time.Sleep(time.Hour)
 					w.f.Heal()
 					time.Sleep(time.Minute)
