@@ -438,6 +438,7 @@ func TestNilAndZeroHandlesAreRefused(t *testing.T) {
 			assert.Error(t, tm.Resign(w.ctx))
 			assert.Error(t, tm.Confirm(w.ctx))
 			assert.Zero(t, tm.Token())
+			assert.Nil(t, tm.Session())
 			assert.Zero(t, tm.Deadline())
 			assert.Empty(t, tm.Key())
 			assert.Empty(t, tm.Name())

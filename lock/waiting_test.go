@@ -16,6 +16,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/elect"
+	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/inmemory"
@@ -76,6 +77,26 @@ func TestAWaiterWhoseNeighbourLeavesIsNotWokenByTheHolder(t *testing.T) {
 		w.release(h)
 		w.release(d.won())
 		w.clear()
+	})
+}
+
+// A2, K4: an answer from before its key was put does not make an acquisition first, whatever it
+// shows. It ends the session, because the cluster went back.
+func TestAnAnswerFromBeforeTheOwnKeyDoesNotGiveTheLock(t *testing.T) {
+	inBubble(t, func(w *fixture) {
+		h := w.acquire(w.session())
+		ctx, giveUp := context.WithCancel(w.Context())
+		between := w.acquiring(ctx, mutex(w.session()))
+		last := w.waiting(w.session())
+		w.f.Inject(etcdfake.Rule{Op: "confirm position", Edit: func(_ etcdfake.Request, m etcdapi.Message) {
+			resp := m.(*pb.TxnResponse)
+			resp.Header.Revision = int64(h.Token()) - 1
+			resp.Responses[0].GetResponseRange().Kvs = nil // as when nobody held it
+		}})
+		giveUp() // so that the last one queries who is ahead
+		assert.ErrorIs(w, between.failed(), context.Canceled)
+		w.oneCause(pawl.ErrClusterChanged, last.failed())
+		w.held(h)
 	})
 }
 
