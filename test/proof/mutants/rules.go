@@ -77,15 +77,7 @@ func rules(root string, src *sources, all []fault) ([]*rule, error) {
 
 // printRules prints the table of the rules.
 func printRules(to io.Writer) error {
-	root, err := projectRoot()
-	if err != nil {
-		return err
-	}
-	src, err := readSources(root)
-	if err != nil {
-		return err
-	}
-	all, err := faults()
+	root, src, all, err := load()
 	if err != nil {
 		return err
 	}
