@@ -109,24 +109,43 @@ func readOnly(at string) error {
 	if err != nil {
 		return err
 	}
+	if err := unix.Mount("none", at, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+		return fmt.Errorf("skip: %w", err)
+	}
+	_, err = d.Publish(left)
+	fmt.Println("publishes", errors.Is(err, unix.EROFS), err)
+	if err := unix.Mount("none", at, "", unix.MS_REMOUNT, ""); err != nil {
+		return err
+	}
+	// While a file is published its mount cannot become read-only, so the directory is made immutable.
 	f, err := d.Publish(left)
 	if err != nil {
 		return err
 	}
-	if err := unix.Mount("none", at, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
-		return fmt.Errorf("skip: %w", err)
+	if err := immutable(at, unix.STATX_ATTR_IMMUTABLE); err != nil {
+		return fmt.Errorf("skip: no immutable directory here: %w", err)
 	}
-	other := left
-	other.Lease++
-	_, err = d.Publish(other)
-	fmt.Println("publishes", errors.Is(err, unix.EROFS), err)
 	err = f.Remove()
-	fmt.Println("removes", errors.Is(err, unix.EROFS), err)
+	fmt.Println("removes", errors.Is(err, unix.EPERM), err)
 	_, err = d.Claim(name)
 	fmt.Println("locked", errors.Is(err, reclaim.ErrAlive), err)
 	lost, err := f.Check()
 	fmt.Println("check", lost, err)
+	if err := immutable(at, 0); err != nil {
+		return err
+	}
+	fmt.Println("removed", f.Remove())
 	return nil
+}
+
+// immutable sets the flags of a directory, as chattr does.
+func immutable(path string, flags int) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags)
 }
 
 func boot(at string) error {
@@ -179,11 +198,12 @@ func TestAFullFileSystemHasNoHalfFile(t *testing.T) {
 // rule: RC5
 func TestWhatCannotBeRemovedStaysLocked(t *testing.T) {
 	lines := mounted(t, "readonly")
-	require.Len(t, lines, 4, "%q", lines)
+	require.Len(t, lines, 5, "%q", lines)
 	assert.Contains(t, lines[0], "publishes true")
 	assert.Contains(t, lines[1], "removes true")
 	assert.Contains(t, lines[2], "locked true")
 	assert.Equal(t, "check false <nil>", lines[3])
+	assert.Equal(t, "removed <nil>", lines[4])
 }
 
 // Containers of a pod share a directory, and neither processes nor mounts.
