@@ -241,3 +241,22 @@ func fork(closes, stays bool) uintptr {
 		syscall.RawSyscall(syscall.SYS_EXIT_GROUP, 0, 0, 0)
 	}
 }
+
+// unlocked lets go of a file's lock, as the death of this process would.
+func unlocked(t testing.TB, path string) {
+	t.Helper()
+	maps, err := os.ReadFile("/proc/self/maps")
+	require.NoError(t, err)
+	for line := range strings.Lines(string(maps)) {
+		if words := strings.Fields(line); words[len(words)-1] == path {
+			var from, to uintptr
+			_, err := fmt.Sscanf(words[0], "%x-%x", &from, &to)
+			require.NoError(t, err)
+			// Something else takes its place, so that nothing is there by chance when the File unmaps it.
+			_, _, errno := unix.Syscall6(unix.SYS_MMAP, from, to-from, unix.PROT_NONE, unix.MAP_FIXED|unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, ^uintptr(0), 0)
+			require.Zero(t, errno)
+			return
+		}
+	}
+	require.Fail(t, "nobody has mapped it", path)
+}
