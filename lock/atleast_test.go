@@ -102,7 +102,8 @@ func TestAHoldThatWasTooLongStaysTakenForLongEnough(t *testing.T) {
 // delay the takeover. So does a lock that is held, whatever the options of its Resume.
 // rule: N6
 func TestALockStaysTakenForLongEnoughWhoeverTakesItsSessionOver(t *testing.T) {
-	for name, first := range map[string]bool{"released before": true, "resumed and released": false} {
+	for name, atLeast := range map[string]time.Duration{"released before": -1, "resumed and released": 0, "resumed with less, and released": time.Second} {
+		first := atLeast < 0
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(w *fixture) {
 				began := time.Now()
@@ -123,8 +124,9 @@ func TestALockStaysTakenForLongEnoughWhoeverTakesItsSessionOver(t *testing.T) {
 					assert.Less(w, time.Since(now), time.Second)
 				}
 				if !first {
-					r, err := mutex(s).Resume(w.Context(), h.Key(), h.Token())
+					r, err := lock.New(s, "name", lock.Options{AtLeast: atLeast}).Resume(w.Context(), h.Key(), h.Token())
 					require.NoError(w, err)
+					time.Sleep(2 * atLeast) // longer than it asks for itself
 					require.NoError(w, r.Release(w.Context()))
 				}
 				time.Sleep(time.Until(began.Add(30*time.Second - 10*time.Millisecond)))

@@ -60,7 +60,7 @@ func TestTheBookAgreesWithACountOfItsEntries(t *testing.T) {
 			names := map[*Entry][]string{}
 			for range 300 {
 				s.mu.Lock()
-				if rnd.IntN(3) == 0 || len(begun) == 0 {
+				if rnd.IntN(12) == 0 || len(begun) == 0 { // so seldom that now and then none is left
 					var specs []keys.Spec
 					all := []string{"a/", "b/", "a/b/"}
 					rnd.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })

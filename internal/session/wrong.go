@@ -44,7 +44,7 @@ func (s *Session) wrong() string {
 		}
 	}
 	for name, c := range b.counts {
-		if c.entries != counts[name].entries || c.last < counts[name].last {
+		if c.entries == 0 || c.entries != counts[name].entries || c.last < counts[name].last {
 			return fmt.Sprintf("%q has %v by the count, and %v by the entries", name, c, counts[name])
 		}
 	}

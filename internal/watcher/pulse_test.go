@@ -55,3 +55,22 @@ func TestTheFirstReopeningIsAtOnceAndTheOthersWithinBounds(t *testing.T) {
 		assert.GreaterOrEqual(t, r.ended(0), w.First/2)
 	}
 }
+
+// A4: a stream that answers one creation, and then says nothing more, is abandoned while another is
+// unanswered.
+func TestAStreamThatAnswersOneCreationOwesTheOthers(t *testing.T) {
+	began := time.Now()
+	p := pulse{open: true, since: began}
+	p.sent(began)
+	p.sent(began.Add(time.Second))
+	p.alive(began.Add(2 * time.Second))
+	p.answered(began.Add(2*time.Second), 1)
+	what, at := p.due(began.Add(4*time.Second), 3*time.Second)
+	assert.Equal(t, nothing, what)
+	assert.Equal(t, began.Add(5*time.Second), at)
+	what, _ = p.due(began.Add(5*time.Second), 3*time.Second)
+	assert.Equal(t, abandon, what)
+	p.answered(began.Add(5*time.Second), 0)
+	what, _ = p.due(began.Add(6*time.Second), 3*time.Second)
+	assert.Equal(t, nothing, what)
+}
