@@ -24,7 +24,7 @@ type Entry struct {
 	keys      []string // that may exist
 	cancelled bool     // the cancel key was put with a key that was added, and is removed with it
 	ownerKey  bool     // an owner key may have been put with the first key, and is removed with it
-	keep      Keep     // from when its keys may go
+	keeping   *Keep    // from when its keys may go; nil while nothing keeps them
 
 	dependent  Dependent     // its acquisition; nil for what a predecessor left
 	until      clock.Instant // when Limit ends the hold; zero if it does not
@@ -62,8 +62,24 @@ func (e *Entry) extras() (n int) {
 	return n
 }
 
+// keep is what keeps its keys, to be changed.
+func (e *Entry) keep() *Keep {
+	if e.keeping == nil {
+		e.keeping = &Keep{}
+	}
+	return e.keeping
+}
+
+// kept is what keeps its keys.
+func (e *Entry) kept() Keep {
+	if e.keeping == nil {
+		return Keep{}
+	}
+	return *e.keeping
+}
+
 // lost reports whether it was held, and not released, and has to be removed.
-func (e *Entry) lost() bool { return e.Phase == state.Undoing && !e.keep.Ended.IsZero() }
+func (e *Entry) lost() bool { return e.Phase == state.Undoing && !e.kept().Ended.IsZero() }
 
 // removable reports whether it has to be removed.
 func (e *Entry) removable() bool { return e.Phase == state.Undoing || e.Phase == state.Done }
@@ -127,7 +143,7 @@ func (b *book) inherit(lease, next int64, toRemove []string, losses []int64) err
 		lost := slices.Contains(losses, n)
 		b.adopt(&Entry{Machine: state.Left(lost)}, n, own)
 		if lost {
-			b.entries[n].keep.Ended = clock.Now()
+			b.entries[n].keep().Ended = clock.Now()
 		}
 	}
 	return nil
@@ -144,7 +160,9 @@ func (b *book) mayAdopt(n int64) bool {
 func (b *book) adopt(e *Entry, n int64, own []string) {
 	e.number, e.keys = n, own
 	e.cancelled = slices.ContainsFunc(own, isSlot) // no copy of the predecessor's enqueue can be applied any more
-	e.keep.Until = b.owed[n]
+	if until := b.owed[n]; !until.IsZero() {
+		e.keep().Until = until
+	}
 	delete(b.owed, n)
 	b.put(e)
 }
@@ -209,7 +227,7 @@ func (b *book) keeps(now clock.Instant) (all []detached.Kept) {
 		}
 	}
 	for n, e := range b.entries {
-		keep(n, e.keep.Until)
+		keep(n, e.kept().Until)
 	}
 	for n, until := range b.owed {
 		keep(n, until)
@@ -258,7 +276,7 @@ func (b *book) toRemove(kept map[string]bool) (all []string) {
 // work ended that deferred its revocation; zero if there was none.
 func (b *book) keptUntil(delay time.Duration, ended, work clock.Instant) (until clock.Instant) {
 	for _, e := range b.entries {
-		k := e.keep
+		k := e.kept()
 		if e.Phase == state.Held || e.lost() {
 			if k.Ended.IsZero() {
 				k.Ended = ended

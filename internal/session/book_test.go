@@ -213,7 +213,7 @@ func TestTheListsOfAHandleAreInOrder(t *testing.T) {
 	for range 50 {
 		e := &Entry{Machine: state.Left(true)}
 		b.begin(e, 1, keys.Spec{Prefix: "a/"})
-		e.keep.Until, e.keep.Ended = now.Add(time.Second), now
+		e.keep().Until, e.keep().Ended = now.Add(time.Second), now
 	}
 	losses, kept := b.losses(), b.keeps(now)
 	require.Len(t, losses, 50)

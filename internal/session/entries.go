@@ -103,7 +103,8 @@ func (s *Session) Discard(at time.Time, own ...string) bool {
 	e := &Entry{Machine: state.Left(true)}
 	s.book.adopt(e, n, own)
 	now := clock.Now()
-	e.keep.Ended, e.keep.Promised = now, now.Add(time.Until(at))
+	k := e.keep()
+	k.Ended, k.Promised = now, now.Add(time.Until(at))
 	s.removeKept(e)
 	return true
 }

@@ -52,7 +52,7 @@ func (k Keep) May(delay time.Duration, idle, sessionEnded bool) (at clock.Instan
 // removal, and then leaves the lease to expire.
 func (s *Session) Promise(e *Entry, until clock.Instant) error {
 	return s.whileValid(func() error {
-		e.keep.Promised = later(e.keep.Promised, until)
+		e.keep().Promised = later(e.keep().Promised, until)
 		return nil
 	})
 }
@@ -61,7 +61,7 @@ func (s *Session) Promise(e *Entry, until clock.Instant) error {
 func (s *Session) Retract(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e.keep.Promised = clock.Instant{}
+	e.keep().Promised = clock.Instant{}
 }
 
 // Keep has the keys of e stay until then, even if it is released earlier, in this process or in one that
@@ -69,14 +69,14 @@ func (s *Session) Retract(e *Entry) {
 func (s *Session) Keep(e *Entry, until clock.Instant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e.keep.Until = later(e.keep.Until, until)
+	e.keep().Until = later(e.keep().Until, until)
 }
 
 // KeptUntil is until when the keys of e have to stay after a release, or zero if they need not.
 func (s *Session) KeptUntil(e *Entry) clock.Instant {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return e.keep.Until
+	return e.kept().Until
 }
 
 // KeptAfterRelease returns until when the session keeps key, which was released (Limits.AtLeast). It returns
@@ -92,14 +92,14 @@ func (s *Session) KeptAfterRelease(key string) (until clock.Instant, ok bool) {
 	if e == nil || e.End != state.GivenBack || e.Phase != state.Undoing || !slices.Contains(e.keys, key) {
 		return clock.Instant{}, false
 	}
-	return e.keep.Until, !e.keep.Until.IsZero()
+	return e.kept().Until, !e.kept().Until.IsZero()
 }
 
 // GiveBack records that e, a set that lost a key, was released after the loss.
 func (s *Session) GiveBack(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e.keep.Released = true
+	e.keep().Released = true
 }
 
 // MayGo returns from when the keys of e may go, as Keep.May, and records when its work was first seen to
@@ -107,10 +107,11 @@ func (s *Session) GiveBack(e *Entry) {
 func (s *Session) MayGo(e *Entry, idle, rest bool) (at clock.Instant, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e.keep.WorkEnded.IsZero() && (idle || e.keep.Released) {
-		e.keep.WorkEnded = clock.Now()
+	k := e.keep()
+	if k.WorkEnded.IsZero() && (idle || k.Released) {
+		k.WorkEnded = clock.Now()
 	}
-	about := e.keep
+	about := *k
 	if !rest {
 		about.Unclaimed = clock.Instant{}
 	}

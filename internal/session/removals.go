@@ -78,7 +78,7 @@ func (s *Session) Leave(e *Entry) {
 
 // removeKept has e removed once its Keep allows that; s.mu is held.
 func (s *Session) removeKept(e *Entry) {
-	at, _ := e.keep.May(s.validity.delay, true, false)
+	at, _ := e.kept().May(s.validity.delay, true, false)
 	wait := at.Sub(clock.Now())
 	if wait <= 0 {
 		s.remove(e)

@@ -39,13 +39,14 @@ func (s *Session) Step(e *Entry, ev state.Event) state.Effects {
 func (s *Session) endEntry(e *Entry, fx state.Effects) {
 	e.leave()
 	switch {
-	case fx.End == state.GivenBack:
-		e.keep.Promised = clock.Instant{} // the release withdraws it
-	case !fx.Held, fx.Verdict == state.Lost:
+	case fx.End == state.GivenBack && e.keeping != nil:
+		e.keeping.Promised = clock.Instant{} // the release withdraws it
+	case !fx.Held, fx.Verdict == state.Lost, fx.End == state.GivenBack:
 	case fx.Rest, fx.End == state.KeyOverwritten, fx.End == state.HeldTooLong:
-		e.keep.Ended = clock.Now()
+		k := e.keep()
+		k.Ended = clock.Now()
 		if fx.Rest {
-			e.keep.Unclaimed = e.keep.Ended.Add(s.TTL())
+			k.Unclaimed = k.Ended.Add(s.TTL())
 		}
 	}
 }
@@ -61,7 +62,7 @@ func (s *Session) settle(e *Entry, was state.Phase, fx state.Effects) {
 	case fx.Vacant, e.Phase == state.Done && e.extras() == 0:
 		s.book.strike(e)
 	case e.Phase == state.Done && was != state.Done:
-		e.keep = Keep{} // its keys are gone, and what was put beside them follows
+		e.keeping = nil // its keys are gone, and what was put beside them follows
 		s.remove(e)
 	case fx.Remove:
 		s.removeKept(e)

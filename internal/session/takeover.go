@@ -45,7 +45,7 @@ func resume(ctx context.Context, host Host, opts lease.Options) (*Session, error
 	for now, wall, i := clock.Now(), time.Now(), 0; i < len(h.Kept); i++ {
 		until := now.Add(h.Stays(h.Kept[i], wall))
 		if e := s.book.entries[h.Kept[i].N]; e != nil {
-			e.keep.Until = until
+			e.keep().Until = until
 		} else {
 			s.book.owed[h.Kept[i].N] = until
 		}
@@ -133,7 +133,7 @@ func (s *Session) takeOver(ctx context.Context, of lease.Handle, h detached.Stat
 		now := clock.Now()
 		s.book.takenOver = now.Add(s.validity.delay)
 		for _, n := range s.book.losses() {
-			s.book.entries[n].keep.Ended = now
+			s.book.entries[n].keep().Ended = now
 		}
 	}
 	s.mu.Unlock()

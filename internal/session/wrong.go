@@ -30,7 +30,7 @@ func (s *Session) wrong() string {
 			return fmt.Sprintf("entry %d has not ended, and is in phase %d", n, e.Phase)
 		case e.Late() && e.Phase > state.Settling && e.Phase != state.Undoing:
 			return fmt.Sprintf("entry %d is in phase %d, and a copy of its enqueue may be applied", n, e.Phase)
-		case !e.keep.Ended.IsZero() && e.Phase < state.Held:
+		case !e.kept().Ended.IsZero() && e.Phase < state.Held:
 			return fmt.Sprintf("entry %d was never held, and its hold has ended", n)
 		case n < b.inherited && e.Late():
 			return fmt.Sprintf("entry %d is a predecessor's, and a copy of its enqueue may be applied", n)
