@@ -216,7 +216,7 @@ func TestKeysMayGoWhenTheLastReasonToKeepThemHasPassed(t *testing.T) {
 // rule: LD3
 func TestATakeoverAddsNothingToALockDelay(t *testing.T) {
 	const delay = 10 * time.Second
-	for name, holds := range map[string]bool{"held": true, "held, and released": true, "nothing held": false} {
+	for name, holds := range map[string]bool{"held": true, "held, and released": true, "held, and released for later": true, "nothing held": false} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 				s := r.session(lease.Options{TTL: time.Minute, LockDelay: delay})
@@ -235,6 +235,10 @@ func TestATakeoverAddsNothingToALockDelay(t *testing.T) {
 				}
 				if name == "held, and released" {
 					step(next, n, state.Released{}, state.DeleteSent{}, state.DeleteAnswered{Outcome: state.Applied, Exact: true})
+				}
+				if name == "held, and released for later" {
+					next.Keep(next.book.entries[n], clock.Now().Add(time.Hour))
+					step(next, n, state.Released{Later: true})
 				}
 				sleep(3 * time.Second)
 				began := time.Now()
