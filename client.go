@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/batch"
@@ -34,9 +35,8 @@ type Client struct {
 	deferral session.Deferral // defers the revocation of ended sessions' leases
 	layouts  session.Layouts
 
-	own gate.Gate // entered to use or to replace session
-	// session is the client's session; guarded by own.
-	session *Session
+	own     gate.Gate               // entered to replace session
+	session atomic.Pointer[Session] // the client's session; nil if there was none
 
 	mu       sync.Mutex
 	closed   bool
@@ -97,18 +97,23 @@ func (c *Client) Session(ctx context.Context) (*Session, error) {
 	if err := c.usable(ctx); err != nil {
 		return nil, fmt.Errorf("pawl: session: %w", err)
 	}
+	if s := c.session.Load(); s != nil && s.Err() == nil {
+		return s, nil
+	}
+	ctx, leave := cluster.Apart(ctx) // others wait for what is granted
+	defer leave()
 	if !c.own.Enter(ctx) {
 		return nil, fmt.Errorf("pawl: session: %w", cluster.EndOf(ctx))
 	}
 	defer c.own.Leave()
-	if c.session != nil && c.session.Err() == nil {
-		return c.session, nil
+	if s := c.session.Load(); s != nil && s.Err() == nil {
+		return s, nil
 	}
 	s, err := c.NewSession(ctx, c.cfg.Session)
 	if err != nil {
 		return nil, err
 	}
-	c.session = s
+	c.session.Store(s)
 	return s, nil
 }
 

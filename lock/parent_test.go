@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -179,4 +180,73 @@ func TestARequestWhoseContextStandsStillHoldsUpNoOthers(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A caller's context that stands still while the client's session is made for it holds up nobody else who
+// needs that session, and not the client's Close.
+// rule: T6
+func TestACallWhoseContextStandsStillHoldsUpNoOtherUserOfTheClientsSession(t *testing.T) {
+	stillParents(t, 1, func(w *fixture, p *stillParent, parent context.Context) {
+		c := w.client(pawl.Config{})
+		p.still.Store(true)
+		returned := make(chan struct{})
+		go func() {
+			defer close(returned)
+			_, _ = c.Session(parent)
+		}()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(w.Context(), 2*time.Second)
+		defer cancel()
+		_, err := c.Session(ctx)
+		assert.NoError(w, err)
+		time.AfterFunc(time.Minute, p.goOn)
+		assert.LessOrEqual(w, w.took(func() { _ = c.Close() }), 3*time.Second)
+		p.goOn()
+		<-returned
+	})
+}
+
+// A caller's context that stands still while a Lazy client is connecting for it holds up no other call.
+// rule: T6
+func TestAFirstCallWhoseContextStandsStillHoldsUpNoOtherCall(t *testing.T) {
+	stillParents(t, 1, func(w *fixture, p *stillParent, parent context.Context) {
+		c := w.client(pawl.Config{Lazy: true})
+		w.f.BlackHole()
+		call := func(ctx context.Context) error {
+			_, err := c.KV().Txn(ctx, kv.Txn{Then: []kv.Op{kv.Put("key", nil)}})
+			return err
+		}
+		returned := make(chan struct{})
+		go func() {
+			defer close(returned)
+			_ = call(parent)
+		}()
+		synctest.Wait()
+		p.still.Store(true)
+		time.Sleep(8 * time.Second) // its probes have failed
+		w.f.Heal()
+		ctx, cancel := context.WithTimeout(w.Context(), 8*time.Second)
+		defer cancel()
+		assert.NoError(w, call(ctx))
+		p.goOn()
+		<-returned
+	})
+}
+
+// The client's session is granted apart from its caller's context, and says how that ended nevertheless.
+func TestTheGrantOfTheClientsSessionEndsWithItsCallersContext(t *testing.T) {
+	inBubbleOf(t, 1, func(w *fixture) {
+		c := w.client(pawl.Config{})
+		w.f.BlackHole()
+		because := errors.New("enough")
+		ctx, cancel := context.WithTimeoutCause(w.Context(), time.Second, because)
+		defer cancel()
+		var err error
+		assert.LessOrEqual(w, w.took(func() { _, err = c.Session(ctx) }), 1100*time.Millisecond)
+		assert.ErrorIs(w, err, context.DeadlineExceeded)
+		assert.ErrorIs(w, err, because)
+		assert.NotErrorIs(w, err, context.Canceled)
+		assert.NotContains(w, err.Error(), "canceled")
+		w.f.Heal()
+	})
 }

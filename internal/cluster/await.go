@@ -105,11 +105,11 @@ func (s *awaits) any(such func(*await) bool) bool {
 	return false
 }
 
-// giveUp ends, with the error why, what awaits an answer and may be given up, and for which such is true.
+// giveUp ends, with the error why, what awaits an answer and may be given up, and for which such is true. It
+// ends each once.
 func (s *awaits) giveUp(why *error, such func(*await) bool) {
 	s.any(func(a *await) bool {
-		if a.cancel != nil && such(a) {
-			a.why.CompareAndSwap(nil, why)
+		if a.cancel != nil && such(a) && a.why.CompareAndSwap(nil, why) {
 			go a.cancel() // it calls methods of the caller's context, which may stand still
 		}
 		return false

@@ -64,6 +64,8 @@ func (c *Cluster) reachUntil(ctx context.Context, until time.Time) error {
 	if c.id.Load() != 0 {
 		return nil
 	}
+	ctx, leave := Apart(ctx)
+	defer leave()
 	wait, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	if !c.reaching.Enter(wait) {

@@ -173,7 +173,24 @@ func WithGrace(ctx context.Context, d time.Duration) (graced context.Context, ca
 	}
 }
 
-// graceEnded is the cause of a graced context's end, and wraps the end of the caller's context.
+// Apart returns a context without values that ends when ctx does, or when leave is called. Nothing that is
+// done with it calls a method of ctx, which may be of a caller's type and stand still (rule T6), so it is for
+// what others wait for too. The caller must call leave, at a moment at which nobody waits for it. EndOf
+// returns the same for it as for ctx.
+func Apart(ctx context.Context) (apart context.Context, leave func()) {
+	if ctx.Done() == nil {
+		return context.Background(), func() {}
+	}
+	apart, end := context.WithCancelCause(context.Background())
+	stop := context.AfterFunc(ctx, func() { end(graceEnded{EndOf(ctx)}) })
+	return apart, func() {
+		end(context.Canceled)
+		stop()
+	}
+}
+
+// graceEnded is the cause of the end of a context of WithGrace or Apart, and wraps the end of the caller's
+// context.
 type graceEnded struct{ error }
 
 func (g graceEnded) Unwrap() error { return g.error }

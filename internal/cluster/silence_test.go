@@ -699,3 +699,20 @@ func TestACallThatWaitsForAConnectionBeginsNoSecondAttempt(t *testing.T) {
 		assert.EqualValues(t, 1, attempts.Load()-before)
 	})
 }
+
+// What is given up again at each step, because its caller's context stands still, is cancelled once.
+// rule: T6
+func TestWhatIsGivenUpAgainIsCancelledOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s awaits
+		var cancelled atomic.Int64
+		a := &await{cancel: func() { cancelled.Add(1) }}
+		s.all = map[*await]struct{}{a: {}}
+		for _, why := range []*error{&errMute, &errMute, &errElected} {
+			s.giveUp(why, everyAwait)
+		}
+		synctest.Wait()
+		assert.Equal(t, int64(1), cancelled.Load())
+		assert.Equal(t, errMute, *a.why.Load(), "the first reason stands")
+	})
+}

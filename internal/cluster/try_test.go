@@ -259,6 +259,37 @@ func TestGraceEndsShortlyAfterTheCallersContext(t *testing.T) {
 	})
 }
 
+func TestWhatIsApartEndsWithTheCallersContextAndSaysTheSame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		because := errors.New("enough")
+		ctx, cancel := context.WithCancelCause(context.WithValue(t.Context(), valueKey{}, 7))
+		s, leave := Apart(ctx)
+		defer leave()
+		assert.Nil(t, s.Value(valueKey{}))
+		synctest.Wait()
+		require.NoError(t, s.Err())
+		cancel(because)
+		<-s.Done()
+		require.ErrorIs(t, EndOf(s), because)
+		require.ErrorIs(t, EndOf(s), context.Canceled)
+
+		timed, cancelTimed := context.WithTimeoutCause(t.Context(), time.Second, because)
+		defer cancelTimed()
+		s, leave = Apart(timed)
+		defer leave()
+		began := time.Now()
+		<-s.Done()
+		assert.Equal(t, time.Second, time.Since(began))
+		require.ErrorIs(t, EndOf(s), context.DeadlineExceeded)
+		require.ErrorIs(t, EndOf(s), because)
+		require.NotErrorIs(t, EndOf(s), context.Canceled)
+
+		s, leave = Apart(context.Background())
+		leave()
+		require.NoError(t, s.Err())
+	})
+}
+
 func TestTheServerLearnsTheSoonerEnd(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ss *stubs, c *Cluster) {
 		ss.get(0).do(func(s *stub) {

@@ -56,21 +56,17 @@ func main() {
 	}
 }
 
-// load returns the project's folder, its sources and the faults.
-func load() (root string, src *sources, all []fault, err error) {
-	if root, err = projectRoot(); err != nil {
-		return "", nil, nil, err
-	}
-	if src, err = readSources(root); err != nil {
-		return "", nil, nil, err
-	}
-	all, err = faults()
-	return root, src, all, err
-}
-
 // run plants the chosen faults. Its error says how many were not caught.
 func run(o options, list, write, every bool, timeout time.Duration) error {
-	root, src, all, err := load()
+	root, err := projectRoot()
+	if err != nil {
+		return err
+	}
+	src, err := readSources(root)
+	if err != nil {
+		return err
+	}
+	all, err := faults()
 	if err != nil {
 		return err
 	}

@@ -77,7 +77,15 @@ func rules(root string, src *sources, all []fault) ([]*rule, error) {
 
 // printRules prints the table of the rules.
 func printRules(to io.Writer) error {
-	root, src, all, err := load()
+	root, err := projectRoot()
+	if err != nil {
+		return err
+	}
+	src, err := readSources(root)
+	if err != nil {
+		return err
+	}
+	all, err := faults()
 	if err != nil {
 		return err
 	}
