@@ -37,11 +37,21 @@ func (p *program) all() string {
 	return said.String()
 }
 
+// matches are the first groups of all matches in text.
+func matches(text, pattern string) (all []string) {
+	for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
+		all = append(all, m[1])
+	}
+	return all
+}
+
 func TestDemoShowsWhatItSaysAndLeavesNothing(t *testing.T) {
 	t.Parallel()
 	p := begin(t, "127.0.0.1:1", "demo") // it must not look for a cluster
 	said := p.all()
 	require.Equal(t, 0, p.code(t), said)
+	assert.Equal(t, []string{"1", "2", "3"}, matches(said, `(?m)^(\d)\. `))
+	assert.Equal(t, []string{"ann", "ben", "cleo", "dan", "eve"}, matches(said, `(\w+) +queues at place`))
 	assert.Contains(t, said, "15 increments were made and 15 arrived")
 	assert.Regexp(t, `fay +token \d+ +checks: lost`, said)
 	assert.Regexp(t, `store +token \d+ +refuses: fencing: stale token`, said)

@@ -49,7 +49,7 @@ func (d *demo) queue(ctx context.Context) (shown string, err error) {
 			return "", err
 		}
 		if queues {
-			d.line(time.Now(), fay, 0, "queues at place %d, process %d", i+1, w.cmd.Process.Pid)
+			d.line(time.Now(), who, 0, "queues at place %d, process %d", i+1, w.cmd.Process.Pid)
 		}
 	}
 	if err := held.Release(ctx); err != nil {

@@ -17,9 +17,9 @@ const (
 	demoShards = 12
 )
 
-// shards runs the fourth part: workers share shards out, one is killed, and another one comes.
+// shards runs the third part: workers share shards out, one is killed, and another one comes.
 func (d *demo) shards(ctx context.Context) (shown string, err error) {
-	d.print("\n4. Four workers share out %d shards. One is killed (SIGKILL), and later another one comes.", demoShards)
+	d.print("\n3. Four workers share out %d shards. One is killed (SIGKILL), and later another one comes.", demoShards)
 	workers := map[string]*worker{}
 	names := []string{"kim", "lee", "max", "nia"}
 	for _, who := range names {
