@@ -47,7 +47,8 @@ the sessions a lock-delay, which counts from the proof of death.
 
 A process is proved dead by a file that is locked for as long as anybody has its memory.
 So a process that is stopped is alive, and so is what forked from it. Nothing is revoked
-that another process has taken over, or when the file is a copy, or from before a reboot.
+that another process has taken over, or when the file is a copy, or from before a
+reboot.
 
 A DIR belongs to this user, has mode 0700, and is on tmpfs, ext4, xfs or btrfs. It is
 made if it is not there. If it is removed, pawl reap waits until it is there again.

@@ -37,15 +37,17 @@ has waited for a plan. A plan is made a second after the last change.
 
 With --each it shows every shard: who has it, the fencing token, and who waits for it.
 
-If workers measure their shards' loads, LOAD is the sum of those that each tells, and how
-many hundredths of the mean for its weight that is; with --each, the load of each shard.
+If workers measure their shards' loads, LOAD is the sum of those that each tells, and
+how many hundredths of the mean for its weight that is; with --each, the load of each
+shard.
 
 With --json it prints one object with name, revision, shards (how many), unowned,
 resting, moving, unplanned (seconds), members (lease, value, id, weight, plans, leaving,
 drained, sick, trial, heldUntil, held, wished, cannot, and if it measures, measured and
-load) and owners (shard, lease, value, token, next, load, restsUntil, kills); valueBase64 if a value is not UTF-8. With --watch it
-also prints such an object, on one line, after each change, until it is stopped: for
-programs that route by shard and are not written in Go.
+load) and owners (shard, lease, value, token, next, load, restsUntil, kills);
+valueBase64 if a value is not UTF-8. With --watch it also prints such an object, on one
+line, after each change, until it is stopped: for programs that route by shard and are
+not written in Go.
 
 A shard that failed on several workers has no owner for a while, on purpose: it rests,
 which --each shows, with the time of the next try.`,
