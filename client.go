@@ -280,7 +280,7 @@ var errClosed = fmt.Errorf("client: %w", lease.ErrClosed)
 
 func (c *Client) host() session.Host {
 	return session.Host{
-		Cluster: c.cluster, Together: c.writes, Watches: c.watches, Reader: c.reader, Cleanup: c.cleanup,
+		Cluster: c.cluster, Batch: c.writes, Watches: c.watches, Reader: c.reader, Cleanup: c.cleanup,
 		Deferral: &c.deferral, Layouts: &c.layouts, Namespace: c.cfg.Namespace, Floor: c.cfg.TokenFloor,
 	}
 }

@@ -123,8 +123,8 @@ func (m *machine) refused(w *Write, err error, now time.Time) {
 	}
 }
 
-// refusedTogether processes the refusal of a request of several parts.
-func (m *machine) refusedTogether(parts []*part, err error) {
+// refusedBatch processes the refusal of a request of several parts.
+func (m *machine) refusedBatch(parts []*part, err error) {
 	bytes, ops := 0, 0
 	for _, p := range parts {
 		bytes += p.size

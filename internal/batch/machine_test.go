@@ -302,12 +302,12 @@ func TestAServerThatWantsLessIsBelieved(t *testing.T) {
 	for i := range mostParts {
 		parts = append(parts, newPart(*enqueue(fmt.Sprint("q", i, "/")), 1000, true))
 	}
-	m.refusedTogether(parts, rpctypes.ErrGRPCTooManyOps)
+	m.refusedBatch(parts, rpctypes.ErrGRPCTooManyOps)
 	assert.Equal(t, 17, m.limits.ops)
-	m.refusedTogether(parts, rpctypes.ErrGRPCRequestTooLarge)
+	m.refusedBatch(parts, rpctypes.ErrGRPCRequestTooLarge)
 	assert.Equal(t, 16_000, m.limits.bytes)
 	for range 10 {
-		m.refusedTogether(parts[:2], rpctypes.ErrGRPCTooManyOps)
+		m.refusedBatch(parts[:2], rpctypes.ErrGRPCTooManyOps)
 	}
 	m.goes(t, enqueue("a/"), "nothing is so small")
 }
@@ -349,7 +349,7 @@ func TestWhatWasRefusedGoesAloneForAWhile(t *testing.T) {
 func TestWithoutSpaceWhatPutsAndWhatDeletesTravelApart(t *testing.T) {
 	for name, refuse := range map[string]func(m *machine){
 		"alone":    func(m *machine) { m.refused(enqueue("x/"), rpctypes.ErrGRPCNoSpace, t0) },
-		"together": func(m *machine) { m.refusedTogether(nil, rpctypes.ErrGRPCNoSpace) },
+		"together": func(m *machine) { m.refusedBatch(nil, rpctypes.ErrGRPCNoSpace) },
 	} {
 		m, _ := busy(t)
 		refuse(&m)

@@ -28,9 +28,9 @@ type Sender struct {
 // New makes a Sender that writes to c. It ends with c.
 func New(c *cluster.Cluster) *Sender { return &Sender{Lines: newLines(), c: c, m: newMachine()} }
 
-// maxTogether is how often a write that may be executed twice is sent with others before it is sent
+// maxBatched is how often a write that may be executed twice is sent with others before it is sent
 // alone.
-const maxTogether = 2
+const maxBatched = 2
 
 // A verdict is the outcome of sending a part.
 type verdict struct {
@@ -57,7 +57,7 @@ const (
 func (s *Sender) Txn(ctx context.Context, w Write) (*pb.TxnResponse, error) {
 	own, sent := false, false
 	for sends := 1; ; sends++ {
-		p, v := s.offer(&w, own || sends > maxTogether)
+		p, v := s.offer(&w, own || sends > maxBatched)
 		if p != nil {
 			v = s.await(ctx, p)
 		}
@@ -147,9 +147,9 @@ func ran(t *pb.TxnRequest, resp *pb.TxnResponse) []*pb.RequestOp {
 	return t.Failure
 }
 
-// sendTogether sends parts as one request, and delivers a verdict to each (rule G6). No caller's
+// sendBatch sends parts as one request, and delivers a verdict to each (rule G6). No caller's
 // context ends it, only the end of the Cluster.
-func (s *Sender) sendTogether(parts []*part, ticket int, avoid *cluster.Member) {
+func (s *Sender) sendBatch(parts []*part, ticket int, avoid *cluster.Member) {
 	t, err := request(parts)
 	if err != nil {
 		s.c.Logger().Error("writes of one queue would have shared a request; they go alone", "error", err)
@@ -218,7 +218,7 @@ func (s *Sender) learn(parts []*part, resp *pb.TxnResponse, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
-		s.m.refusedTogether(parts, err)
+		s.m.refusedBatch(parts, err)
 	} else if s.m.noSpace {
 		for i, p := range parts {
 			if r, err := answer(resp, i, len(parts)); err == nil && puts(ran(p.Txn, r)) {
@@ -250,7 +250,7 @@ func (s *Sender) carryOut(fx effects, now time.Time) {
 	default:
 		// The goroutine ends within the time limit of a request, or with the Cluster, whose
 		// Close waits for it.
-		if !s.c.Go(func() { s.sendTogether(fx.send, fx.ticket, fx.avoid) }) {
+		if !s.c.Go(func() { s.sendBatch(fx.send, fx.ticket, fx.avoid) }) {
 			s.m.inflight.give(fx.ticket)
 			deliver(fx.send, func(i int) verdict {
 				return verdict{err: cluster.NotSent(context.Background(), fx.send[i].Op, cluster.ErrClosed)}

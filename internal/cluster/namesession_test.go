@@ -31,7 +31,7 @@ func TestASessionSurvivesTheEndOfAnAddressOfItsName(t *testing.T) {
 						t.Cleanup(n.Close)
 						c, err := cluster.Dial(t.Context(), n.Config())
 						require.NoError(t, err)
-						h := session.Host{Cluster: c, Together: batch.New(c), Watches: watcher.New(c), Reader: session.NewReader(c), Cleanup: &cleanup.Group{}, Namespace: "ns"}
+						h := session.Host{Cluster: c, Batch: batch.New(c), Watches: watcher.New(c), Reader: session.NewReader(c), Cleanup: &cleanup.Group{}, Namespace: "ns"}
 						t.Cleanup(func() {
 							h.Cleanup.Close(2 * time.Second)
 							h.Watches.Close()

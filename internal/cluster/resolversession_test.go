@@ -26,7 +26,7 @@ import (
 func sessionOf(t *testing.T, cfg cluster.Config) *session.Session {
 	c, err := cluster.Dial(t.Context(), cfg)
 	require.NoError(t, err)
-	h := session.Host{Cluster: c, Together: batch.New(c), Watches: watcher.New(c), Reader: session.NewReader(c), Cleanup: &cleanup.Group{}, Namespace: "ns"}
+	h := session.Host{Cluster: c, Batch: batch.New(c), Watches: watcher.New(c), Reader: session.NewReader(c), Cleanup: &cleanup.Group{}, Namespace: "ns"}
 	t.Cleanup(func() {
 		h.Cleanup.Close(2 * time.Second)
 		h.Watches.Close()

@@ -42,7 +42,7 @@ func (w *fixture) slowly(op string, d time.Duration) (received func() int) {
 
 // alone has each write of s be sent in a request of its own.
 func (w *fixture) alone(s *session.Session) *session.Session {
-	s.Host().Together.Hold(0, 0, nil)
+	s.Host().Batch.Hold(0, 0, nil)
 	return s
 }
 

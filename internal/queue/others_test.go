@@ -55,7 +55,7 @@ func (o *others) join(c *pawl.Client) {
 	require.NoError(o.w, err)
 	synctest.Wait() // until all members have said what they are
 	s := hooks.SessionOf(own)
-	s.Host().Together.Hold(time.Millisecond, o.n+1, func(w batch.Write) {
+	s.Host().Batch.Hold(time.Millisecond, o.n+1, func(w batch.Write) {
 		if !strings.HasPrefix(w.Queue, othersName) {
 			o.begin(s)
 		}

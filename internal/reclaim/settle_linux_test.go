@@ -51,7 +51,7 @@ func (r *rig) newHost(namespace string) session.Host {
 	r.t.Helper()
 	c, err := cluster.Dial(context.Background(), cluster.Config{Endpoints: r.Endpoints(), DialOptions: []grpc.DialOption{r.DialOption()}})
 	require.NoError(r.t, err)
-	h := session.Host{Cluster: c, Together: batch.New(c), Watches: watcher.New(c), Reader: session.NewReader(c), Cleanup: &cleanup.Group{}, Namespace: namespace}
+	h := session.Host{Cluster: c, Batch: batch.New(c), Watches: watcher.New(c), Reader: session.NewReader(c), Cleanup: &cleanup.Group{}, Namespace: namespace}
 	r.t.Cleanup(func() {
 		h.Cleanup.Close(2 * time.Second)
 		h.Watches.Close()

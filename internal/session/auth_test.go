@@ -54,7 +54,7 @@ func withAuth(t *testing.T, o etcdfake.Options, f func(t *testing.T, r *rig, op 
 			Endpoints: fake.Endpoints(), DialOptions: []grpc.DialOption{fake.DialOption(), opnames.DialOption()}, Username: "app", Password: "pw",
 		})
 		require.NoError(t, err)
-		h := Host{Cluster: c, Together: batch.New(c), Watches: watcher.New(c), Cleanup: &cleanup.Group{}, Namespace: "ns"}
+		h := Host{Cluster: c, Batch: batch.New(c), Watches: watcher.New(c), Cleanup: &cleanup.Group{}, Namespace: "ns"}
 		t.Cleanup(func() {
 			h.Cleanup.Close(2 * time.Second)
 			h.Watches.Close()

@@ -18,7 +18,7 @@ var errInLine = errors.New("it was not sent, because others of this client were 
 // Enqueues waits until the client may send another enqueue, or what settles one, that puts so many keys
 // on the session's lease. The place must be left when it was answered.
 func (s *Session) Enqueues(ctx context.Context, op string, puts int) (at gate.Place, err error) {
-	at, ok := s.host.Together.Enqueues.Enter(ctx, s.done, (*enqueues)(s), puts)
+	at, ok := s.host.Batch.Enqueues.Enter(ctx, s.done, (*enqueues)(s), puts)
 	if !ok {
 		return at, cluster.NotSent(ctx, op, errInLine)
 	}
@@ -47,7 +47,7 @@ func (s *Session) warnOfMany() {
 
 // Releases is Enqueues for a release, which costs the same whatever the lease has.
 func (s *Session) Releases(ctx context.Context, op string) (at gate.Place, err error) {
-	at, ok := s.host.Together.Releases.Enter(ctx, s.done, (*releases)(s), 1)
+	at, ok := s.host.Batch.Releases.Enter(ctx, s.done, (*releases)(s), 1)
 	if !ok {
 		return at, cluster.NotSent(ctx, op, errInLine)
 	}

@@ -98,7 +98,7 @@ func TestASessionWithManyKeysAndAPasswordIsLoggedOnce(t *testing.T) {
 			c, err := cluster.Dial(t.Context(), cluster.Config{Endpoints: r.Endpoints(), DialOptions: []grpc.DialOption{r.DialOption()},
 				Username: user, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			require.NoError(t, err)
-			h := Host{Cluster: c, Together: batch.New(c), Watches: watcher.New(c), Cleanup: &cleanup.Group{}}
+			h := Host{Cluster: c, Batch: batch.New(c), Watches: watcher.New(c), Cleanup: &cleanup.Group{}}
 			s, err := Grant(t.Context(), h, lease.Options{})
 			require.NoError(t, err)
 			said := func() int { synctest.Wait(); return strings.Count(log.String(), "many keys on one session") }

@@ -84,7 +84,7 @@ func (e *recorder) host(t *testing.T, r *rig) Host {
 		Observer: e, Logger: slog.New(slog.NewTextHandler(&e.log, nil)),
 	})
 	require.NoError(t, err)
-	h := Host{Cluster: c, Together: batch.New(c), Watches: watcher.New(c), Cleanup: &cleanup.Group{}, Namespace: "ns"}
+	h := Host{Cluster: c, Batch: batch.New(c), Watches: watcher.New(c), Cleanup: &cleanup.Group{}, Namespace: "ns"}
 	t.Cleanup(func() {
 		h.Cleanup.Close(2 * time.Second)
 		h.Watches.Close()

@@ -153,7 +153,7 @@ func (r *renewer) joined(slow, m *cluster.Member, after time.Duration) {
 func (r *renewer) isLate() {
 	if !r.late {
 		r.late = true
-		r.s.host.Together.Enqueues.Narrow()
+		r.s.host.Batch.Enqueues.Narrow()
 	}
 }
 
@@ -161,7 +161,7 @@ func (r *renewer) isLate() {
 func (r *renewer) noMoreLate() {
 	if r.late {
 		r.late = false
-		r.s.host.Together.Enqueues.Widen()
+		r.s.host.Batch.Enqueues.Widen()
 	}
 }
 

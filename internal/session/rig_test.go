@@ -55,7 +55,7 @@ func newHost(t *testing.T, fake *etcdfake.Cluster, namespace string, opts ...grp
 	})
 	require.NoError(t, err)
 	synctest.Wait()
-	h := Host{Cluster: c, Together: batch.New(c), Watches: watcher.New(c), Cleanup: &cleanup.Group{}, Namespace: namespace}
+	h := Host{Cluster: c, Batch: batch.New(c), Watches: watcher.New(c), Cleanup: &cleanup.Group{}, Namespace: namespace}
 	t.Cleanup(func() {
 		h.Cleanup.Close(2 * time.Second)
 		h.Watches.Close()

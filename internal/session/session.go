@@ -21,7 +21,7 @@ import (
 // Host is the environment of sessions: the parts of one client.
 type Host struct {
 	Cluster   *cluster.Cluster
-	Together  *batch.Sender // sends what is put into queues and deleted from them
+	Batch     *batch.Sender // sends what is put into queues and deleted from them
 	Watches   *watcher.Hub
 	Reader    *Reader // of all of the client's sessions
 	Cleanup   *cleanup.Group
@@ -120,7 +120,7 @@ func (s *Session) ReadKey() *pb.RequestOp { return txn.Stat(s.own.key) }
 // send a write that is still waiting to be sent.
 func (s *Session) Write(ctx context.Context, w batch.Write) (*pb.TxnResponse, error) {
 	w.Ended = s.done
-	return s.host.Together.Txn(ctx, w)
+	return s.host.Batch.Txn(ctx, w)
 }
 
 // Go runs f in the background, with a context that ends with the session, so that closing the client

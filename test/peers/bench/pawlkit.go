@@ -43,7 +43,7 @@ func (c pawlClient) session(ctx context.Context, ttl time.Duration) (session, er
 type pawlSession struct{ s *pawl.Session }
 
 // batch lets up to n later writes share a request, or none if n is 0.
-func (s pawlSession) batch(n int) { hooks.SessionOf(s.s).Host().Together.Hold(0, n, nil) }
+func (s pawlSession) batch(n int) { hooks.SessionOf(s.s).Host().Batch.Hold(0, n, nil) }
 
 func (s pawlSession) locker(name string) locker {
 	return pawlLocker{lock.New(s.s, name, lock.Options{})}

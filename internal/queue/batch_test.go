@@ -31,7 +31,7 @@ import (
 func (w *fixture) gathering() (s *session.Session, sizes func() []int) {
 	s = w.session()
 	synctest.Wait()
-	s.Host().Together.Hold(time.Millisecond, 32, nil)
+	s.Host().Batch.Hold(time.Millisecond, 32, nil)
 	var mu sync.Mutex
 	var all []int
 	w.f.Inject(etcdfake.Rule{Method: "Txn", Match: func(q etcdfake.Request) bool {
@@ -224,7 +224,7 @@ func TestASessionThatEndsSendsNothingMore(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s, sizes := w.gathering()
 		sizes()
-		s.Host().Together.Hold(time.Second, 32, nil)
+		s.Host().Batch.Hold(time.Second, 32, nil)
 		time.AfterFunc(100*time.Millisecond, func() { _ = s.Close(w.Context()) })
 		began := time.Now()
 		w.each(3, false, func(q Queue) {
@@ -275,7 +275,7 @@ func TestALeaseThatIsGoneEndsNoOtherSessionAfterALostAnswer(t *testing.T) {
 			both[i] = hooks.SessionOf(own)
 		}
 		synctest.Wait()
-		both[0].Host().Together.Hold(time.Millisecond, 32, nil)
+		both[0].Host().Batch.Hold(time.Millisecond, 32, nil)
 		lost := 0
 		w.f.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCTimeout, Times: 2, Match: func(q etcdfake.Request) bool {
 			if len(q.Ops()) != 2 {
