@@ -53,6 +53,18 @@ var keptEnds = []struct {
 		k.a.Forfeit(ErrMaxHold)
 		time.AfterFunc(5*time.Second, k.s.CloseInBackground)
 	}},
+	{"forfeited, and session closed after 16 s", nil, func(k *kept) {
+		k.a.Forfeit(ErrMaxHold)
+		time.AfterFunc(16*time.Second, k.s.CloseInBackground)
+	}},
+	{"a key of a set deleted, and session closed after 16 s", []string{"other"}, func(k *kept) {
+		k.f.Delete(k.a.Key())
+		time.AfterFunc(16*time.Second, k.s.CloseInBackground)
+	}},
+	{"a key of a set overwritten, and session closed after 16 s", []string{"other"}, func(k *kept) {
+		k.f.Put(k.a.Key(), "x", k.s.ID())
+		time.AfterFunc(16*time.Second, k.s.CloseInBackground)
+	}},
 }
 
 // LD2, LD3, V4, ML6: how long after the end of a hold its keys stay, in seconds, for each end and each
@@ -64,15 +76,18 @@ func TestEachEndKeepsItsKeysForEachReason(t *testing.T) {
 	columns := []int{none, atLeast, promised, delay, work, delay | work, delay | promised, delay | atLeast, promised | work, delay | promised | work, atLeast | promised | delay | work}
 	want := map[string][]int{
 		//                              none  L   P   D   W  D+W D+P D+L P+W DPW all
-		"released":                                {0, 90, 0, 0, 0, 0, 0, 90, 0, 0, 90},
-		"forfeited":                               {0, 90, 30, 20, 15, 35, 50, 90, 30, 50, 90},
-		"overwritten":                             {0, 90, 30, 20, 15, 35, 50, 90, 30, 50, 90},
-		"overwritten, without a lease":            {0, 90, 30, 20, 15, 35, 50, 90, 30, 50, 90},
-		"a key of a set deleted":                  {6, 90, 30, 20, 15, 35, 50, 90, 30, 50, 90},
-		"a key of a set overwritten":              {6, 90, 30, 20, 15, 35, 50, 90, 30, 50, 90},
-		"a key of a set deleted, and given back":  {0, 90, 0, 20, 0, 20, 50, 90, 0, 50, 90},
-		"session closed":                          {0, 0, 30, 20, 15, 35, 50, 20, 30, 50, 50},
-		"forfeited, and session closed after 5 s": {0, 5, 30, 20, 15, 35, 50, 20, 30, 50, 50},
+		"released":                                                  {0, 90, 0, 0, 0, 0, 0, 90, 0, 0, 90},
+		"forfeited":                                                 {0, 90, 30, 20, 15, 35, 50, 90, 30, 50, 90},
+		"overwritten":                                               {0, 90, 30, 20, 15, 35, 50, 90, 30, 50, 90},
+		"overwritten, without a lease":                              {0, 90, 30, 20, 15, 35, 50, 90, 30, 50, 90},
+		"a key of a set deleted":                                    {6, 90, 30, 20, 15, 35, 50, 90, 30, 50, 90},
+		"a key of a set overwritten":                                {6, 90, 30, 20, 15, 35, 50, 90, 30, 50, 90},
+		"a key of a set deleted, and given back":                    {0, 90, 0, 20, 0, 20, 50, 90, 0, 50, 90},
+		"session closed":                                            {0, 0, 30, 20, 15, 35, 50, 20, 30, 50, 50},
+		"forfeited, and session closed after 5 s":                   {0, 5, 30, 20, 15, 35, 50, 20, 30, 50, 50},
+		"forfeited, and session closed after 16 s":                  {0, 16, 30, 20, 15, 35, 50, 20, 30, 50, 50},
+		"a key of a set deleted, and session closed after 16 s":     {16, 16, 30, 20, 16, 35, 50, 20, 30, 50, 50},
+		"a key of a set overwritten, and session closed after 16 s": {16, 16, 30, 20, 16, 35, 50, 20, 30, 50, 50},
 	}
 	for _, end := range keptEnds {
 		got := make([]int, len(columns))

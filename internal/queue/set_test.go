@@ -15,6 +15,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/session"
@@ -23,6 +24,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
 	"github.com/pawl-locks/pawl/internal/testkit/testscale"
+	"github.com/pawl-locks/pawl/lease"
 )
 
 // queuesOf returns the queues of names. A name that begins with "+" is shared.
@@ -223,25 +225,37 @@ func TestThePartialLossOfASetLeavesTheRestUntilItIsGivenBack(t *testing.T) {
 }
 
 // ML6: a function of Do whose context has ended keeps the other names until it has
-// returned, however long that takes.
+// returned, however long that takes, and a lock-delay counts from then.
 // rule: ML6
 func TestTheRestOfALostSetStaysWhileItsFunctionWorks(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
-		s := w.session()
-		held := w.takes(w.Context(), s, Request{}, "a", "b").won()
-		var other *acquireCall
-		err := held.Do(w.Context(), errGivenBack, func(ctx context.Context) error {
-			w.f.Delete(held.AllKeys()[1])
-			<-ctx.Done()
-			other = w.takes(w.Context(), w.session(), Request{}, "a")
-			time.Sleep(3 * s.TTL())
-			assert.True(w, other.waits())
-			return nil
-		})
-		w.oneCause(ErrKeyDeleted, err)
-		w.release(other.won())
-		w.clear()
-	})
+	for name, lose := range map[string]func(w *fixture, key string){
+		"deleted":     func(w *fixture, key string) { w.f.Delete(key) },
+		"overwritten": func(w *fixture, key string) { w.f.Put(key, "another's", 0) },
+	} {
+		cause := map[string]error{"deleted": ErrKeyDeleted, "overwritten": ErrKeyOverwritten}[name]
+		for _, delay := range []time.Duration{0, 20 * time.Second} {
+			t.Run(fmt.Sprint(name, ", lock-delay ", delay), func(t *testing.T) {
+				inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
+					s := w.sessionWith(pawl.Config{Session: lease.Options{LockDelay: delay}})
+					held := w.takes(w.Context(), s, Request{}, "a", "b").won()
+					var other *acquireCall
+					err := held.Do(w.Context(), errGivenBack, func(ctx context.Context) error {
+						lose(w, held.AllKeys()[1])
+						<-ctx.Done()
+						other = w.takes(w.Context(), w.session(), Request{}, "a")
+						time.Sleep(3 * s.TTL())
+						assert.True(w, other.waits())
+						return nil
+					})
+					began := time.Now()
+					w.oneCause(cause, err)
+					w.release(other.won())
+					assert.InDelta(w, delay, time.Since(began), float64(time.Second))
+					w.clear()
+				})
+			})
+		}
+	}
 }
 
 // ML6: Do on a set that is lost already gives the other names back, as Release would, unless

@@ -281,7 +281,7 @@ func (b *book) keptUntil(delay time.Duration, ended, work clock.Instant) (until 
 			if k.Ended.IsZero() {
 				k.Ended = ended
 			}
-			if k.WorkEnded.IsZero() {
+			if k.WorkEnded = later(k.WorkEnded, k.Unused); k.WorkEnded.IsZero() {
 				k.WorkEnded = work
 			}
 			at, _ := k.May(delay, true, true)

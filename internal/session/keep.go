@@ -17,6 +17,7 @@ type Keep struct {
 	Ended     clock.Instant // when the hold ended; zero if it did not, or by its release
 	WorkEnded clock.Instant // when no work that may rest on the hold was left; zero before it was seen
 	Unclaimed clock.Instant // of a set that lost a key: then its other keys count as given back (rule ML6)
+	Unused    clock.Instant // of such a set: WorkEnded of its other keys, on which a function of Do may rest too
 	Released  bool          // of such a set: it was released after the loss
 }
 
@@ -103,15 +104,21 @@ func (s *Session) GiveBack(e *Entry) {
 }
 
 // MayGo returns from when the keys of e may go, as Keep.May, and records when its work was first seen to
-// have ended. rest says that they are the keys that a lost set still has.
+// have ended. rest says that they are the keys that a lost set still has. Their work may last longer than
+// that of the key that was lost, so each of the two is recorded.
 func (s *Session) MayGo(e *Entry, idle, rest bool) (at clock.Instant, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := e.keep()
-	if k.WorkEnded.IsZero() && (idle || k.Released) {
-		k.WorkEnded = clock.Now()
+	ended := &k.WorkEnded
+	if rest {
+		ended = &k.Unused
+	}
+	if ended.IsZero() && (idle || k.Released) {
+		*ended = clock.Now()
 	}
 	about := *k
+	about.WorkEnded = *ended
 	if !rest {
 		about.Unclaimed = clock.Instant{}
 	}
