@@ -106,6 +106,7 @@ func TestALockStaysTakenForLongEnoughWhoeverTakesItsSessionOver(t *testing.T) {
 		first := atLeast < 0
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(w *fixture) {
+				time.Sleep(300 * time.Microsecond) // a Handle's times are in milliseconds
 				began := time.Now()
 				s := w.session()
 				h := w.acquireWith(s, lock.Options{AtLeast: 30 * time.Second})
@@ -129,7 +130,7 @@ func TestALockStaysTakenForLongEnoughWhoeverTakesItsSessionOver(t *testing.T) {
 					time.Sleep(2 * atLeast) // longer than it asks for itself
 					require.NoError(w, r.Release(w.Context()))
 				}
-				time.Sleep(time.Until(began.Add(30*time.Second - 10*time.Millisecond)))
+				time.Sleep(time.Until(began.Add(30*time.Second - 1)))
 				require.True(w, next.waits())
 				w.release(next.won())
 				assert.Less(w, time.Since(began), 30*time.Second+100*time.Millisecond)

@@ -40,7 +40,7 @@ func (s *Session) state(kept map[string]bool) detached.State {
 		Key: s.own.key, Create: s.own.create, Mod: s.own.mod, Next: s.book.next, ToRemove: s.book.toRemove(kept), Lost: s.book.losses(),
 	}
 	if state.Kept = s.book.keeps(clock.Now()); len(state.Kept) > 0 {
-		state.At = time.Now()
+		state.At = time.Now().Add(time.Millisecond - 1).Truncate(time.Millisecond) // or the keys would go earlier
 	}
 	return state
 }

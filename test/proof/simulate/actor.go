@@ -23,8 +23,10 @@ type actor struct {
 	r      *rand.Rand
 	client *pawl.Client
 	sess   *pawl.Session
-	wants  []want // of the locks that it wants this time
-	calm   bool   // the faults have ended
+	tenure *tenure      // sess, as truth knows it
+	wants  []want       // of the locks that it wants this time
+	opts   lock.Options // of these
+	calm   bool         // the faults have ended
 }
 
 // want is a name, and the mode in which to acquire it: exclusive, shared, or as a semaphore with a
@@ -41,6 +43,7 @@ type want struct {
 // the other way round, because the two are separate.
 func (a *actor) choose() {
 	a.wants = nil
+	defer a.agree()
 	errs := func() bool { return !a.calm && a.r.IntN(8) == 0 }
 	of := a.r.Perm(a.w.plan.Names)
 	if a.w.plan.semaphore(of[0]) != errs() {
@@ -64,7 +67,7 @@ func (a *actor) multi() *lock.Multi {
 			all = append(all, lock.Exclusive(w.name))
 		}
 	}
-	return lock.NewMulti(a.sess, lock.Options{}, all...)
+	return lock.NewMulti(a.sess, a.opts, all...)
 }
 
 // log makes a call and adds it to the history. A call on several names is one operation on each.
@@ -114,7 +117,7 @@ func verdict(err error) history.Outcome {
 // patience is how long a call may take.
 func (a *actor) patience() time.Duration {
 	if a.calm {
-		return 10*a.w.plan.TTL + 30*time.Second // others may be first
+		return 10*a.w.plan.life() + 5*time.Minute // others may be first, and watch for who wants it
 	}
 	return between(a.r, 10*time.Millisecond, 2*a.w.plan.TTL)
 }
@@ -137,7 +140,7 @@ func (a *actor) last() {
 	got := false
 	for n := 0; n < 5 && !got; n++ {
 		if got = a.turn(); !got {
-			time.Sleep(a.w.plan.TTL) // until what the faults left has expired
+			time.Sleep(a.w.plan.life()) // until what the faults left has expired
 		}
 	}
 	if !got {
@@ -154,6 +157,9 @@ func (a *actor) turn() bool {
 	a.choose()
 	if !a.ready() {
 		return false
+	}
+	if a.once() {
+		return true
 	}
 	h := a.acquire()
 	if h == nil {
@@ -198,9 +204,10 @@ func (a *actor) ready() bool {
 	}
 	var err error
 	a.log(history.Other, a.patience(), 0, func(ctx context.Context) (history.Outcome, int64, error) {
-		a.sess, err = a.client.NewSession(ctx, lease.Options{TTL: a.w.plan.TTL})
+		a.sess, err = a.client.NewSession(ctx, lease.Options{TTL: a.w.plan.TTL, LockDelay: a.w.plan.LockDelay})
 		return verdict(err), 0, err
 	})
+	a.sit(err)
 	if errors.Is(err, pawl.ErrClusterChanged) { // this client cannot be used any more
 		_ = a.client.Close()
 		a.client = nil
@@ -217,6 +224,9 @@ func (a *actor) acquire() (h *lock.Held) {
 		}
 		return history.OK, int64(h.Token()), nil
 	})
+	if h != nil {
+		a.w.truth.agreed(a.wants, h, a.opts)
+	}
 	return h
 }
 
@@ -235,7 +245,7 @@ func (a *actor) take(ctx context.Context, try bool) (*lock.Held, error) {
 		return a.takeSlot(ctx, try)
 	}
 	shared := a.wants[0].shared
-	m := lock.New(a.sess, a.wants[0].name, lock.Options{})
+	m := lock.New(a.sess, a.wants[0].name, a.opts)
 	get := m.Acquire
 	switch {
 	case shared && try:
@@ -254,7 +264,7 @@ func (a *actor) take(ctx context.Context, try bool) (*lock.Held, error) {
 
 // semaphore is what it wants, as a semaphore.
 func (a *actor) semaphore() *lock.Semaphore {
-	return lock.NewSemaphore(a.sess, a.wants[0].name, a.wants[0].limit, lock.Options{})
+	return lock.NewSemaphore(a.sess, a.wants[0].name, a.wants[0].limit, a.opts)
 }
 
 // takeSlot acquires a permit.

@@ -3,7 +3,9 @@
 // several at once, shared or exclusive, or permits of semaphores with different limits. Now and then one
 // uses a semaphore as a lock, or the other way round. In a quarter of the scenarios workers of shards
 // join, leave and die beside them, and in half of those on the cluster in memory somebody else writes
-// before each request.
+// before each request. In some of the scenarios the sessions have a LockDelay, and acquisitions have
+// AtLeast, MaxHold or etcd's layout, or are jobs (Once). Sessions are taken over with all of it, and
+// holders ask now and then whether they are wanted.
 //
 // A scenario is a number, its seed, which decides how many clients there are, how long their
 // sessions live, and which faults strike when. The same seed gives the same faults and the same
@@ -23,10 +25,14 @@
 //     nobody had the slot, with no more holders than any of them allows.
 //  3. A Release that returns nil deleted the key between its call and its return,
 //     or an earlier call of it did.
-//  4. When the faults have ended, every client gets a lock, even if all try at once.
-//  5. When the faults have ended, the workers share the shards out evenly, each to one of them, and
+//  4. What AtLeast and LockDelay keep stays that long, whoever took the session over, unless an operator
+//     ends it, or, of AtLeast, the end of the session. Nothing is held for longer than MaxHold. A holder is
+//     wanted only if somebody has come behind it, and, without faults, always then. A job that is recorded
+//     does not run again, with RecordFirst none runs twice, and none is left out that nobody has run.
+//  5. When the faults have ended, every client gets a lock, even if all try at once.
+//  6. When the faults have ended, the workers share the shards out evenly, each to one of them, and
 //     a worker that is to leave has left in time.
-//  6. When the clients have closed and a lease's time has passed, no key, no
+//  7. When the clients have closed and a lease's time has passed, no key, no
 //     lease and no goroutine is left.
 //
 // Some dozens run in go test, 10,000 in make proof (package testscale), one in ten of them on the real

@@ -62,7 +62,7 @@ func (f *fake) calm() {
 
 func (f *fake) left() (left []string) {
 	for _, key := range f.c.Keys("") {
-		if key != "data" && key != unrelated {
+		if key != "data" && key != unrelated && !isRecord(key) {
 			left = append(left, key)
 		}
 	}

@@ -19,6 +19,7 @@ func (a *actor) work(h *lock.Held) {
 	if a.calm {
 		most = 1
 	}
+	a.watchWanted(h)
 	for range 1 + a.r.IntN(most) {
 		a.look(h)
 		switch a.r.IntN(3) {
@@ -109,8 +110,10 @@ func (a *actor) release(h *lock.Held) {
 
 // handOn detaches the session and takes it over in the same process, with the lock.
 func (a *actor) handOn(h *lock.Held) {
+	a.tenure.detached.Store(true)
 	handle := a.sess.Detach()
 	if handle == (lease.Handle{}) {
+		a.tenure.over()
 		return
 	}
 	if h.Err() == nil {
@@ -122,7 +125,12 @@ func (a *actor) handOn(h *lock.Held) {
 		return verdict(err), 0, err
 	})
 	if err != nil {
+		a.tenure.over()
 		return
+	}
+	a.sit(nil)
+	if a.r.IntN(2) == 0 { // what its predecessor has agreed to counts all the same
+		a.opts.AtLeast, a.opts.MaxHold = 0, 0
 	}
 	a.log(history.Other, a.patience(), 0, func(ctx context.Context) (history.Outcome, int64, error) {
 		h, err = a.resume(ctx, h)
@@ -147,7 +155,7 @@ func (a *actor) resume(ctx context.Context, h *lock.Held) (next *lock.Held, err 
 	case h.Mode() == lock.ModeSlot:
 		next, err = a.semaphore().Resume(ctx, h.Key(), h.Token())
 	default:
-		next, err = lock.New(a.sess, h.Name(), lock.Options{}).Resume(ctx, h.Key(), h.Token())
+		next, err = lock.New(a.sess, h.Name(), a.opts).Resume(ctx, h.Key(), h.Token())
 	}
 	if next != nil && (next.Slot() != h.Slot() || next.Mode() != h.Mode()) {
 		a.w.fail("slot %d, %v, is resumed as slot %d, %v", h.Slot(), h.Mode(), next.Slot(), next.Mode())
@@ -163,6 +171,9 @@ func (a *actor) resumed(h *lock.Held) {
 		ctx, cancel := context.WithTimeout(context.Background(), a.patience())
 		err := h.Release(ctx)
 		cancel()
+		if !errors.Is(err, lock.ErrLost) {
+			a.w.truth.gaveBack(a.wants, h)
+		}
 		if err == nil || errors.Is(err, lock.ErrLost) {
 			return
 		}

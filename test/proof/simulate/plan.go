@@ -18,6 +18,7 @@ type Plan struct {
 	Members int
 	Busy    bool // somebody writes an unrelated key before each request that arrives
 	TTL     time.Duration
+	Terms                 // of the clients' sessions and locks
 	Lasts   time.Duration // all faults begin within it; the clients act until the last has ended
 	Strikes []Strike
 }
@@ -40,7 +41,7 @@ func (s Strike) String() string {
 // String is the plan, a line for each strike.
 func (p Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %d clients, %d names, semaphores %b, %d workers of %d shards, %d members, busy %v, TTL %v, %v\n", p.Seed, p.Clients, p.Names, p.Slotted, p.Workers, p.Shards, p.Members, p.Busy, p.TTL, p.Lasts)
+	fmt.Fprintf(&b, "seed %d: %d clients, %d names, semaphores %b, %d workers of %d shards, %d members, busy %v, TTL %v, %+v, %v\n", p.Seed, p.Clients, p.Names, p.Slotted, p.Workers, p.Shards, p.Members, p.Busy, p.TTL, p.Terms, p.Lasts)
 	for _, s := range p.Strikes {
 		fmt.Fprintln(&b, "\t", s)
 	}
@@ -73,7 +74,7 @@ func Make(seed uint64, kinds []string) Plan {
 	if r := rand.New(rand.NewPCG(seed, 2)); r.IntN(4) == 0 {
 		p.Workers, p.Shards = 2+r.IntN(3), 1+r.IntN(6)
 	}
-	p.Busy = seed%2 == 0
+	p.Busy, p.Terms = seed%2 == 0, termsOf(seed, p.TTL)
 	return p
 }
 

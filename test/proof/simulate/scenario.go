@@ -35,6 +35,7 @@ type scenario struct {
 	rec    *history.Recorder
 	truth  *truth
 	gate   fencing.Gate
+	jobs   jobs
 
 	mu        sync.Mutex
 	bad       []string
@@ -101,7 +102,8 @@ func (w *scenario) run(test string) string {
 	acting.Wait()
 	w.afterwards(actors, workers)
 	bad, rest := w.truth.validate(w.rec.Ops(), w.plan.TTL)
-	w.bad = append(w.bad, bad...)
+	w.bad = append(append(w.bad, bad...), w.truth.unkept(w.rec.Ops(), w.plan.LockDelay)...)
+	w.bad = append(w.bad, w.jobs.check(w.plan.RecordFirst)...)
 	report := ""
 	for _, b := range w.bad {
 		report += b + "\n"
@@ -151,7 +153,7 @@ func (w *scenario) afterwards(actors []*actor, workers *team) {
 	for _, e := range w.observers {
 		e.close()
 	}
-	time.Sleep(2*w.plan.TTL + 30*time.Second)
+	time.Sleep(2*w.plan.life() + 30*time.Second)
 	if left := w.server.left(); len(left) > 0 {
 		w.fail("left in etcd: %q", left)
 	}

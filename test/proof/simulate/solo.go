@@ -86,7 +86,7 @@ func (s *solo) left() (left []string) {
 		return []string{err.Error()}
 	}
 	for _, kv := range r.Kvs {
-		if string(kv.Key) != "data" {
+		if string(kv.Key) != "data" && !isRecord(string(kv.Key)) {
 			left = append(left, string(kv.Key))
 		}
 	}

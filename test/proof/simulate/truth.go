@@ -34,7 +34,9 @@ type truth struct {
 	mu     sync.Mutex
 	lives  []*life
 	living map[string]*life
-	stale  []span // when a member answered linearizable reads with what it saw before
+	terms  map[acquired]*agreement
+	ended  map[int64]time.Duration // by lease, when the session ended, unless another took it over
+	stale  []span                  // when a member answered linearizable reads with what it saw before
 }
 
 // A span is a time with a beginning and an end.
@@ -60,7 +62,7 @@ func (t *truth) visible(at time.Duration) time.Duration {
 }
 
 func newTruth(now func() time.Duration) *truth {
-	return &truth{now: now, living: map[string]*life{}}
+	return &truth{now: now, living: map[string]*life{}, terms: map[acquired]*agreement{}, ended: map[int64]time.Duration{}}
 }
 
 // semaphore is a semaphore's queue. A lock of the same name has a separate one.
@@ -280,7 +282,7 @@ func (t *truth) validate(ops []history.Op, ttl time.Duration) (bad []string, res
 			continue // learned late, which is allowed
 		case (o.Kind == history.Look || known) && l.to >= 0 && o.Call > l.to:
 			wrong(o, l, "held when the key was gone")
-		case o.Kind == history.Release && (l.to < 0 || l.to > o.Return || l.to < released[of]):
+		case o.Kind == history.Release && (t.leaves(of, l, o) || l.to >= 0 && l.to < released[of]):
 			wrong(o, l, "a release that released nothing")
 		}
 		rest = append(rest, o)
