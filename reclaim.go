@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -209,5 +210,15 @@ func init() {
 		if l := v.(*Client).leaves; l != nil {
 			l.inherit = true
 		}
+	}
+	hooks.ProofOf = func(v any) *os.File {
+		s := v.(*Session)
+		if s.none() || s.client.leaves == nil {
+			return nil
+		}
+		l := s.client.leaves
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.files[s.engine].Inherited()
 	}
 }

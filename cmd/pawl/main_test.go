@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -29,7 +30,7 @@ import (
 // TestMain makes this test binary the pawl that scripts and tests run, by
 // that name.
 func TestMain(m *testing.M) {
-	if !strings.Contains("pawl pager worker catcher", filepath.Base(os.Args[0])) && signal.Ignored(os.Interrupt) {
+	if !strings.Contains("pawl pager worker catcher closer", filepath.Base(os.Args[0])) && signal.Ignored(os.Interrupt) {
 		// As in the background of a script. What this process catches, those that
 		// it starts begin with as usual.
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt, unix.SIGQUIT)
@@ -42,7 +43,21 @@ func TestMain(m *testing.M) {
 		"pager":   testPager,
 		"worker":  testWorker,
 		"catcher": testCatcher,
+		"closer":  testCloser,
 	})
+}
+
+// testCloser becomes its arguments, without what it has inherited, as sudo does, and Python's subprocess.
+func testCloser() {
+	for fd := 3; fd < 1024; fd++ {
+		unix.CloseOnExec(fd)
+	}
+	path, err := exec.LookPath(os.Args[1])
+	if err == nil {
+		err = unix.Exec(path, os.Args[1:], os.Environ())
+	}
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
 }
 
 // dialVariable holds how long a pawl waits for the first answer if no --dial-timeout is given.

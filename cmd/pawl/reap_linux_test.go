@@ -133,6 +133,30 @@ func TestACommandThatLivesKeepsTheLockOfPawlsThatAreDead(t *testing.T) {
 	requireNothingLeft(t, s)
 }
 
+// A process of the command works on after its holder was killed, until the guardian ends it, and may have
+// closed what it had inherited.
+// rule: RC2
+func TestAGuardianKeepsTheLockUntilItHasEndedAllThatAKilledHolderStarted(t *testing.T) {
+	t.Parallel()
+	s, dir := etcdtest.Start(t), reclaimDir(t)
+	r, line := reaper(t, s.Addr(), dir)
+	holder := begin(t, s.Addr(), "lock", "--ttl", "10m", "--grace", "1", "--reclaim-dir", dir, "job", "--", "sh", "-c",
+		`closer sh -c "trap '' TERM; echo \$\$; while :; do sleep 1; done" & echo $$; wait`)
+	out := holder.lines()
+	first, second := pid(t, out), pid(t, out)
+	command, far := first, second
+	if parentOf(t, first) == second {
+		command, far = second, first
+	}
+	require.NoError(t, unix.Kill(parentOf(t, command), unix.SIGKILL))
+	assert.Equal(t, "reclaimed", line()["event"])
+	assert.False(t, runs(far), "another could hold while it works")
+	assert.Equal(t, cli.ExitLost, holder.code(t))
+	require.NoError(t, r.cmd.Process.Signal(unix.SIGTERM))
+	assert.Equal(t, 0, r.code(t))
+	requireNothingLeft(t, s)
+}
+
 func TestACommandThatEndsLeavesNoFile(t *testing.T) {
 	t.Parallel()
 	s, dir := etcdtest.Start(t), reclaimDir(t)

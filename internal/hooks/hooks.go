@@ -5,6 +5,7 @@ package hooks
 
 import (
 	"context"
+	"os"
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/clock"
@@ -17,6 +18,10 @@ var SessionOf func(s any) *session.Session
 // Bequeath makes the processes that this one starts keep a *pawl.Client's files in Config.ReclaimDir locked,
 // because they work under its locks. It is called before the client's first session.
 var Bequeath func(client any)
+
+// ProofOf returns the file by which processes keep a *pawl.Session's file in Config.ReclaimDir locked after
+// Bequeath, or nil if there is none.
+var ProofOf func(session any) *os.File
 
 // HostFor returns the Host of a pawl.Sessions' sessions. For a *pawl.Client it needs no session; for
 // others it gets the current session.

@@ -2,7 +2,11 @@
 
 package reclaim
 
-import "github.com/pawl-locks/pawl/internal/clock"
+import (
+	"os"
+
+	"github.com/pawl-locks/pawl/internal/clock"
+)
 
 // A Dir is a directory in which sessions leave their files. There is none on this system.
 type Dir struct{}
@@ -33,6 +37,9 @@ type File struct{}
 
 // Check returns ErrSystem.
 func (*File) Check() (bool, error) { return false, ErrSystem }
+
+// Inherited is nil.
+func (*File) Inherited() *os.File { return nil }
 
 // Remove does nothing.
 func (*File) Remove() error { return nil }

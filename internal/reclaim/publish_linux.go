@@ -79,6 +79,16 @@ func (d *Dir) publish(l Left, inherit bool) (_ *File, err error) {
 	return f, nil
 }
 
+// Inherited is the descriptor that PublishFor's processes inherit, or nil. f may be nil.
+func (f *File) Inherited() *os.File {
+	if f == nil {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.kept
+}
+
 // fill locks file, keeps the lock by a mapping, and writes the content.
 func (f *File) fill(file *os.File, l Left) error {
 	fd := int(file.Fd())

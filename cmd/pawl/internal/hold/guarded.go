@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"os/exec"
 	"time"
 
@@ -94,6 +95,10 @@ func (h holding) Keep() (done func()) { return hooks.SessionOf(h.Session()).Defe
 
 func (h holding) Remains() supervise.Remains {
 	return supervise.Remains(hooks.SessionOf(h.Session()).Remains())
+}
+
+func (h holding) Proof() *os.File {
+	return hooks.ProofOf(h.Session())
 }
 
 // commandEnd is pawl's error for a command's end.

@@ -3,7 +3,6 @@ package supervise
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -40,7 +39,8 @@ type guardian struct {
 	run     int64 // the holder's run for which watch was made
 	watch   *watchman
 	senders senders
-	reaper  bool // what the holder started becomes a child of this process when the holder dies
+	proof   *os.File // of the last run; nil if there is none
+	reaper  bool     // what the holder started becomes a child of this process when the holder dies
 	ended   bool
 	status  unix.WaitStatus // how the holder ended
 }
@@ -116,30 +116,17 @@ func thisProgram() (string, error) {
 	return "", err
 }
 
-// questions returns a channel that receives a value for each question whether the job is stopped.
-func questions(conn io.Reader) <-chan struct{} {
-	asked := make(chan struct{})
-	go func() { // ends with the holder, or with the process
-		for buf := make([]byte, 1); ; {
-			if _, err := io.ReadFull(conn, buf); err != nil {
-				return
-			}
-			asked <- struct{}{}
-		}
-	}()
-	return asked
-}
-
 // guard returns when the holder has ended, and, if it has left a command behind, everything that
 // the command started has ended too.
-func (g *guardian) guard(signals, children <-chan os.Signal, asked <-chan struct{}) {
+func (g *guardian) guard(signals, children <-chan os.Signal, asked <-chan question) {
 	timer := time.NewTimer(glance)
 	defer timer.Stop()
 	for !g.ended || g.shared.run() != 0 && anyLeft() {
 		select {
 		case sig := <-signals:
 			g.forward(sig)
-		case <-asked: // this process can answer, so the job is not stopped
+		case q := <-asked: // this process can answer, so the job is not stopped
+			g.keep(q.proof)
 			g.send(isAwake)
 		case <-children:
 		case <-timer.C:

@@ -117,13 +117,13 @@ func (l *Link) finish() {
 	}
 }
 
-// ready returns when a command may start: h is held, and the job is not stopped.
+// ready returns when a command may start: h is held, the job is not stopped, and the guardian has h's proof.
 func (l *Link) ready(h Holding) error {
 	select {
 	case <-l.awake: // an answer to an earlier question
 	default:
 	}
-	if _, err := l.conn.Write([]byte{askAwake}); err != nil {
+	if err := l.ask(h.Proof()); err != nil {
 		return ErrGuardianGone
 	}
 	for {

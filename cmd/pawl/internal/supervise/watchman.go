@@ -2,6 +2,7 @@ package supervise
 
 import (
 	"errors"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,6 +20,10 @@ type Holding interface {
 
 	// Remains are what the death of this process would leave of it.
 	Remains() Remains
+
+	// Proof is a file that is locked for as long as some process has it, which shows others that this one,
+	// its guardian or the command lives. It is nil if there is none.
+	Proof() *os.File
 }
 
 // Remains are a lease and the revisions of its session key, of the cluster with this ID.

@@ -2,6 +2,7 @@ package supervise
 
 import (
 	"errors"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,6 +28,7 @@ func (h *stubHolding) Err() error {
 func (h *stubHolding) Done() <-chan struct{} { return nil }
 func (h *stubHolding) Keep() (done func())   { return func() {} }
 func (h *stubHolding) Remains() (r Remains)  { return r }
+func (h *stubHolding) Proof() *os.File       { return nil }
 func (h *stubHolding) Deadline() time.Time {
 	if h.Err() != nil {
 		return time.Time{}
