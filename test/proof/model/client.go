@@ -105,7 +105,7 @@ func (n numbers) after(clean bool) numbers {
 // (RW5).
 func (w *walker) sends(s *state, i int, k key) {
 	me := &s.clients[i]
-	me.pc, me.around, me.overtaken = enqueuing, w.c.handsOff(k), false
+	me.pc, me.around, me.overtaken = enqueuing, w.c.handsOff(k) && !w.c.Reuse, false
 	s.inFlight[k] = w.c.names(k)
 	for j := range w.c.Clients {
 		other := w.c.key(s, j)
@@ -157,6 +157,9 @@ func (w *walker) enqueued(i int) {
 				me.pc = done
 			}
 		})
+	case !me.got.ok && me.number.again && w.from.cancel[k] && w.from.sessions[w.c.session(k)].alive:
+		w.try(name, i, func(s *state, me *client) { w.next(s, i) })
+		w.steps[len(w.steps)-1].bad = "an enqueue was refused because of an older one's cancel key"
 	case !me.got.ok:
 		w.try(name, i, func(s *state, me *client) {
 			if w.c.Rules.EnqueueInParts {
@@ -371,7 +374,7 @@ func (w *walker) releases(i int, k key) {
 					found := w.c.release(s, k, rev, h)
 					if answered {
 						me := &s.clients[i]
-						me.clean = w.c.Reuse && (found || w.c.Rules.AnyReleaseEnds) && (me.sure || w.c.Rules.ReuseDoubtful) && !s.sessions[w.c.session(k)].taken
+						me.clean = w.c.Reuse && found && (me.sure || w.c.Rules.ReuseDoubtful) && !s.sessions[w.c.session(k)].taken
 						w.next(s, i)
 					}
 				}
@@ -445,12 +448,11 @@ func (w *walker) undoes(i int, k key) {
 		},
 	})
 	if w.c.Reuse {
-		w.try("is undone, the answer is lost,", i, func(s *state, me *client) {
+		w.try("sends a removal, which is late,", i, func(s *state, me *client) {
 			rev := me.token
 			if !me.sure || w.c.Rules.RemoveByName {
 				rev = 0
 			}
-			w.removes(s, me, k)
 			s.removals[k] = late{copies: 1, rev: rev}
 		})
 	}

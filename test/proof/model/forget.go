@@ -19,7 +19,9 @@ func (s *state) forget(c Config) {
 		if s.inFlight[k] != 0 || s.stray[k] {
 			continue
 		}
-		s.cancel[k] = false // names are not used again
+		if !c.Reuse {
+			s.cancel[k] = false // names are not used again
+		}
 		if queued := s.queues[0].at(k) >= 0 || s.queues[1].at(k) >= 0; !queued {
 			if !r.TakeTwice {
 				s.takes[k] = 0

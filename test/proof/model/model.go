@@ -122,7 +122,6 @@ type Rules struct {
 	ReuseDoubtful  bool // a number is used again after an enqueue whose answer was lost (A1)
 	ReuseUnknown   bool // a number is used again after a removal of which nobody knows what it found (A1)
 	RemoveByName   bool // a removal does not compare the create revision (A1)
-	AnyReleaseEnds bool // a number is used again after a release that found no key (A1)
 	PredByName     bool // a predecessor's key counts as the same, whatever its create revision (A1)
 	StrayIsRefusal bool // an enqueue that finds its own key there is an enqueue that failed (A1)
 

@@ -53,12 +53,22 @@ var configurations = []struct {
 	{"two locks with a lock-delay, taken over", Config{Clients: alike(2, lock), Takeovers: true, LockDelay: true}, 31_364},
 }
 
+// twiceAndOnce are a client that acquires twice and one that acquires once.
+func twiceAndOnce(want Want) []Client {
+	return []Client{{Wants: []Want{want, want}}, {Wants: []Want{lock}, Session: 1}}
+}
+
 // reused are the configurations of reuse.go.
 var reused = []struct {
 	name   string
 	c      Config
 	states int
 }{
+	{"one comes twice, a second copy", Config{Clients: twiceAndOnce(lock), Strays: 1, Reuse: true}, 0},
+	{"one comes twice, keys deleted", Config{Clients: twiceAndOnce(lock), Deletes: 1, Losses: 1, Reuse: true}, 0},
+	{"one comes twice, candidates", Config{Clients: twiceAndOnce(lock), NoHandoffs: true, Strays: 1, Reuse: true}, 0},
+	{"one comes twice, readers", Config{Clients: twiceAndOnce(reader), Strays: 1, Reuse: true}, 0},
+	{"one comes twice, taken over", Config{Clients: twiceAndOnce(lock), Takeovers: true, Reuse: true}, 0},
 	{"two locks, numbers used again", Config{Clients: alike(2, lock, lock), Deletes: 1, Reuse: true}, 0},
 	{"two locks, keys of holders deleted", Config{Clients: alike(2, lock, lock), Losses: 1, Reuse: true}, 0},
 	{"two locks, a second copy", Config{Clients: alike(2, lock, lock), Strays: 1, Reuse: true}, 0},
@@ -79,6 +89,32 @@ func TestReuseIsSafe(t *testing.T) {
 			require.Nil(t, bad)
 		})
 	}
+}
+
+// rule: A1
+func TestEachRuleOfReuseIsNeeded(t *testing.T) {
+	copied := Config{Clients: alike(2, lock, lock), Strays: 1, Reuse: true}
+	one := Config{Clients: []Client{{Wants: []Want{lock, lock}}, {Wants: []Want{lock}, Session: 1}}, Reuse: true}
+	for name, of := range map[string]struct {
+		rules  Rules
+		in     Config
+		breaks string
+	}{
+		"a number used again after a lost enqueue":     {Rules{ReuseDoubtful: true}, one, "an enqueue was refused because of an older one's cancel key"},
+		"a number used again after an unknown removal": {Rules{ReuseUnknown: true}, one, "an enqueue was refused because of an older one's cancel key"},
+		"a removal by name":                            {Rules{RemoveByName: true}, one, "somebody believes to hold whose key is not there"},
+		"a predecessor by name":                        {Rules{PredByName: true}, one, "deadlock"},
+		"an older copy's key taken for a refusal":      {Rules{StrayIsRefusal: true}, copied, "somebody believes to hold who is not first"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			of.in.Rules = of.rules
+			bad := Hunt(of.in)
+			require.NotNil(t, bad, "the rule is not needed, or the model does not see why")
+			assert.Equal(t, of.breaks, bad.Property)
+		})
+	}
+	_, bad := Explore(one)
+	require.Nil(t, bad)
 }
 
 func TestEveryInterleavingIsSafe(t *testing.T) {
