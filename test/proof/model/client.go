@@ -17,22 +17,15 @@ func (w *walker) clientSteps(i int) {
 	switch me.pc {
 	case idle:
 		w.try("sends enqueue", i, func(s *state, me *client) { w.sends(s, i, k) })
-		if int(w.from.strays) < w.c.Strays {
-			w.try("sends enqueue, of which a proxy keeps a copy,", i, func(s *state, me *client) {
-				w.sends(s, i, k)
-				s.strays++
-				s.stray[k] = true
-			})
-		}
 	case enqueuing:
 		if me.got.there {
 			w.enqueued(i)
 			if w.c.NoSpace {
-				w.try("learns that the disk is full", i, func(s *state, me *client) { me.pc, me.got, me.sure = undoing, answer{}, false })
+				w.try("learns that the disk is full", i, func(s *state, me *client) { me.pc, me.got = undoing, answer{} })
 			}
 		}
 		w.try("gives its enqueue up", i, func(s *state, me *client) {
-			me.pc, me.got, me.sure = settling, answer{}, false
+			me.pc, me.got = settling, answer{}
 			switch {
 			case w.c.Rules.ForgetEnqueue:
 				w.next(s, i)
@@ -74,30 +67,11 @@ func (w *walker) clientSteps(i int) {
 func (w *walker) next(s *state, i int) {
 	me := &s.clients[i]
 	w.ends(me)
-	*me = client{pc: done, nth: me.nth, used: me.used, old: me.old, number: me.number.after(me.clean)}
-	if int(me.nth)+1 < len(w.c.Clients[i].Wants) && !me.number.none {
+	*me = client{pc: done, nth: me.nth, used: me.used, old: me.old}
+	if int(me.nth)+1 < len(w.c.Clients[i].Wants) {
 		me.nth++
 		me.pc = idle
 	}
-}
-
-// after is the numbers of the next acquisition. The present one is free if it is clean.
-func (n numbers) after(clean bool) numbers {
-	if clean {
-		n.free |= 1 << n.now
-	}
-	for i := range uint8(maxAcquisitions) {
-		if n.free.has(int(i)) {
-			n.free &^= 1 << i
-			n.now, n.again = i, true
-			return n
-		}
-	}
-	if n.none = n.next+1 == maxAcquisitions; !n.none {
-		n.next++
-	}
-	n.now, n.again = n.next, false
-	return n
 }
 
 // sends sends an enqueue of k. If the session has no other key of the name, the enqueue reads
@@ -105,7 +79,7 @@ func (n numbers) after(clean bool) numbers {
 // (RW5).
 func (w *walker) sends(s *state, i int, k key) {
 	me := &s.clients[i]
-	me.pc, me.around, me.overtaken = enqueuing, w.c.handsOff(k) && !w.c.Reuse, false
+	me.pc, me.around, me.overtaken = enqueuing, w.c.handsOff(k), false
 	s.inFlight[k] = w.c.names(k)
 	for j := range w.c.Clients {
 		other := w.c.key(s, j)
@@ -149,17 +123,6 @@ func (w *walker) enqueued(i int) {
 	k := w.c.key(w.from, i)
 	name := "learns of its enqueue"
 	switch {
-	case !me.got.ok && w.c.Reuse && w.own(i, k) >= 0 && !w.c.Rules.StrayIsRefusal:
-		w.try("removes what an older enqueue has put, and takes another number,", i, func(s *state, me *client) {
-			w.c.release(s, k, uint8(w.own(i, k)), successors{})
-			*me = client{pc: idle, nth: me.nth, used: me.used, old: me.old, number: me.number.after(false)}
-			if me.number.none {
-				me.pc = done
-			}
-		})
-	case !me.got.ok && me.number.again && w.from.cancel[k] && w.from.sessions[w.c.session(k)].alive:
-		w.try(name, i, func(s *state, me *client) { w.next(s, i) })
-		w.steps[len(w.steps)-1].bad = "an enqueue was refused because of an older one's cancel key"
 	case !me.got.ok:
 		w.try(name, i, func(s *state, me *client) {
 			if w.c.Rules.EnqueueInParts {
@@ -220,7 +183,7 @@ func (w *walker) settle(i int) {
 // waits adds what ends a wait: the predecessor is gone, or its release handed off.
 func (w *walker) waits(i int, k key) {
 	me := w.from.clients[i]
-	if w.gone(me) && !me.missed {
+	if w.from.queues[me.in].at(me.pred) < 0 && !me.missed {
 		w.try("learns that the one before is gone", i, func(s *state, me *client) {
 			me.pc = querying
 			if w.c.Rules.TrustEvent {
@@ -238,23 +201,6 @@ func (w *walker) waits(i int, k key) {
 		})
 	}
 	w.operatorMayHaveDeleted(i, k)
-}
-
-// gone reports whether the predecessor's key is gone. A newer key of the same name is another one.
-func (w *walker) gone(me client) bool {
-	q := &w.from.queues[me.in]
-	at := q.at(me.pred)
-	return at < 0 || w.c.Reuse && !w.c.Rules.PredByName && q.created[at] > me.token
-}
-
-// own is the create revision of client i's key in the first queue that has one, or -1.
-func (w *walker) own(_ int, k key) int {
-	for n := range w.from.queues {
-		if at := w.from.queues[n].at(k); at >= 0 {
-			return int(w.from.queues[n].created[at])
-		}
-	}
-	return -1
 }
 
 // operatorMayHaveDeleted is the watch of a waiting client's keys, which shows that one is gone
@@ -343,10 +289,7 @@ func (w *walker) holds(i int, k key) {
 func (w *walker) sendsRelease(s *state, me *client, k key) {
 	w.ends(me)
 	me.pc = releasing
-	s.releases[k] = late{copies: 1, next: me.next}
-	if w.c.Reuse {
-		s.releases[k].rev = me.token
-	}
+	s.releases[k] = late{1, me.next}
 	if w.c.Rules.HandoffAhead {
 		s.handOff(k, me.next)
 	}
@@ -371,10 +314,8 @@ func (w *walker) releases(i int, k key) {
 					s.clients[i].pc = undoing
 				case w.c.inPart(s, k):
 				default:
-					found := w.c.release(s, k, rev, h)
+					w.c.release(s, k, rev, h)
 					if answered {
-						me := &s.clients[i]
-						me.clean = w.c.Reuse && found && (me.sure || w.c.Rules.ReuseDoubtful) && !s.sessions[w.c.session(k)].taken
 						w.next(s, i)
 					}
 				}
@@ -439,36 +380,8 @@ func (w *walker) undoes(i int, k key) {
 		compare: func(s *state) bool { return true },
 		apply: func(s *state, _ bool) {
 			me := &s.clients[i]
-			if w.c.Reuse {
-				me.clean = w.removes(s, me, k) && !s.sessions[w.c.session(k)].taken
-			} else {
-				w.c.undo(s, k, me.tried)
-			}
+			w.c.undo(s, k, me.tried)
 			w.next(s, i)
 		},
 	})
-	if w.c.Reuse {
-		w.try("sends a removal, which is late,", i, func(s *state, me *client) {
-			rev := me.token
-			if !me.sure || w.c.Rules.RemoveByName {
-				rev = 0
-			}
-			s.removals[k] = late{copies: 1, rev: rev}
-		})
-	}
-}
-
-// removes is the removal of an acquisition, with Reuse. That of an enqueue which was answered compares
-// the create revision, and it is known what was deleted. Any other deletes by name, and rules the enqueue out. It
-// returns whether the number is clean.
-func (w *walker) removes(s *state, me *client, k key) bool {
-	found := false
-	for n := range s.queues {
-		found = found || s.queues[n].at(k) >= 0
-	}
-	if me.sure && !w.c.Rules.RemoveByName {
-		return w.c.release(s, k, me.token, successors{})
-	}
-	w.c.undo(s, k, me.tried)
-	return w.c.Rules.ReuseUnknown || found && me.sure
 }

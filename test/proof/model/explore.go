@@ -222,11 +222,6 @@ func (s *state) crowded(c Config, acts [maxClients]names) bool {
 
 // unfinished returns what is wrong with a state in which nothing happens any more.
 func (s *state) unfinished(c Config) string {
-	for k := range s.came {
-		if s.came[k] {
-			return "" // a key that a proxy's copy has put stays until its lease ends
-		}
-	}
 	for i := range c.Clients {
 		if p := s.clients[i].pc; p != done && p != dead {
 			return "deadlock"

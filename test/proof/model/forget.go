@@ -8,29 +8,23 @@ func (s *state) forget(c Config) {
 	r := c.Rules
 	for i := range c.Clients {
 		if me := &s.clients[i]; me.pc == done || me.pc == dead {
-			*me = client{pc: me.pc, nth: me.nth, old: me.old, used: me.used, number: me.number}
+			*me = client{pc: me.pc, nth: me.nth, old: me.old, used: me.used}
 		}
 	}
 	for k := key(1); int(k) <= len(c.Clients)*maxAcquisitions && !r.BlindDelete; k++ {
 		if !s.sessions[c.session(k)].alive {
 			s.inFlight[k], s.takes[k], s.releases[k] = 0, 0, late{} // refused whenever they arrive
-			s.removals[k], s.stray[k] = late{}, false
 		}
-		if s.inFlight[k] != 0 || s.stray[k] {
+		if s.inFlight[k] != 0 {
 			continue
 		}
-		if !c.Reuse {
-			s.cancel[k] = false // names are not used again
-		}
+		s.cancel[k] = false // names are not used again
 		if queued := s.queues[0].at(k) >= 0 || s.queues[1].at(k) >= 0; !queued {
 			if !r.TakeTwice {
 				s.takes[k] = 0
 			}
 			if s.slotOf(k) < 0 && s.takes[k] == 0 {
 				s.releases[k] = late{}
-			}
-			if s.removals[k].rev != 0 {
-				s.removals[k] = late{}
 			}
 		}
 	}
@@ -41,7 +35,7 @@ func (s *state) forget(c Config) {
 
 // rank replaces revisions by their ranks: only their order matters.
 func (s *state) rank(c Config) {
-	var refs [2*(maxKeys+1) + 2*maxKeys + 2*maxClients + 2*maxNames + 2*maxSlots + 2]*uint8
+	var refs [2*maxKeys + 2*maxClients + 2*maxNames + 2*maxSlots + 2]*uint8
 	all := refs[:0]
 	for n := range c.namesUsed() {
 		q := &s.queues[n]
@@ -57,11 +51,6 @@ func (s *state) rank(c Config) {
 		all = append(all, &s.clients[i].token, &s.clients[i].old)
 	}
 	all = append(all, &s.storage.exclusive, &s.storage.any)
-	if c.Reuse {
-		for k := range s.releases {
-			all = append(all, &s.releases[k].rev, &s.removals[k].rev)
-		}
-	}
 	var values [len(refs) + 1]uint8 // the first is 0, which stays
 	revs := values[:1]
 	for _, rev := range all {

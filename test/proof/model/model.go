@@ -119,12 +119,6 @@ type Rules struct {
 	HandleFrees       bool // a takeover deletes at once the keys that its predecessor kept (LD3)
 	LateReleaseFrees  bool // a release after the loss of one name deletes the others at once (LD3)
 
-	ReuseDoubtful  bool // a number is used again after an enqueue whose answer was lost (A1)
-	ReuseUnknown   bool // a number is used again after a removal of which nobody knows what it found (A1)
-	RemoveByName   bool // a removal does not compare the create revision (A1)
-	PredByName     bool // a predecessor's key counts as the same, whatever its create revision (A1)
-	StrayIsRefusal bool // an enqueue that finds its own key there is an enqueue that failed (A1)
-
 	NewestOnly    bool // storage keeps one register, of the highest token (K2)
 	ExclusiveOnly bool // storage keeps one register, of the highest exclusive token (K2)
 }
@@ -140,8 +134,6 @@ type Config struct {
 	NoHandoffs bool // nobody hands off, as in an election
 	LockDelay  bool // sessions have a lock-delay, and a hold may last too long; not with permits
 	Storage    bool // holders use a storage that keeps registers for the first name
-	Reuse      bool // a client's number is used again when nothing sent under it can do anything; its Wants are alike
-	Strays     int  // how many enqueues have a second copy, of which nobody knows, and which arrives at any time
 	Rules      Rules
 	Exact      bool // revisions are kept, and not replaced by their ranks
 }
@@ -226,19 +218,7 @@ type client struct {
 	twin      bool       // another process believes that it holds, too
 	used      bool       // its operation has reached the storage
 	old       uint8      // the token of a hold that has ended, and whose operation is under way
-	number    numbers
-	sure      bool // the enqueue was answered as applied
-	clean     bool // the number can be used again
 	got       answer
-}
-
-// numbers are a client's numbers, with Reuse. Each is that of a key.
-type numbers struct {
-	now   uint8 // that of the present acquisition
-	next  uint8 // the least that was never used, less one
-	free  names // those that can be used again
-	none  bool  // there are no more: the model's bound, and not the algorithm's
-	again bool  // the present one was used before
 }
 
 // session is a lease and its client's view of it.
@@ -261,7 +241,6 @@ func (h successors) rest() successors {
 type late struct {
 	copies uint8 // 0 or 1
 	next   successors
-	rev    uint8 // with Reuse, the create revision that is compared; 0 if it deletes by name
 }
 
 // handoff is what a release puts on the successor's key.
@@ -313,10 +292,6 @@ type state struct {
 	inFlight [maxKeys + 1]names   // the names of enqueues under way
 	takes    [maxKeys + 1]names   // the slots of takes under way
 	releases [maxKeys + 1]late    // copies of releases under way
-	removals [maxKeys + 1]late    // copies of removals under way, with Reuse
-	stray    [maxKeys + 1]bool    // a second copy of an enqueue is under way
-	came     [maxKeys + 1]bool    // the key that is there is a second copy's
-	strays   uint8                // how many there were
 	handoffs [maxKeys + 1]handoff // on keys that are there
 	tokens   [maxNames]highest    // held so far
 	permits  [maxSlots]uint8      // tokens of permits held so far
@@ -341,11 +316,8 @@ func (c Config) start() state {
 // key is client i's present acquisition.
 func (c Config) key(s *state, i int) key {
 	a := s.clients[i].nth
-	switch {
-	case c.Rules.BlindDelete:
+	if c.Rules.BlindDelete {
 		a = 0
-	case c.Reuse:
-		a = s.clients[i].number.now
 	}
 	return key(i*maxAcquisitions+int(a)) + 1
 }

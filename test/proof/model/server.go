@@ -6,7 +6,7 @@ package model
 func (s *state) remove(k key, n int) {
 	if at := s.queues[n].at(k); at >= 0 {
 		s.queues[n].remove(at)
-		s.handoffs[k], s.came[k] = handoff{}, false
+		s.handoffs[k] = handoff{}
 	}
 }
 
@@ -115,7 +115,7 @@ func (c Config) enqueue(s *state, k key, ok bool) {
 		}
 	}
 	if me.pc == enqueuing && k == c.key(s, i) && !me.got.there {
-		me.got, me.sure = got, ok && c.Reuse
+		me.got = got
 		if ok {
 			me.token = s.rev
 		}
@@ -143,8 +143,9 @@ func (s *state) before(c Config, k key, n int) key {
 }
 
 // release deletes k if it was created at rev, in all its queues or in its slot, and hands off
-// to h. A rev of 0 matches any. It returns whether there was such a key in a queue.
-func (c Config) release(s *state, k key, rev uint8, h successors) (found bool) {
+// to h. A rev of 0 matches any.
+func (c Config) release(s *state, k key, rev uint8, h successors) {
+	found := false
 	for n := range s.queues {
 		if at := s.queues[n].at(k); at >= 0 && (rev == 0 || rev == s.queues[n].created[at]) {
 			found = true
@@ -159,7 +160,6 @@ func (c Config) release(s *state, k key, rev uint8, h successors) (found bool) {
 	if found {
 		s.handOff(k, h)
 	}
-	return found
 }
 
 // inPart reports whether some keys of a set exist and some do not. A release deletes all or none

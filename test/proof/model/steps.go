@@ -218,32 +218,10 @@ func (w *walker) networkSteps(k key) {
 	if w.from.releases[k].copies > 0 {
 		w.try("a release arrives of", i, func(s *state, me *client) {
 			if !w.c.inPart(s, k) {
-				w.c.release(s, k, s.releases[k].rev, s.releases[k].next)
+				w.c.release(s, k, 0, s.releases[k].next)
 			}
 			s.releases[k] = late{}
 		})
 		w.try("a release is lost of", i, func(s *state, me *client) { s.releases[k] = late{} })
-	}
-	if copied := w.from.removals[k]; copied.copies > 0 {
-		w.try("a removal arrives of", i, func(s *state, me *client) {
-			w.c.release(s, k, copied.rev, successors{})
-			s.removals[k] = late{}
-		})
-		w.try("a removal is lost of", i, func(s *state, me *client) { s.removals[k] = late{} })
-	}
-	if w.from.stray[k] {
-		w.may("a second copy of an enqueue arrives of", i, func(s *state, me *client) {
-			s.stray[k] = false
-			if !w.from.sessions[w.c.session(k)].alive || w.from.cancel[k] || w.own(i, k) >= 0 {
-				return
-			}
-			s.rev++
-			for n := range s.queues {
-				if w.c.names(k).has(n) {
-					s.queues[n].add(k, s.rev)
-				}
-			}
-			s.came[k] = true
-		})
 	}
 }
