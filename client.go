@@ -78,6 +78,9 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 		own: gate.New(1), sessions: make(map[*session.Session]struct{}),
 	}
 	c.life, c.end = context.WithCancel(context.Background())
+	if leaves != nil {
+		leaves.sweeper = c.reclaimer()
+	}
 	return c, nil
 }
 

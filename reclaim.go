@@ -22,6 +22,7 @@ import (
 type leavings struct {
 	dir     *reclaim.Dir
 	inherit bool // processes that this one starts believe as well
+	sweeper *reclaim.Reclaimer
 
 	mu     sync.Mutex
 	files  map[*session.Session]*reclaim.File // of the sessions that have not removed theirs
@@ -74,7 +75,7 @@ func (c *Client) sweep(ctx context.Context, within time.Duration) {
 		job, cancel := context.WithCancel(job)
 		defer cancel()
 		defer context.AfterFunc(c.life, cancel)() // a later sweep goes on
-		if err := c.reclaimer().Sweep(job); err != nil {
+		if err := c.leaves.sweeper.Sweep(job); err != nil {
 			c.cluster.Logger().Warn("what dead processes have left cannot be found", "directory", c.leaves.dir.Path(), "error", err)
 		}
 	})
@@ -107,7 +108,7 @@ func (l *leavings) due() bool {
 	return true
 }
 
-// reclaimer reports to the client's log and observer.
+// reclaimer reports to the client's log and observer. All sweeps use the same one, which reports a file once.
 func (c *Client) reclaimer() *reclaim.Reclaimer {
 	log := c.cluster.Logger()
 	return &reclaim.Reclaimer{
@@ -159,15 +160,13 @@ func (c *Client) leave(s *session.Session, owner string) {
 // its revocation is decided. So a process that is killed meanwhile leaves it.
 func (c *Client) mind(s *session.Session, f *reclaim.File) {
 	defer c.remove(s)
-	every := s.TTL() / 8
-	for backoff.Sleep(s.Context(), every) {
+	for backoff.Sleep(s.Context(), s.TTL()/8) {
 		lost, err := f.Check()
 		switch {
 		case lost:
 			s.Abandon(fmt.Errorf("%w: its file in Config.ReclaimDir is not locked by this process any more: restored from a checkpoint?", lease.ErrRevoked))
-		case err != nil:
+		case err != nil: // it may be there again, as after a moment without a free descriptor
 			c.warnOfFile("session's file is lost: if this process is killed, others wait until its lease expires", s, err)
-			every = time.Hour
 		}
 	}
 	_ = s.Close(c.leaves.life)

@@ -154,7 +154,12 @@ func TestASessionWhoseFileIsNotLockedAnyMoreEnds(t *testing.T) {
 	inBubble(t, pawl.Config{ReclaimDir: dir}, func(t *testing.T, fake *etcdfake.Cluster, c *pawl.Client) {
 		s, err := c.NewSession(t.Context(), lease.Options{})
 		require.NoError(t, err)
-		unmap(t, fileOf(t, dir, s))
+		file := fileOf(t, dir, s)
+		require.NoError(t, os.Rename(file, file+".away"))
+		sleep(s.TTL() / 4)
+		require.NoError(t, s.Err(), "a file that nobody finds harms nobody")
+		require.NoError(t, os.Rename(file+".away", file))
+		unmap(t, file)
 		sleep(s.TTL() / 4)
 		require.ErrorIs(t, s.Err(), lease.ErrRevoked)
 		require.ErrorContains(t, s.Err(), "checkpoint")
@@ -215,6 +220,22 @@ func TestANewSessionFirstReclaimsWhatDeadProcessesHaveLeft(t *testing.T) {
 		require.NoError(t, alive.Err())
 		_, err = lock.New(s, "alive", lock.Options{}).TryAcquire(t.Context())
 		require.ErrorIs(t, err, lock.ErrBusy)
+	})
+}
+
+func TestAFileThatProvesNothingIsSaidOnceToTheLog(t *testing.T) {
+	dir := reclaimDir(t)
+	synctest.Test(t, func(t *testing.T) {
+		w := inmemory.New(t, etcdfake.Options{})
+		var log inmemory.Log
+		c := w.Dial(pawl.Config{ReclaimDir: dir, Logger: log.Logger()})
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "notes"), []byte("{}"), 0o600))
+		for range 3 {
+			_, err := c.NewSession(t.Context(), lease.Options{})
+			require.NoError(t, err)
+			sleep(time.Minute)
+		}
+		assert.Equal(t, 1, strings.Count(log.String(), "proves nothing"))
 	})
 }
 

@@ -111,18 +111,30 @@ func run(o *cli.Reader, cmd *cobra.Command, paths []string) error {
 // lookEvery is how often a directory that is gone is looked for.
 const lookEvery = time.Second
 
-// stay reclaims in d until ctx ends. When the directory is gone it waits for one that has its path.
+// stay reclaims in d until ctx ends. When the directory is gone it waits for one that has its path. When the
+// system lets nobody watch more directories, it tries again.
 func stay(ctx context.Context, d *reclaim.Dir, host session.Host, out *reporter, path string) {
-	for {
-		err := out.reclaimer(path, d, host).Run(ctx, func() { out.say(event{Event: "watching", Dir: path}) })
+	for said := ""; ; {
+		err := out.reclaimer(path, d, host).Run(ctx, func() {
+			said = ""
+			out.say(event{Event: "watching", Dir: path})
+		})
 		if ctx.Err() != nil {
 			return
 		}
-		out.warn("%s: %v: waiting until it is there again", cli.Plain(path), err)
-		for d, err = reclaim.Open(path); err != nil; d, err = reclaim.Open(path) {
+		then := "trying again"
+		if errors.Is(err, reclaim.ErrGone) {
+			then = "waiting until it is there again"
+		}
+		if text := err.Error(); text != said {
+			out.warn("%s: %v: %s", cli.Plain(path), err, then)
+			said = text
+		}
+		for err != nil { // at least once: it may be there, and not be watched for want of a descriptor
 			if !backoff.Sleep(ctx, lookEvery) {
 				return
 			}
+			d, err = reclaim.Open(path)
 		}
 	}
 }
