@@ -1,8 +1,10 @@
 package lock
 
 import (
+	"context"
 	"math/rand/v2"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
@@ -87,4 +89,36 @@ func TestACountThatGoesOnIsTheSameAsANewOne(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Of very many times, the older half of what is left is passed over as often as needed.
+func TestOfVeryManyMissedTimesFewAreCounted(t *testing.T) {
+	calls := 0
+	m := &missed{schedule: asked{Interval(time.Second, 0), &calls}, most: 3}
+	last := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+	now := last.Add(3_000_000 * time.Second)
+	require.NoError(t, m.count(last, now))
+	assert.True(t, now.Equal(m.times[2]), "the last one is found")
+	assert.Less(t, calls, 6*missedMost)
+}
+
+// sleeps is a context that counts how often a wait with it begins.
+type sleeps struct {
+	context.Context
+	n *int
+}
+
+func (s sleeps) Done() <-chan struct{} {
+	*s.n++
+	return s.Context.Done()
+}
+
+// A timer stands still while the machine is suspended, so a wait is many, and reads the clock after each.
+func TestAWaitForAFarTimeReadsTheClockEachMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, n := time.Now(), 0
+		require.True(t, new(every).sleepUntil(sleeps{t.Context(), &n}, began.Add(3*time.Hour)))
+		assert.Equal(t, 3*time.Hour, time.Since(began))
+		assert.GreaterOrEqual(t, n, 180)
+	})
 }

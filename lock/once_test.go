@@ -256,3 +256,23 @@ func TestOnceRefusesWhatMakesNoSense(t *testing.T) {
 		assert.Zero(w, n.Load())
 	})
 }
+
+// What somebody else has recorded meanwhile counts as the record of this run only if it covers its time.
+func TestAnEarlierRecordIsNotTakenForTheRunsOwn(t *testing.T) {
+	for after, says := range map[time.Duration]string{-time.Hour: "somebody else has written", 0: "", time.Hour: ""} {
+		inBubble(t, func(w *fixture) {
+			other := firing.Add(after).Format(time.RFC3339)
+			ran, err := lock.New(w.spare, "name", lock.Options{}).Once(w.Context(), firing, func(context.Context, *lock.Held) error {
+				w.f.Put(recordKey, other, 0)
+				return nil
+			})
+			assert.True(w, ran)
+			if says == "" {
+				assert.NoError(w, err)
+			} else {
+				assert.ErrorContains(w, err, says)
+			}
+			assert.Equal(w, other, string(w.f.Get(recordKey).Value))
+		})
+	}
+}

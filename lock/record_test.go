@@ -3,7 +3,9 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -483,5 +485,23 @@ func TestAFailingJobIsLoggedOnceWhenItBeginsAndOnceWhenItEnds(t *testing.T) {
 		time.Sleep(3 * time.Minute)
 		assert.Equal(w, 1, log.Warnings("job works again"))
 		stop()
+	})
+}
+
+// Two processes begin a schedule at once. The one whose record comes later leaves the other's as it is, and
+// runs what that leaves to run.
+func TestTheFirstRecordOverwritesNoOther(t *testing.T) {
+	inBubble(t, func(w *fixture) {
+		r := &runs{}
+		var other sync.Once
+		w.f.Inject(etcdfake.Rule{Method: "Txn", Match: func(q etcdfake.Request) bool {
+			if slices.Contains(q.Ops(), "transaction") {
+				other.Do(func() { w.f.Put(recordKey, "1999-12-31T23:58:30Z\nbegan", 0) })
+			}
+			return false
+		}})
+		w.every(eachMinute, r.job, lock.EveryOptions{})
+		time.Sleep(time.Second)
+		assert.Equal(w, []int{0}, r.minutes())
 	})
 }

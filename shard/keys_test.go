@@ -449,3 +449,24 @@ func TestAJoinThatIsRefusedForNoReasonIsTriedAgain(t *testing.T) {
 		w.shared()
 	})
 }
+
+// The pauses between writes of the member key grow while they fail. After one that succeeds they begin anew.
+func TestAfterAWriteOfTheMemberKeyItsPausesBeginAnew(t *testing.T) {
+	inBubble(t, 2, func(w *fixture) {
+		x := w.start(shard.Options{})
+		w.pass(3 * time.Second)
+		key := w.keys.Member(2, x.lease())
+		deleted := func(failures int) {
+			w.f.Inject(etcdfake.Rule{Op: "write the member key", Lose: true, Times: failures, Err: status.Error(codes.Unavailable, "no")})
+			w.f.Delete(key)
+		}
+		deleted(7)
+		w.pass(10 * time.Second)
+		require.Nil(w, w.f.Get(key))
+		w.pass(10 * time.Minute)
+		require.NotNil(w, w.f.Get(key))
+		deleted(1)
+		w.pass(5 * time.Second)
+		assert.NotNil(w, w.f.Get(key))
+	})
+}

@@ -10,6 +10,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/shards"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
@@ -235,5 +236,48 @@ func TestWorkIsNotToldThatAShardMovesThatIsLost(t *testing.T) {
 		assert.ErrorIs(w, held, lock.ErrLost)
 		assert.ErrorIs(w, cause, lock.ErrLost)
 		assert.NotErrorIs(w, cause, shard.ErrMoved)
+	})
+}
+
+// offered has x offer shard 0: no wish has it any more.
+func (w *fixture) offered(x *worker) {
+	w.pass(3 * time.Second)
+	require.Equal(w, []int{0}, x.owned())
+	w.f.Inject(etcdfake.Rule{Op: "write a wish", Lose: true})
+	w.f.Put(w.keys.Wish(x.lease()), "", x.lease())
+	w.pass(time.Second)
+}
+
+// A key of the worker's own, as a cleanup leaves one for a moment, is nobody who waits for a shard.
+// rule: SH4
+func TestAWorkersOwnKeyIsNoWaiter(t *testing.T) {
+	inBubble(t, 1, func(w *fixture) {
+		x := w.start(shard.Options{})
+		w.offered(x)
+		own := keys.QueueKey{Lease: x.lease(), N: 99}.In(w.keys.Queue(0).Prefix)
+		w.f.Put(own, "", x.lease())
+		w.pass(time.Second)
+		assert.Empty(w, x.kinds(shard.Moving))
+		w.f.Delete(own)
+	})
+}
+
+// A shard whose key somebody deletes as it is released is lost. It is not reported as released.
+func TestAReleaseThatFindsTheShardLostReportsTheLoss(t *testing.T) {
+	inBubble(t, 1, func(w *fixture) {
+		x := w.start(shard.Options{})
+		w.offered(x)
+		foreign, held := w.keys.Queue(0).Prefix+"foreign", x.has[0].Key()
+		for i := range w.f.Members() {
+			w.f.Member(i).EditWatches(etcdfake.SwallowDeletes(held))
+		}
+		w.f.Inject(etcdfake.Rule{Op: "release", Match: func(etcdfake.Request) bool { w.f.Delete(held); return false }})
+		w.f.Put(foreign, "", 0)
+		w.pass(3 * time.Second)
+		assert.Len(w, x.kinds(shard.Moving), 1)
+		assert.Len(w, x.kinds(shard.Lost), 1)
+		assert.Empty(w, x.kinds(shard.Released))
+		w.f.LiftAll()
+		w.f.Delete(foreign)
 	})
 }

@@ -41,3 +41,47 @@ func TestALateWishOfAnEarlierPlanIsPlannedWith(t *testing.T) {
 	assert.Zero(t, p.Planned())
 	assert.Equal(t, []Write{{2, SetOf(0), 4}, {1, nil, 6}}, tick())
 }
+
+// plannerOf is a planner of so many shards, and members that each have a wish of all of them.
+func plannerOf(t *testing.T, shards int, members ...int64) (p *Planner, at func(rev int64, i int, lease int64), now time.Time) {
+	k, err := keys.NewShards("", "name")
+	require.NoError(t, err)
+	now = time.Unix(1_000_000, 0)
+	p = NewPlanner(NewView(k, shards), "name", 10*time.Second, time.Second, now)
+	var all Set
+	for i := range shards {
+		all.Add(i)
+	}
+	for _, lease := range members {
+		p.Apply(now, Event{Key: k.Member(shards, lease), Value: []byte(`{"weight":1}`), Create: lease, Mod: lease})
+		p.Apply(now, Event{Key: k.Wish(lease), Value: all.Encode(), Create: 100 + lease, Mod: 100 + lease})
+	}
+	return p, func(rev int64, i int, lease int64) {
+		p.Apply(now, Event{Key: keys.QueueKey{Lease: lease, N: rev}.In(k.Queue(i).Prefix), Create: rev, Mod: rev})
+	}, now
+}
+
+// A member that queues for one shard of its wish after the other is not full, however long it takes.
+// rule: SH3
+func TestAMemberThatMakesProgressIsNotFull(t *testing.T) {
+	p, queues, now := plannerOf(t, 4, 1)
+	for i := range 4 {
+		for range 3 {
+			p.watchOver(now)
+			assert.Empty(t, p.full, "after %d shards", i)
+			now = now.Add(3 * time.Second) // of a TTL of 10
+		}
+		queues(200+int64(i), i, 1)
+	}
+	p.watchOver(now)
+	assert.Empty(t, p.lags)
+}
+
+// Of two members whose wishes have a shard that nobody queues for, the one whose wish was put last owns it.
+// rule: SH3
+func TestOfTwoWishesTheLatestCounts(t *testing.T) {
+	p, _, _ := plannerOf(t, 1, 1, 2)
+	assert.Equal(t, []int{1}, p.owners(map[int64]int{1: 0, 2: 1}, nil))
+	p.View.Members[1].WishMod = 300
+	assert.Equal(t, []int{0}, p.owners(map[int64]int{1: 0, 2: 1}, nil))
+}

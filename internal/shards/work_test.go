@@ -139,3 +139,21 @@ func TestAnEventCostsAPlannerTheSameWhateverThereIs(t *testing.T) {
 		assert.LessOrEqual(t, p.looked, 5*n)
 	}
 }
+
+// The wait before a shard is tried again grows from one failure to the next. Work that has run for a minute
+// has it begin anew.
+func TestAShardThatHasWorkedForAMinuteIsForgiven(t *testing.T) {
+	for ran, want := range map[time.Duration]time.Duration{forgiven - time.Second: 4 * minBar, forgiven: minBar} {
+		b := newBusy(t, 2, 0)
+		for range 2 {
+			b.step()
+			b.Hindered(b.now, 1)
+			b.now = b.now.Add(maxBar)
+		}
+		require.Equal(t, 2*minBar, b.bars[1].wait)
+		b.takes()
+		b.now = b.tasks[1].since.Add(ran)
+		require.True(t, b.Returned(b.now, 1))
+		assert.Equal(t, want, b.bars[1].wait, "it ran for %v", ran)
+	}
+}
