@@ -103,6 +103,7 @@ func (c *Client) Session(ctx context.Context) (*Session, error) {
 	if s := c.session.Load(); s != nil && s.Err() == nil {
 		return s, nil
 	}
+	sweep := sweepFor(ctx, c.cfg.Session)
 	ctx, leave := cluster.Apart(ctx) // others wait for what is granted
 	defer leave()
 	if !c.own.Enter(ctx) {
@@ -112,7 +113,10 @@ func (c *Client) Session(ctx context.Context) (*Session, error) {
 	if s := c.session.Load(); s != nil && s.Err() == nil {
 		return s, nil
 	}
-	s, err := c.NewSession(ctx, c.cfg.Session)
+	if err := c.usable(ctx); err != nil { // after the wait
+		return nil, fmt.Errorf("pawl: session: %w", err)
+	}
+	s, err := c.newSession(ctx, c.cfg.Session, sweep)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +131,12 @@ func (c *Client) NewSession(ctx context.Context, opts lease.Options) (*Session, 
 	if err := c.usable(ctx); err != nil {
 		return nil, fmt.Errorf("pawl: session: %w", err)
 	}
-	engine, err := c.grant(ctx, opts)
+	return c.newSession(ctx, opts, sweepFor(ctx, opts))
+}
+
+// newSession is NewSession, which waits for a sweep for so long.
+func (c *Client) newSession(ctx context.Context, opts lease.Options, sweep time.Duration) (*Session, error) {
+	engine, err := c.grant(ctx, opts, sweep)
 	if err != nil {
 		return nil, fmt.Errorf("pawl: session: %w", err)
 	}
@@ -136,7 +145,7 @@ func (c *Client) NewSession(ctx context.Context, opts lease.Options) (*Session, 
 
 // grant makes a session that Close will end. Close also ends calls of grant, and waits for
 // them, so that it knows what was left.
-func (c *Client) grant(ctx context.Context, opts lease.Options) (*session.Session, error) {
+func (c *Client) grant(ctx context.Context, opts lease.Options, sweep time.Duration) (*session.Session, error) {
 	if !c.begin() {
 		return nil, errClosed
 	}
@@ -150,7 +159,7 @@ func (c *Client) grant(ctx context.Context, opts lease.Options) (*session.Sessio
 		}
 		return nil, fmt.Errorf("reach the cluster: %w", err)
 	}
-	c.sweep(ctx, sweepFor(opts))
+	c.sweep(ctx, sweep)
 	engine, err := session.Grant(ctx, c.host(), opts)
 	switch {
 	case c.life.Err() != nil:

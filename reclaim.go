@@ -87,11 +87,14 @@ func (c *Client) sweep(ctx context.Context, within time.Duration) {
 	}
 }
 
-// sweepFor is how long a new session waits for a sweep. One that takes another's lease over waits for none,
-// because nobody renews that lease meanwhile.
-func sweepFor(opts lease.Options) time.Duration {
+// sweepFor is how long a new session waits for a sweep: for half of the time until ctx ends at most. One that
+// takes another's lease over waits for none, because nobody renews that lease meanwhile.
+func sweepFor(ctx context.Context, opts lease.Options) time.Duration {
 	if opts.Resume != (lease.Handle{}) {
 		return 0
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		return min(sweepWait, time.Until(deadline)/2)
 	}
 	return sweepWait
 }

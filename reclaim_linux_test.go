@@ -223,6 +223,28 @@ func TestANewSessionFirstReclaimsWhatDeadProcessesHaveLeft(t *testing.T) {
 	})
 }
 
+func TestASweepLeavesACallTimeForItsSession(t *testing.T) {
+	dir := reclaimDir(t)
+	inBubble(t, pawl.Config{ReclaimDir: dir}, func(t *testing.T, fake *etcdfake.Cluster, c *pawl.Client) {
+		dead, err := c.NewSession(t.Context(), lease.Options{LockDelay: time.Minute})
+		require.NoError(t, err)
+		unmap(t, fileOf(t, dir, dead))
+		for name, makes := range map[string]func(*pawl.Client, context.Context) (*pawl.Session, error){
+			"the client's": (*pawl.Client).Session,
+			"another": func(c *pawl.Client, ctx context.Context) (*pawl.Session, error) {
+				return c.NewSession(ctx, lease.Options{})
+			},
+		} {
+			next := dial(t, fake, pawl.Config{ReclaimDir: dir})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, err := makes(next, ctx)
+			cancel()
+			require.NoError(t, err, name)
+			require.NoError(t, next.Close(), name) // and others may have the proof
+		}
+	})
+}
+
 func TestAFileThatProvesNothingIsSaidOnceToTheLog(t *testing.T) {
 	dir := reclaimDir(t)
 	synctest.Test(t, func(t *testing.T) {
