@@ -429,3 +429,19 @@ func TestWhatWaitsForDiskSpaceDoesNotWaitWithWhatFails(t *testing.T) {
 		assert.Less(t, full.Hits(), 20)
 	})
 }
+
+// A6: an entry that the server refuses as too much even alone cannot be split, and is tried after pauses.
+func TestAnEntryThatIsTooMuchEvenAloneIsTriedAfterPauses(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 60 * time.Second})
+		key := r.open(s, 1)[0]
+		f := r.Inject(etcdfake.Rule{Op: "leave the queue", HoldAnswer: time.Millisecond, Lose: true, Err: rpctypes.ErrGRPCTooManyOps})
+		leaves(s, 1)
+		sleep(10 * time.Second)
+		assert.NotNil(t, r.Get(key))
+		assert.Less(t, f.Hits(), 100)
+		f.Lift()
+		sleep(5 * time.Second)
+		assert.Nil(t, r.Get(key))
+	})
+}
