@@ -137,6 +137,7 @@ func (s *asking) SendMsg(m any) error {
 func (s *asking) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
 	if r, ok := m.(*pb.WatchResponse); err == nil && ok && len(r.Events) > 0 {
+		s.l.events.Add(1)
 		return nil // events are unsolicited
 	}
 	s.l.done(&s.message, err == nil)

@@ -98,11 +98,11 @@ func (c *contest) Read(b []byte) (int, error) {
 
 // Write implements net.Conn.
 func (c *contest) Write(b []byte) (int, error) {
-	c.writing.Lock()
-	defer c.writing.Unlock()
-	if won := c.won.Load(); won != nil {
+	if won := c.won.Load(); won != nil { // without a lock, which a late rival needs to be closed
 		return (*won).Write(b)
 	}
+	c.writing.Lock()
+	defer c.writing.Unlock()
 	c.mu.Lock()
 	over, rivals := c.over(), slices.Clone(c.rivals)
 	c.sent = append(c.sent, b...)

@@ -141,3 +141,35 @@ func TestAContestWithoutRivalsFails(t *testing.T) {
 		assert.True(t, errors.Is(err, syscall.ECONNREFUSED))
 	})
 }
+
+// A rival whose connection is made after the decision is closed, even while the winner takes nothing.
+func TestALateRivalIsClosedWhileAWriteToTheWinnerWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		winner, late := make(chan net.Conn, 1), make(chan net.Conn, 1)
+		c, err := newCluster(Config{
+			Endpoints: []string{"etcd.example:2379"},
+			lookup:    func(context.Context, string) ([]string, error) { return []string{"10.0.0.1", "10.0.0.2"}, nil },
+			dial: func(ctx context.Context, _, address string) (net.Conn, error) {
+				here, there := net.Pipe()
+				if address == "10.0.0.2:2379" {
+					winner <- there
+					return here, nil
+				}
+				<-ctx.Done()
+				time.Sleep(time.Second) // it was made in the same instant
+				late <- there
+				return here, nil
+			},
+		})
+		require.NoError(t, err)
+		defer c.Close()
+		conn, err := c.list()[0].addresses.connect(t.Context(), patience)
+		require.NoError(t, err)
+		defer conn.Close()
+		go func() { _, _ = io.WriteString(<-winner, "welcome") }()
+		_, err = conn.Read(make([]byte, 100))
+		require.NoError(t, err)
+		go func() { _, _ = conn.Write([]byte("request")) }() // ends when conn is closed
+		assert.Empty(t, read(<-late), "it is closed")
+	})
+}

@@ -117,6 +117,7 @@ func (d *dialing) next() {
 func (d *dialing) dial(address string) {
 	conn, err := d.a.dial(d.ctx, "tcp", address)
 	if err == nil {
+		limitSilence(conn)
 		if !d.c.join(conn) {
 			return
 		}

@@ -22,6 +22,7 @@ type line struct {
 	end  context.CancelFunc
 
 	awaits awaits
+	events atomic.Int64         // how many messages with events were read
 	silent atomic.Bool          // the line is examined
 	serves atomic.Bool          // the line is a spare, and has answered
 	mute   atomic.Bool          // the last connection, or attempt at one, ended because the other side or the resolver was silent, and no answer has come since
@@ -139,7 +140,7 @@ func (l *line) soFar() string {
 		return pending
 	case l.wire.Load() == nil:
 		return nobody
-	case !l.wire.Load().spoke.Load():
+	case l.wire.Load().got.Load() == 0:
 		return speechless(l.m.endpoint.tls)
 	}
 	return ""

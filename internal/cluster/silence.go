@@ -6,7 +6,7 @@ import (
 )
 
 // This file notices that a line is silent: something was sent on it since the last answer, and for a while
-// no answer has come; see guarantee 7 of the package. exam.go then examines it, and spare.go replaces it.
+// no answer has come, nor a part of one; see guarantee 7 of the package. exam.go then examines it, and spare.go replaces it.
 //
 // A line that delivers may still have a try that gets no answer (guarantee 8). So the member is asked
 // for its leader meanwhile.
@@ -36,6 +36,7 @@ func (l *line) watch() {
 	l.m.c.Go(func() { // ends when no answer is due on l, or with l
 		w := lineWatch{l: l}
 		w.seen, _, _ = l.awaits.state()
+		w.arriving()
 		defer w.heard()
 		for l.m.wait(l.m.patience()/steps, l.life.Done(), nil) && !w.step() {
 		}
@@ -46,6 +47,8 @@ func (l *line) watch() {
 type lineWatch struct {
 	l      *line
 	seen   int   // awaits.heard, at the last step
+	got    int64 // wire.got, then
+	events int64 // line.events, then
 	silent int   // for how many steps, in which something awaited an answer
 	idle   int   // for how many steps, since then, nothing has
 	x      *exam // nil while the line is not examined
@@ -59,6 +62,7 @@ func (w *lineWatch) step() bool {
 		m.measure(l)
 	}
 	heard, due, open := l.awaits.state()
+	arriving := w.arriving()
 	switch {
 	case !due || heard != w.seen:
 		w.seen = heard
@@ -70,6 +74,9 @@ func (w *lineWatch) step() bool {
 		}
 		w.heard()
 		return l.awaits.unwatch(true)
+	case arriving:
+		w.heard()
+		return false
 	}
 	w.idle = 0
 	if w.silent++; w.silent == steps {
@@ -77,6 +84,18 @@ func (w *lineWatch) step() bool {
 		w.x = l.examine()
 	}
 	return w.silent >= 2*steps && w.x.doubt()
+}
+
+// arriving reports whether a part of an answer, or of a handshake, has been read since the last step. A large
+// answer may take long over a slow network. What was read beside events may have been nothing else.
+func (w *lineWatch) arriving() bool {
+	got, events := int64(0), w.l.events.Load()
+	if wire := w.l.wire.Load(); wire != nil {
+		got = wire.got.Load()
+	}
+	any := got != w.got && events == w.events
+	w.got, w.events = got, events
+	return any
 }
 
 // heard ends the examination of the line.

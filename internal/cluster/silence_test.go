@@ -118,6 +118,28 @@ func TestATryThatIsGivenUpForAnotherMemberIsUnknown(t *testing.T) {
 	})
 }
 
+// When all members answer at once, as after a fault of the client's own network, none is blamed because
+// another one was heard first.
+// rule: C4
+func TestATryIsGivenUpOneStepAfterAnotherMembersAnswer(t *testing.T) {
+	linked(t, 3, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
+		for _, m := range fake.Members() {
+			m.Mute()
+		}
+		answered := make(chan error)
+		go func() {
+			_, err := c.Txn(t.Context(), Request{Op: "txn", On: member(t, c, fake.Member(0).Endpoint())}, writing())
+			answered <- err
+		}()
+		time.Sleep(2*patience - 10*time.Millisecond)
+		fake.Member(1).Heal()
+		fake.Member(2).Heal()
+		time.Sleep(20 * time.Millisecond)
+		fake.Member(0).Heal()
+		assert.NoError(t, <-answered)
+	})
+}
+
 // rule: C4
 func TestAnExaminationAsksTheMemberAndTwoOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -576,6 +598,8 @@ func TestWhatItsCallerNoLongerAwaitsIsNotExamined(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		time.Sleep(8 * time.Second) // less than the pings of gRPC are apart
 		assert.Zero(t, checks.Load())
+		_, due, _ := member(t, c, fake.Member(0).Endpoint()).line.Load().awaits.state()
+		assert.False(t, due, "it is watched no more")
 	})
 }
 

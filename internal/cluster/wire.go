@@ -45,12 +45,12 @@ func (c listening) Clone() tlscreds.TransportCredentials {
 type wire struct {
 	net.Conn
 	l      *line
-	served atomic.Bool // a request on it was answered
-	spoke  atomic.Bool // something was read
-	reads  atomic.Bool // a read is under way, or has failed
-	failed atomic.Bool // a read or a write has
-	ended  atomic.Bool // the first that failed did so because the other side had ended the connection
-	closed atomic.Bool // by this side
+	served atomic.Bool  // a request on it was answered
+	got    atomic.Int64 // how many bytes were read
+	reads  atomic.Bool  // a read is under way, or has failed
+	failed atomic.Bool  // a read or a write has
+	ended  atomic.Bool  // the first that failed did so because the other side had ended the connection
+	closed atomic.Bool  // by this side
 }
 
 func (w *wire) Read(b []byte) (int, error) {
@@ -58,9 +58,7 @@ func (w *wire) Read(b []byte) (int, error) {
 	n, err := w.Conn.Read(b)
 	w.reads.Store(err != nil)
 	w.note(err)
-	if n > 0 && !w.spoke.Load() {
-		w.spoke.Store(true)
-	}
+	w.got.Add(int64(n))
 	return n, err
 }
 
