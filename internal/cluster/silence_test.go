@@ -123,6 +123,7 @@ func TestATryThatIsGivenUpForAnotherMemberIsUnknown(t *testing.T) {
 // rule: C4
 func TestATryIsGivenUpOneStepAfterAnotherMembersAnswer(t *testing.T) {
 	linked(t, 3, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
+		time.Sleep(time.Second) // nothing is watched
 		for _, m := range fake.Members() {
 			m.Mute()
 		}
