@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -66,10 +68,26 @@ func killAll(t *testing.T, p *program, more ...int) {
 	}
 	for _, pid := range all { // none of them can act between two signals
 		require.NoError(t, unix.Kill(pid, unix.SIGSTOP))
+		eventually(t, func() bool { return stopped(t, pid) }, "it does not stop")
 	}
-	for _, pid := range all {
+	// The guardian dies last. If it died before the holder, the kernel would continue the holder, as one of a process group that is orphaned.
+	for _, pid := range slices.Backward(all) {
 		require.NoError(t, unix.Kill(pid, unix.SIGKILL))
 	}
+}
+
+// stopped reports whether each thread of a process has stopped. The signal stops one, and that the others.
+func stopped(t *testing.T, pid int) bool {
+	t.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	require.NoError(t, err)
+	for _, thread := range threads {
+		stat, err := os.ReadFile(thread)
+		if err == nil && !bytes.Contains(stat, []byte(") T ")) {
+			return false
+		}
+	}
+	return true
 }
 
 // rule: RC2
