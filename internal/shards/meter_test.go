@@ -16,7 +16,6 @@ type metered struct {
 	t    *testing.T
 	now  time.Time
 	held Set
-	rev  int
 	was  string
 }
 

@@ -34,11 +34,10 @@ func firstSeed(t *testing.T) uint64 {
 // watched is what a test learns of a fleet while it runs.
 type watched struct {
 	*oracle
-	f           *fleet
-	high, far   time.Time // since when a worker has been above 1.2, and above 1.3, as told
-	forHigh     time.Duration
-	forFar      time.Duration
-	after, seen int
+	f         *fleet
+	high, far time.Time // since when a worker has been above 1.2, and above 1.3, as told
+	forHigh   time.Duration
+	forFar    time.Duration
 }
 
 // told is how high the highest worker is, as the planner knows it.
