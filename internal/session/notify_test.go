@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -20,6 +19,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/opnames"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
+	"github.com/pawl-locks/pawl/internal/testkit/syncbuffer"
 	"github.com/pawl-locks/pawl/internal/watcher"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/observe"
@@ -55,22 +55,11 @@ func (e *recorder) events() (all []observe.Event) {
 }
 
 // lines is a log. Its String waits, in a bubble, until what was logged is written.
-type lines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
+type lines struct{ syncbuffer.Buffer }
 
 func (l *lines) String() string {
 	synctest.Wait()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
+	return l.Buffer.String()
 }
 
 // count is how often text is in it.
