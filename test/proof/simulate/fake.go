@@ -23,11 +23,10 @@ type fake struct {
 func OnFake(_ *testing.T, w *scenario) server {
 	c := etcdfake.New(etcdfake.Options{Members: w.plan.Members})
 	c.OnChange(func(ch etcdfake.Change) {
-		operator := ch.Why == etcdfake.ByOperator
 		if ch.Deleted {
-			w.truth.gone(ch.Key, ch.Revision, operator)
+			w.truth.gone(ch.Key, ch.Revision, ch.Why)
 		} else {
-			w.truth.put(ch.Key, ch.CreateRevision, ch.Version == 1, operator)
+			w.truth.put(ch.Key, ch.CreateRevision, ch.Version == 1, ch.Why == etcdfake.ByOperator)
 		}
 	})
 	f := &fake{c, w}

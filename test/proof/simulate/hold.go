@@ -111,7 +111,7 @@ func (a *actor) release(h *lock.Held) {
 // handOn detaches the session and takes it over in the same process, with the lock.
 func (a *actor) handOn(h *lock.Held) {
 	a.tenure.detached.Store(true)
-	handle := a.sess.Detach()
+	handle, at := a.sess.Detach(), a.w.rec.Now()
 	if handle == (lease.Handle{}) {
 		a.tenure.over()
 		return
@@ -125,7 +125,7 @@ func (a *actor) handOn(h *lock.Held) {
 		return verdict(err), 0, err
 	})
 	if err != nil {
-		a.tenure.over()
+		a.w.truth.leaseLeft(a.tenure.lease, at)
 		return
 	}
 	a.sit(nil)

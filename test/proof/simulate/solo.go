@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake/etcd"
 	"github.com/pawl-locks/pawl/test/etcdtest/embedded"
 )
 
@@ -52,7 +53,7 @@ func OnSolo(t *testing.T, w *scenario) server {
 		for r, err := stream.Recv(); err == nil; r, err = stream.Recv() {
 			for _, ev := range r.Events {
 				if ev.Type == mvccpb.Event_DELETE {
-					w.truth.gone(string(ev.Kv.Key), ev.Kv.ModRevision, false)
+					w.truth.gone(string(ev.Kv.Key), ev.Kv.ModRevision, etcd.ByExpiry) // it does not say
 				} else {
 					w.truth.put(string(ev.Kv.Key), ev.Kv.CreateRevision, ev.Kv.Version == 1, false)
 				}

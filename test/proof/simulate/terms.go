@@ -62,6 +62,9 @@ type tenure struct {
 	detached atomic.Bool
 }
 
+// end is when the session of a lease ended. Until tried, somebody tried to take it over, and failed.
+type end struct{ at, tried time.Duration }
+
 // sit has truth learn when the session ends that was just made, unless err says that there is none. A
 // session that is detached goes on in its successor.
 func (a *actor) sit(err error) {
@@ -79,12 +82,22 @@ func (a *actor) sit(err error) {
 }
 
 // over records that nobody keeps the lease any more.
-func (s *tenure) over() {
-	s.t.mu.Lock()
-	defer s.t.mu.Unlock()
-	if _, ok := s.t.ended[s.lease]; !ok {
-		s.t.ended[s.lease] = s.t.now()
+func (s *tenure) over() { s.t.leaseLeft(s.lease, s.t.now()) }
+
+// leaseLeft records that nobody keeps a lease from at on, although somebody may have tried to since.
+func (t *truth) leaseLeft(lease int64, at time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, ok := t.ended[lease]; !ok {
+		t.ended[lease] = end{at, t.now()}
 	}
+}
+
+// keepsAtLeast reports whether the session of l had not ended when its key was deleted. A takeover that fails
+// deletes nothing, but the lease may expire before it has failed. The caller holds t.mu.
+func (t *truth) keepsAtLeast(l *life) bool {
+	e, ended := t.ended[l.form.Lease]
+	return !ended || l.to < e.at || l.to < e.tried && !l.expired
 }
 
 // agreement is what was asked of an acquisition.
@@ -135,7 +148,8 @@ type stay struct {
 }
 
 // unkept returns what did not last as long as AtLeast and LockDelay say, and what lasted for longer than
-// MaxHold says. Only an operator ends them earlier, and the end of the session ends AtLeast.
+// MaxHold says. Only an operator ends them earlier, and the end of the session ends AtLeast. A session that
+// is detached, and not taken over, has ended then.
 func (t *truth) unkept(ops []history.Op, delay time.Duration) (bad []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -164,8 +178,8 @@ func (t *truth) unkept(ops []history.Op, delay time.Duration) (bad []string) {
 		if s == nil || a == nil || l.to < 0 || l.meddled >= 0 {
 			continue
 		}
-		over, ended := t.ended[l.form.Lease]
-		if until := max(s.called, l.first) + a.AtLeast; a.AtLeast > 0 && l.to < until && (!ended || over > l.to) {
+		if until := max(s.called, l.first) + a.AtLeast; a.AtLeast > 0 && l.to < until && t.keepsAtLeast(l) {
+			over, ended := t.ended[l.form.Lease]
 			bad = append(bad, fmt.Sprintf("%s was deleted at %v, and AtLeast keeps it until %v; the session ended (%t) at %v", l.key, l.to, until, ended, over))
 		}
 		if delay > 0 && !s.given && !a.given && l.to < s.held+delay {

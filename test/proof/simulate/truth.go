@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/keys"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake/etcd"
 	"github.com/pawl-locks/pawl/test/proof/history"
 )
 
@@ -23,6 +24,7 @@ type life struct {
 	first    time.Duration // when the last earlier key that excludes it was deleted, or -1
 	meddled  time.Duration // when an operator did something to it, or -1
 	deletion int64
+	expired  bool // by its lease's expiry, or nobody knows why
 	// overwritten is set if the operator's action left the key's position unchanged.
 	overwritten bool
 }
@@ -35,8 +37,8 @@ type truth struct {
 	lives  []*life
 	living map[string]*life
 	terms  map[acquired]*agreement
-	ended  map[int64]time.Duration // by lease, when the session ended, unless another took it over
-	stale  []span                  // when a member answered linearizable reads with what it saw before
+	ended  map[int64]end // by lease, when the session ended, unless another took it over
+	stale  []span        // when a member answered linearizable reads with what it saw before
 }
 
 // A span is a time with a beginning and an end.
@@ -62,7 +64,7 @@ func (t *truth) visible(at time.Duration) time.Duration {
 }
 
 func newTruth(now func() time.Duration) *truth {
-	return &truth{now: now, living: map[string]*life{}, terms: map[acquired]*agreement{}, ended: map[int64]time.Duration{}}
+	return &truth{now: now, living: map[string]*life{}, terms: map[acquired]*agreement{}, ended: map[int64]end{}}
 }
 
 // semaphore is a semaphore's queue. A lock of the same name has a separate one.
@@ -99,8 +101,8 @@ func (t *truth) put(key string, create int64, created, byOperator bool) {
 	}
 }
 
-// gone records that a key was deleted.
-func (t *truth) gone(key string, rev int64, byOperator bool) {
+// gone records that a key was deleted, and why.
+func (t *truth) gone(key string, rev int64, why etcd.Cause) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	l := t.living[key]
@@ -108,7 +110,8 @@ func (t *truth) gone(key string, rev int64, byOperator bool) {
 		return
 	}
 	delete(t.living, key)
-	if l.to, l.deletion = t.now(), rev; byOperator && (l.meddled < 0 || l.overwritten) {
+	l.expired = why == etcd.ByExpiry
+	if l.to, l.deletion = t.now(), rev; why == etcd.ByOperator && (l.meddled < 0 || l.overwritten) {
 		l.meddled, l.overwritten = l.to, false
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake/etcd"
 	"github.com/pawl-locks/pawl/test/proof/history"
 )
 
@@ -21,7 +22,7 @@ func TestAnOverwrittenHolderLearnsOfItWithinATTL(t *testing.T) {
 	now = 5 * s
 	tr.meddle("lock/1", true)
 	now = 40 * s
-	tr.gone("lock/1", 9, false)
+	tr.gone("lock/1", 9, etcd.ByClient)
 
 	release := func(call, end time.Duration, out history.Outcome) history.Op {
 		return history.Op{Kind: history.Release, Name: "lock", Token: 7, Call: call * s, Return: end * s, Outcome: out}
@@ -76,10 +77,10 @@ func TestKeysThatASemaphoreMayNotHaveAreFound(t *testing.T) {
 		"the take of one that was first": {func(tr *truth) {
 			tr.put("//pawl/sem/lock/q8-1", 6, true, false)
 			tr.put("//pawl/sem/lock/s1.2.8-1", 7, true, false)
-			tr.gone("//pawl/sem/lock/q8-1", 7, false)
+			tr.gone("//pawl/sem/lock/q8-1", 7, etcd.ByClient)
 		}, nil},
 		"a slot whose key went at the same revision": {func(tr *truth) {
-			tr.gone("//pawl/sem/lock/s0.2.7-1", 6, false)
+			tr.gone("//pawl/sem/lock/s0.2.7-1", 6, etcd.ByClient)
 			tr.put("//pawl/sem/lock/s0.1.8-1", 6, true, false)
 		}, nil},
 		"a slot twice": {func(tr *truth) { tr.put("//pawl/sem/lock/s0.3.8-1", 6, true, false) }, []string{"//pawl/sem/lock/s0.3.8-1 was put at 6 into the slot of //pawl/sem/lock/s0.2.7-1"}},
@@ -113,7 +114,7 @@ func TestAPermitThatItsSlotDoesNotShowIsFound(t *testing.T) {
 	at(5)
 	tr.put("//pawl/sem/lock/s0.3.8-2", 8, true, false) // beside the first, as if by a fault
 	at(6)
-	tr.gone("//pawl/sem/lock/s0.3.7-1", 9, false)
+	tr.gone("//pawl/sem/lock/s0.3.7-1", 9, etcd.ByClient)
 	look := func(token int64, slot, s int) history.Op {
 		at := time.Duration(s) * time.Second
 		return history.Op{Kind: history.Look, Name: "lock", Slot: slot, Token: token, Call: at, Return: at, Outcome: history.OK}

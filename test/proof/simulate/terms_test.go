@@ -1,0 +1,45 @@
+package simulate
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake/etcd"
+	"github.com/pawl-locks/pawl/lock"
+	"github.com/pawl-locks/pawl/test/proof/history"
+)
+
+// AtLeast of 10 s from 1 s on ends with the session, and a session that is detached ends then, unless another
+// takes it over. A takeover that fails deletes nothing, but the lease may expire before it has failed.
+func TestAKeyThatAtLeastKeepsGoesEarlierOnlyWithItsSession(t *testing.T) {
+	const s = time.Second
+	now := time.Duration(0)
+	at := func(seconds int) { now = time.Duration(seconds) * s }
+	for what, c := range map[string]struct {
+		do  func(tr *truth)
+		bad int
+	}{
+		"after it has passed":               {func(tr *truth) { at(11); tr.gone("lock/7-1", 9, etcd.ByClient) }, 0},
+		"too early":                         {func(tr *truth) { at(9); tr.gone("lock/7-1", 9, etcd.ByClient) }, 1},
+		"its lease expires too early":       {func(tr *truth) { at(9); tr.gone("lock/7-1", 9, etcd.ByExpiry) }, 1},
+		"by an operator":                    {func(tr *truth) { at(9); tr.gone("lock/7-1", 9, etcd.ByOperator) }, 0},
+		"after the session's end":           {func(tr *truth) { at(8); tr.leaseLeft(7, now); at(9); tr.gone("lock/7-1", 9, etcd.ByRevoke) }, 0},
+		"before the session's end":          {func(tr *truth) { at(9); tr.gone("lock/7-1", 9, etcd.ByClient); at(10); tr.leaseLeft(7, now) }, 1},
+		"expired, and no takeover succeeds": {func(tr *truth) { at(9); tr.gone("lock/7-1", 9, etcd.ByExpiry); at(10); tr.leaseLeft(7, 5*s) }, 0},
+		"by a takeover that fails":          {func(tr *truth) { at(9); tr.gone("lock/7-1", 9, etcd.ByClient); at(10); tr.leaseLeft(7, 5*s) }, 1},
+		"expired before it was detached":    {func(tr *truth) { at(4); tr.gone("lock/7-1", 9, etcd.ByExpiry); at(10); tr.leaseLeft(7, 5*s) }, 1},
+	} {
+		t.Run(what, func(t *testing.T) {
+			at(1)
+			tr := newTruth(func() time.Duration { return now })
+			tr.put("lock/7-1", 5, true, false)
+			tr.terms[acquired{"lock", 5}] = &agreement{Options: lock.Options{AtLeast: 10 * s}}
+			c.do(tr)
+			ops := []history.Op{{Kind: history.Acquire, Name: "lock", Token: 5, Call: s, Return: s, Outcome: history.OK}}
+			tr.validate(ops, 10*s)
+			assert.Len(t, tr.unkept(ops, 0), c.bad)
+		})
+	}
+}
