@@ -169,9 +169,10 @@ func (a *actor) resumed(h *lock.Held) {
 	time.Sleep(between(a.r, 0, a.w.plan.TTL))
 	for range 20 {
 		ctx, cancel := context.WithTimeout(context.Background(), a.patience())
+		held := h.Err() == nil
 		err := h.Release(ctx)
 		cancel()
-		if !errors.Is(err, lock.ErrLost) {
+		if held || !errors.Is(err, lock.ErrLost) {
 			a.w.truth.gaveBack(a.wants, h)
 		}
 		if err == nil || errors.Is(err, lock.ErrLost) {

@@ -165,7 +165,7 @@ func (t *truth) unkept(ops []history.Op, delay time.Duration) (bad []string) {
 		switch {
 		case s == nil || a == nil:
 		case o.Kind == history.Release:
-			s.given = s.given || o.Outcome != history.Refused
+			s.given = s.given || o.Outcome != history.Refused || o.Call <= s.held // its session may end before it has returned
 		case o.Kind == history.Look && o.Outcome == history.OK:
 			if s.held = max(s.held, o.Call); a.MaxHold > 0 && o.Call > s.won+a.MaxHold {
 				bad = append(bad, fmt.Sprintf("held for longer than MaxHold, %v: %v", a.MaxHold, o))

@@ -43,3 +43,37 @@ func TestAKeyThatAtLeastKeepsGoesEarlierOnlyWithItsSession(t *testing.T) {
 		})
 	}
 }
+
+// A lock-delay counts from when a lock was last seen to be held, unless it was released while it was. The
+// session may end while it is.
+func TestALockDelayIsOverEarlierOnlyAfterARelease(t *testing.T) {
+	const s = time.Second
+	release := func(call time.Duration, out history.Outcome) history.Op {
+		return history.Op{Kind: history.Release, Name: "lock", Token: 5, Call: call, Return: call + 4*s, Outcome: out}
+	}
+	for what, c := range map[string]struct {
+		rest []history.Op
+		bad  int
+	}{
+		"not released":                          {nil, 1},
+		"released":                              {[]history.Op{release(5*s, history.OK)}, 0},
+		"released, and nobody knows":            {[]history.Op{release(6*s, history.Unknown)}, 0},
+		"released, and the session has ended":   {[]history.Op{release(5*s, history.Refused)}, 0},
+		"lost, and then the release is refused": {[]history.Op{release(6*s, history.Refused)}, 1},
+	} {
+		t.Run(what, func(t *testing.T) {
+			now := s
+			tr := newTruth(func() time.Duration { return now })
+			tr.put("lock/7-1", 5, true, false)
+			tr.terms[acquired{"lock", 5}] = &agreement{}
+			now = 7 * s
+			tr.gone("lock/7-1", 9, etcd.ByClient)
+			ops := append([]history.Op{
+				{Kind: history.Acquire, Name: "lock", Token: 5, Call: s, Return: s, Outcome: history.OK},
+				{Kind: history.Look, Name: "lock", Token: 5, Call: 5 * s, Return: 5 * s, Outcome: history.OK},
+			}, c.rest...)
+			tr.validate(ops, 10*s)
+			assert.Len(t, tr.unkept(ops, 8*s), c.bad)
+		})
+	}
+}
