@@ -29,7 +29,6 @@ type inflight struct {
 type tracked struct {
 	counts bool // a try is under way, or about to begin, and is not late
 	late   bool // a try is under way without an answer for too long, and no longer counts
-	shared bool // by several writes, so that it counts until they have their answers
 	since  time.Time
 	member *cluster.Member // the member of the try, or nil if none has begun
 }
@@ -42,57 +41,46 @@ func (f *inflight) most() int {
 // open reports whether fewer requests count than may be in flight.
 func (f *inflight) open() bool { return f.busy < f.most() }
 
-// take admits a request of parts writes and returns its ticket.
-func (f *inflight) take(parts int, now time.Time) (ticket int) {
+// take admits a request and returns its ticket.
+func (f *inflight) take(now time.Time) (ticket int) {
 	if n := len(f.free); n > 0 {
 		ticket, f.free = f.free[n-1], f.free[:n-1]
 	} else {
 		ticket = len(f.all)
 		f.all = append(f.all, tracked{})
 	}
-	f.all[ticket] = tracked{counts: true, shared: parts > 1, since: now}
+	f.all[ticket] = tracked{counts: true, since: now}
 	f.busy++
 	return ticket
 }
 
 // began is the event that a try of the request is sent to m.
 func (f *inflight) began(ticket int, m *cluster.Member, now time.Time) {
-	f.ended(ticket)
-	x := &f.all[ticket]
-	x.counts, x.since, x.member = true, now, m
+	f.paused(ticket)
+	f.all[ticket] = tracked{counts: true, since: now, member: m}
 	f.busy++
 }
 
-// answered is the event that the try was answered at now. It returns false if the request still counts,
-// as a shared one does until give.
-func (f *inflight) answered(ticket int, now time.Time) (free bool) {
+// paused is the event that no try of the request is under way. It reports whether one was.
+func (f *inflight) paused(ticket int) (was bool) {
 	x := f.all[ticket]
-	f.trip.add(now.Sub(x.since), now)
-	if x.shared && x.counts {
-		return false
-	}
-	f.ended(ticket)
-	return true
-}
-
-// ended is the event that no try of the request is under way.
-func (f *inflight) ended(ticket int) {
-	x := &f.all[ticket]
 	switch {
 	case x.counts:
 		f.busy--
 	case x.late:
 		f.overdue--
 	}
-	*x = tracked{shared: x.shared}
+	f.all[ticket] = tracked{}
+	return x.counts || x.late
 }
 
-// give returns a ticket, and reports whether its request counted until now.
-func (f *inflight) give(ticket int) (counted bool) {
-	counted = f.all[ticket].counts
-	f.ended(ticket)
+// answered is the event that the request was answered at now.
+func (f *inflight) answered(ticket int, now time.Time) { f.trip.add(now.Sub(f.all[ticket].since), now) }
+
+// give returns a ticket, and reports whether a try of its request was under way until now.
+func (f *inflight) give(ticket int) (was bool) {
 	f.free = append(f.free, ticket)
-	return counted
+	return f.paused(ticket)
 }
 
 // patience is how long a try may go without an answer before it is late.

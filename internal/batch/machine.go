@@ -33,14 +33,14 @@ type effects struct {
 // G11), and alone that this write must be sent alone.
 func (m *machine) offer(w *Write, together, alone bool, now time.Time) (p *part, ticket int, fx effects) {
 	if alone || !together || w.Kind == Alone || m.limits.parts == 0 || m.hold == 0 && m.inflight.open() || m.quarantine.has(w, now) {
-		return nil, m.inflight.take(1, now), effects{}
+		return nil, m.inflight.take(now), effects{}
 	}
 	size, writes := sizeOf(w.Txn), w.puts()
 	if len(m.gather.parts) > 0 && m.overfull(w, size) {
 		fx = m.flush(now)
 	}
 	if !m.gather.admits(w, size, writes, m.noSpace, m.limits) {
-		return nil, m.inflight.take(1, now), fx
+		return nil, m.inflight.take(now), fx
 	}
 	p = newPart(*w, size, writes)
 	m.gather.add(p, m.inflight.busy, now)
@@ -60,7 +60,7 @@ func (m *machine) overfull(w *Write, size int) bool {
 // flush sends what waits.
 func (m *machine) flush(now time.Time) effects {
 	parts := m.gather.take()
-	return effects{send: parts, ticket: m.inflight.take(len(parts), now), avoid: m.inflight.silent()}
+	return effects{send: parts, ticket: m.inflight.take(now), avoid: m.inflight.silent()}
 }
 
 // next sends what waits if another request may be in flight. It also does so once as many requests have
@@ -73,15 +73,11 @@ func (m *machine) next(now time.Time) effects {
 	return m.flush(now)
 }
 
-// ended is the event that a try has ended.
-func (m *machine) ended(ticket int, answered bool, now time.Time) effects {
-	switch {
-	case !answered:
-		m.inflight.ended(ticket)
-	case !m.inflight.answered(ticket, now):
-		return m.next(now) // it counts until finished, but a longer round trip allows more requests
+// paused is the event that a try has ended without an answer, and that another is to follow.
+func (m *machine) paused(ticket int, now time.Time) effects {
+	if m.inflight.paused(ticket) {
+		m.gather.passed++
 	}
-	m.gather.passed++
 	return m.next(now)
 }
 

@@ -81,9 +81,8 @@ func (m *machine) goes(t *testing.T, w *Write, why string) {
 func TestBelowTheLimitAWriteGoesAtOnceAndAloneAndTheNextGather(t *testing.T) {
 	m, tickets := busy(t)
 	a, b := m.waits(t, enqueue("a/")), m.waits(t, release("b/"))
-	fx := m.ended(tickets[0], true, t0.Add(time.Microsecond))
-	assert.Equal(t, []*part{a, b}, fx.send)
-	assert.Empty(t, m.finished(tickets[0], t0).send)
+	m.inflight.answered(tickets[0], t0.Add(time.Microsecond))
+	assert.Equal(t, []*part{a, b}, m.finished(tickets[0], t0.Add(time.Microsecond)).send)
 	m.waits(t, enqueue("c/"))
 	assert.Len(t, m.finished(tickets[1], t0.Add(time.Hour)).send, 1, "one that failed before it was answered makes room too")
 }
@@ -99,11 +98,11 @@ func TestWithRequestsOfNoPartsAWriteGoesWithoutALookAtIt(t *testing.T) {
 func TestARequestThatPausesDoesNotCount(t *testing.T) {
 	m, tickets := busy(t)
 	m.waits(t, enqueue("a/"))
-	assert.Len(t, m.ended(tickets[0], false, t0).send, 1, "between two tries")
+	assert.Len(t, m.paused(tickets[0], t0).send, 1, "between two tries")
 	m.inflight.began(tickets[0], nil, t0)
 	assert.Equal(t, 3, m.inflight.busy, "the next try does not wait")
 	m.waits(t, enqueue("b/"))
-	assert.Empty(t, m.ended(tickets[0], true, t0).send, "as many as may be are still in flight")
+	assert.Empty(t, m.finished(tickets[0], t0).send, "as many as may be are still in flight")
 }
 
 // Rule G4: a shared request counts until its writes have their answers, so that what their callers write
@@ -112,21 +111,20 @@ func TestASharedRequestCountsUntilItsWritesHaveTheirAnswers(t *testing.T) {
 	m, tickets := busy(t)
 	m.waits(t, enqueue("a/"))
 	m.waits(t, enqueue("b/"))
-	shared := m.ended(tickets[0], true, t0)
+	shared := m.finished(tickets[0], t0)
 	require.Len(t, shared.send, 2)
 	m.inflight.began(shared.ticket, nil, t0)
-	m.finished(tickets[0], t0)
-	require.Empty(t, m.ended(shared.ticket, true, t0))
+	m.inflight.answered(shared.ticket, t0)
 	c, d := m.waits(t, enqueue("c/")), m.waits(t, enqueue("d/"))
 	assert.Equal(t, []*part{c, d}, m.finished(shared.ticket, t0).send)
 
 	m, tickets = busy(t)
 	m.waits(t, enqueue("a/"))
 	m.waits(t, enqueue("b/"))
-	shared = m.ended(tickets[0], true, t0)
+	shared = m.finished(tickets[0], t0)
 	m.inflight.began(shared.ticket, nil, t0)
 	e := m.waits(t, enqueue("e/"))
-	assert.Equal(t, []*part{e}, m.ended(shared.ticket, false, t0).send, "between two tries it does not count")
+	assert.Equal(t, []*part{e}, m.paused(shared.ticket, t0).send, "between two tries it does not count")
 }
 
 // rule: G4
@@ -136,7 +134,7 @@ func TestTheLimitFollowsTheLeastRecentRoundTrip(t *testing.T) {
 		answer := func(at time.Time, trip time.Duration) {
 			_, ticket, _ := m.offer(enqueue("a/"), true, true, at)
 			m.inflight.began(ticket, nil, at)
-			m.ended(ticket, true, at.Add(trip))
+			m.inflight.answered(ticket, at.Add(trip))
 			m.finished(ticket, at.Add(trip))
 		}
 		for i := range 5 {
@@ -165,7 +163,8 @@ func TestATryWithoutAnAnswerDoesNotCountAndItsMemberIsPassedOver(t *testing.T) {
 	assert.Equal(t, []*part{a}, fx.send)
 	assert.Same(t, silent, fx.avoid)
 	assert.Zero(t, m.wake())
-	m.ended(tickets[0], true, t0.Add(time.Second))
+	m.inflight.answered(tickets[0], t0.Add(time.Second))
+	m.finished(tickets[0], t0.Add(time.Second))
 	assert.Nil(t, m.inflight.silent(), "it has answered")
 	assert.Equal(t, 2, m.inflight.busy)
 
@@ -179,9 +178,9 @@ func TestATryWithoutAnAnswerDoesNotCountAndItsMemberIsPassedOver(t *testing.T) {
 // rule: G4
 func TestARequestThatWasNotSentHidesNoSilentMember(t *testing.T) {
 	var l inflight
-	l.take(1, t0)
+	l.take(t0)
 	silent := new(cluster.Member)
-	l.began(l.take(1, t0), silent, t0)
+	l.began(l.take(t0), silent, t0)
 	l.expire(t0.Add(minPatience))
 	require.Equal(t, 2, l.overdue)
 	assert.Same(t, silent, l.silent())
@@ -319,7 +318,7 @@ func TestWhatIsTakenOutIsForgotten(t *testing.T) {
 	require.True(t, m.gather.remove(a))
 	require.False(t, m.gather.remove(a))
 	c := m.waits(t, handoff("a/"))
-	fx := m.ended(tickets[0], true, t0)
+	fx := m.finished(tickets[0], t0)
 	assert.Equal(t, []*part{b, c}, fx.send)
 	assert.False(t, m.gather.remove(b), "it has gone")
 	assert.Zero(t, m.gather.bytes)
@@ -408,7 +407,7 @@ func FuzzEveryWriteGoesOnceAndNoRequestBreaksARule(f *testing.F) {
 					case 0:
 						m.inflight.began(ticket, nil, now)
 					case 1:
-						took(m.ended(ticket, r.IntN(2) == 0, now))
+						took(m.paused(ticket, now))
 					default:
 						delete(under, ticket)
 						took(m.finished(ticket, now))
@@ -464,10 +463,7 @@ func TestWhatGathersIsNotHeldUpByThoseThatGoAlone(t *testing.T) {
 	for i := range 10 {
 		now := t0.Add(time.Duration(i) * time.Millisecond)
 		first := tickets[0]
-		fx := m.ended(first, true, now)
-		if len(fx.send) == 0 {
-			fx = m.finished(first, now)
-		}
+		fx := m.finished(first, now)
 		if len(fx.send) > 0 {
 			assert.Equal(t, []*part{a}, fx.send)
 			assert.Less(t, i, len(tickets), "no more answers are waited for than were under way")

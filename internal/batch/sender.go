@@ -132,8 +132,9 @@ func (s *Sender) sendAlone(ctx context.Context, w *Write, v verdict) verdict {
 	defer s.mu.Unlock()
 	if err != nil {
 		s.m.refused(w, err, now)
-	} else if s.m.noSpace && puts(ran(w.Txn, resp)) {
-		s.m.noSpace = false
+	} else {
+		s.m.inflight.answered(v.ticket, now)
+		s.m.noSpace = s.m.noSpace && !puts(ran(w.Txn, resp))
 	}
 	s.carryOut(s.m.finished(v.ticket, now), now)
 	return verdict{resp: resp, err: err}
@@ -163,7 +164,7 @@ func (s *Sender) sendBatch(parts []*part, ticket int, avoid *cluster.Member) {
 	if err != nil {
 		err = cluster.Renamed("txn", err) // what the others are is of no use to any of them
 	}
-	s.learn(parts, resp, err)
+	s.learn(parts, ticket, resp, err)
 	deliver(parts, func(i int) verdict { return outcome(parts, i, resp, err) })
 	// Callers often write again as soon as they have an answer. If the request no longer counted
 	// before they were scheduled, the first write would be sent alone, and the others would wait for it.
@@ -214,17 +215,18 @@ func doubtful(p *part, err error, repeated bool) verdict {
 }
 
 // learn processes the outcome of a request of several parts.
-func (s *Sender) learn(parts []*part, resp *pb.TxnResponse, err error) {
+func (s *Sender) learn(parts []*part, ticket int, resp *pb.TxnResponse, err error) {
+	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
 		s.m.refusedBatch(parts, err)
-	} else if s.m.noSpace {
-		for i, p := range parts {
-			if r, err := answer(resp, i, len(parts)); err == nil && puts(ran(p.Txn, r)) {
-				s.m.noSpace = false
-			}
-		}
+		return
+	}
+	s.m.inflight.answered(ticket, now)
+	for i := 0; s.m.noSpace && i < len(parts); i++ {
+		r, err := answer(resp, i, len(parts))
+		s.m.noSpace = err != nil || !puts(ran(parts[i].Txn, r))
 	}
 }
 
@@ -292,12 +294,12 @@ func (s *Sender) Began(ticket int, m *cluster.Member, now time.Time) {
 	s.m.inflight.began(ticket, m, now)
 }
 
-// Ended implements [cluster.Tracker].
-func (s *Sender) Ended(ticket int, answered bool) {
+// Paused implements [cluster.Tracker].
+func (s *Sender) Paused(ticket int) {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.carryOut(s.m.ended(ticket, answered, now), now)
+	s.carryOut(s.m.paused(ticket, now), now)
 }
 
 // Hold is for tests. After it every write waits up to d for others, and n are sent in one request. If n

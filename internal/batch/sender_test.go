@@ -541,6 +541,28 @@ func TestAMemberThatSaysNothingIsPassedOver(t *testing.T) {
 	})
 }
 
+// Two requests pause between their tries, as many as may be in flight.
+// rule: G4
+func TestNobodyWaitsForARequestThatPausesBetweenItsTries(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(w *fixture) {
+		w.s.Hold(0, mostParts, nil)
+		for i := range leastInflight {
+			w.f.Inject(is(fmt.Sprintf("q%d/", i), etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCRequestTooManyRequests}))
+		}
+		ctx, cancel := context.WithCancel(w.Context())
+		var refused sync.WaitGroup
+		for i := range leastInflight {
+			refused.Go(func() { _, _ = w.s.Txn(ctx, del(i)) })
+		}
+		time.Sleep(10 * time.Millisecond)
+		got := w.all(w.Context(), put(leastInflight))[0]
+		require.NoError(w, got.err)
+		assert.Zero(w, got.took)
+		cancel()
+		refused.Wait()
+	})
+}
+
 // Requests under way end when their client is closed.
 func TestClosingEndsWhatIsUnderWayAndWhatWaits(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {

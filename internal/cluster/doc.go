@@ -51,7 +51,6 @@
 //	Cluster.mu        the replacement of the list of members, and the end; Go takes it, so it is the last of all
 //	Member.mu         when its line was and may be replaced, and when it was last asked something
 //	awaits.mu         of a line: what awaits an answer, whether one is due, and whether the line is watched
-//	try.mu            of a try: what became of its copies
 //	credentials.mu    the tokens of all members, and the login under way
 //	addresses.mu      of an endpoint: which of its addresses failed and which served; before name.mu
 //	name.mu           of a host: the last answer and the lookup under way; before Cluster.mu

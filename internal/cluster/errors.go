@@ -207,6 +207,9 @@ func OutcomeOf(err error) Outcome {
 // statusOf finds the gRPC status in err's tree as the server sent it. (status.FromError would put
 // the wrapping errors' text into the message.)
 func statusOf(err error) *status.Status {
+	if err == nil {
+		return nil
+	}
 	var s interface{ GRPCStatus() *status.Status }
 	if !errors.As(err, &s) {
 		return nil

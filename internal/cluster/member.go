@@ -83,7 +83,7 @@ func (m *Member) dialOptions(l *line) []grpc.DialOption {
 	opts := []grpc.DialOption{
 		grpc.WithTransportCredentials(listening{creds, l}),
 		grpc.WithContextDialer(l.connect),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32), grpc.MaxCallSendMsgSize(math.MaxInt32)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)),
 		grpc.WithDefaultCallOptions(etcdapi.CallOptions()...),
 		// The server ends connections that ping more often than every 5 s, or while idle.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: connectTotal}),

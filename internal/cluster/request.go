@@ -39,11 +39,11 @@ type Request struct {
 	anonymous bool // sent without a token, as Authenticate is
 }
 
-// A Tracker is notified when a try of a request is sent, and when it has ended. Neither method
-// blocks.
+// A Tracker is notified when a try of a request is sent, and when one has ended and another is to follow.
+// Neither method blocks.
 type Tracker interface {
 	Began(ticket int, m *Member, now time.Time)
-	Ended(ticket int, answered bool)
+	Paused(ticket int)
 }
 
 // Shared joins, in a request's Op, the names of the operations of its nested transactions, in their order.

@@ -63,7 +63,13 @@ func (s *sender) run(ctx context.Context) error {
 			}
 			return nil
 		}
-		if !s.mayRetry(ctx, outcome, err) || !s.wait(ctx) {
+		if !s.mayRetry(ctx, outcome, err) {
+			return s.failed(ctx)
+		}
+		if s.r.Tracker != nil {
+			s.r.Tracker.Paused(s.r.Ticket)
+		}
+		if !s.wait(ctx) {
 			return s.failed(ctx)
 		}
 	}
@@ -115,14 +121,11 @@ func (s *sender) try(ctx context.Context) (Outcome, error) {
 	var h *pb.ResponseHeader
 	var err error
 	if s.txn != nil {
-		s.answer, t.opts[0] = new(pb.TxnResponse), grpc.StaticMethod()
+		s.answer, t.opts[0] = &t.answer, grpc.StaticMethod()
 		err = s.member.Invoke(t, etcdapi.TxnMethod, s.txn, s.answer, t.opts[:]...)
 		h = s.answer.Header
 	} else {
 		h, err = s.call(t, s.member)
-	}
-	if s.r.Tracker != nil {
-		s.r.Tracker.Ended(s.r.Ticket, err == nil)
 	}
 	failed, copies := t.close()
 	if err != nil {

@@ -2,12 +2,15 @@ package cluster
 
 import (
 	"context"
-	"sync"
+	"math/bits"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
 // A try is one sending of a request to one member. It is the context of that sending, with the
@@ -21,14 +24,21 @@ type try struct {
 	op              string // of the request, for Ops
 	await                  // its cancel ends the Context
 
-	mu      sync.Mutex
-	peer    peer.Peer // of the first request
-	seen    int       // requests that were sent
-	running int       // of those, the ones that have not ended yet
-	unclear int       // of those that have ended, the ones that were or may have been applied
-	late    int       // of the unclear ones, those that may still be applied
-	closed  bool      // no further request may be sent
+	answer pb.TxnResponse // of a transaction
+	peer   peer.Peer      // of the first request
+	state  atomic.Uint64  // what became of its requests: the bits below, and above them how many have not ended
 }
+
+// The bits of try.state. Each is set once. The count above them is raised before the first of a request's bits
+// is set, and lowered after the last, so a request whose bits are not all there counts as under way.
+const (
+	trySeen    uint64 = 1 << iota // a request was sent
+	tryUnclear                    // one that has ended was applied, or may have been
+	trySeveral                    // and so was another
+	tryLate                       // one that has ended may still be applied
+	tryClosed                     // no further request may be sent
+	tryRunning                    // the unit of the count
+)
 
 type tryKey struct{}
 
@@ -65,14 +75,10 @@ func witness(ctx context.Context, method string, req, reply any, cc *grpc.Client
 // begin records that a request is sent, and returns where gRPC stores its peer. It returns nil if the
 // try is closed.
 func (t *try) begin() *peer.Peer {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closed {
+	if t.state.Add(tryRunning)&tryClosed != 0 {
 		return nil
 	}
-	t.seen++
-	t.running++
-	if t.seen == 1 {
+	if t.state.Or(trySeen)&trySeen == 0 {
 		return &t.peer
 	}
 	return new(peer.Peer)
@@ -87,27 +93,23 @@ func (t *try) end(p *peer.Peer, err error) {
 			outcome, _ = classify(err)
 		}
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.running--
-	if outcome != NotApplied {
-		t.unclear++
+	if outcome != NotApplied && t.state.Or(tryUnclear)&tryUnclear != 0 {
+		t.state.Or(trySeveral)
 	}
 	if outcome == Unknown {
-		t.late++
+		t.state.Or(tryLate)
 	}
+	t.state.Add(^(tryRunning - 1)) // minus tryRunning
 }
 
 // close prevents further requests, and returns what the evidence proves. failed is the outcome if the
-// try failed (guarantee 3). copies counts the requests that were applied, may have been, or may still
-// be.
+// try failed (guarantee 3). copies is how many requests were applied, may have been, or may still be: none,
+// one, or more.
 func (t *try) close() (failed Outcome, copies int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.closed = true
-	copies = t.running + t.unclear
+	s := t.state.Or(tryClosed)
+	copies = int(s/tryRunning) + bits.OnesCount64(s&(tryUnclear|trySeveral))
 	switch {
-	case t.seen == 0 || t.running+t.late > 0:
+	case s&trySeen == 0 || s >= tryRunning || s&tryLate != 0:
 		return Unknown, copies
 	case copies > 0:
 		return Answered, copies
