@@ -14,6 +14,7 @@ import (
 // await is something that was sent on a line, or waits to be, and has no answer yet: a call, the opening of a
 // stream, or a message on one.
 type await struct {
+	number int // of what was sent on the line, in its order
 	began  time.Time
 	term   uint64                // the raft term known when it was sent; 0 if its answer needs no leader
 	cancel context.CancelFunc    // ends it; nil if only its caller may
@@ -22,11 +23,12 @@ type await struct {
 
 // awaits are all of a line.
 type awaits struct {
-	mu      sync.Mutex
-	all     map[*await]struct{}
-	due     bool // something was sent since the last answer
-	heard   int  // how many answers came, and how many connections were made
-	watched bool // whether a goroutine watches the line
+	mu       sync.Mutex
+	all      map[*await]struct{}
+	sent     int  // the number of the last that was sent
+	answered int  // and of the last that was answered, so an answer is due to what was sent after it
+	heard    int  // how many answers came, and how many connections were made
+	watched  bool // whether a goroutine watches the line
 }
 
 // begin records that a is sent, and has the line watched.
@@ -37,8 +39,10 @@ func (l *line) begin(a *await) {
 		s.all = make(map[*await]struct{})
 	}
 	s.all[a] = struct{}{}
+	s.sent++
+	a.number = s.sent
 	watched := s.watched
-	s.due, s.watched = true, true
+	s.watched = true
 	s.mu.Unlock()
 	if !watched {
 		l.watch()
@@ -53,7 +57,7 @@ func (l *line) done(a *await, answered bool) {
 	_, there := s.all[a]
 	delete(s.all, a)
 	if answered = answered && there; answered {
-		s.due = false
+		s.answered = max(s.answered, a.number)
 		s.heard++
 	}
 	s.mu.Unlock()
@@ -69,12 +73,12 @@ func (s *awaits) restart() {
 	s.heard++
 }
 
-// state returns how many answers and connections there were, whether something was sent since the last
-// answer, and whether anything awaits one.
+// state returns how many answers and connections there were, whether one is due, and whether anything awaits
+// one.
 func (s *awaits) state() (heard int, due, open bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.heard, s.due, len(s.all) > 0
+	return s.heard, s.sent > s.answered, len(s.all) > 0
 }
 
 // unwatch ends the watching of the line, and reports whether it did. It does not if there is something to
@@ -83,14 +87,16 @@ func (s *awaits) state() (heard int, due, open bool) {
 func (s *awaits) unwatch(given bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.due = s.due && !(given && len(s.all) == 0)
+	if given && len(s.all) == 0 {
+		s.answered = s.sent
+	}
 	for a := range s.all {
 		if a.cancel != nil {
 			return false
 		}
 	}
-	s.watched = s.due
-	return !s.due
+	s.watched = s.sent > s.answered
+	return !s.watched
 }
 
 // any reports whether such is true of something that awaits an answer.

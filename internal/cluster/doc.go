@@ -28,8 +28,8 @@
 //     sent. Nothing else about a revision does. An endpoint of another cluster is set aside until it
 //     answers as part of this one. If probes find no endpoint of this cluster, the Cluster also ends
 //     with ErrChanged.
-//  7. A connection is silent if something was sent on it since the last answer, and no answer, nor a part of one,
-//     has come for 200 ms or three round trips. It is then examined. What the server sends of its own accord, such as
+//  7. A connection is silent if something was sent on it after what was last answered, and no answer, nor a part of
+//     one, has come for 200 ms or three round trips. It is then examined. What the server sends of its own accord, such as
 //     the events of a watch, is no answer. Silence alone changes nothing. If another member answers
 //     meanwhile, the tries on the silent connection are given up, with the outcome that the evidence
 //     gives, and so are the streams that have not opened on it. If a second connection to the same

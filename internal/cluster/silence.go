@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// This file notices that a line is silent: something was sent on it since the last answer, and for a while
+// This file notices that a line is silent: something was sent on it after what was last answered, and for a while
 // no answer has come, nor a part of one; see guarantee 7 of the package. exam.go then examines it, and spare.go replaces it.
 //
 // A line that delivers may still have a try that gets no answer (guarantee 8). So the member is asked

@@ -107,6 +107,22 @@ func TestAWriteOnAMuteConnectionThatMayHaveArrivedIsUnknown(t *testing.T) {
 	})
 }
 
+// The answer to what was sent before says nothing of what was sent after it.
+// rule: C4
+func TestTheAnswerToAnEarlierRequestDoesNotHideThatALaterOneIsSwallowed(t *testing.T) {
+	linked(t, 1, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
+		fake.Inject(etcdfake.Rule{Method: "Txn", HoldAnswer: 10 * time.Millisecond, Times: 1})
+		c.Go(func() { _, err := c.Txn(c.life, Request{Op: "txn"}, writing()); assert.NoError(t, err) })
+		time.Sleep(5 * time.Millisecond)
+		fake.Member(0).SwallowRequests()
+		start := time.Now()
+		_, err := c.Txn(t.Context(), Request{Op: "txn"}, writing())
+		require.ErrorIs(t, err, ErrUnknown)
+		require.ErrorContains(t, err, "silent")
+		assert.LessOrEqual(t, time.Since(start), 500*time.Millisecond)
+	})
+}
+
 // A try that is given up because another member answers may have been applied.
 // rule: C4
 func TestATryThatIsGivenUpForAnotherMemberIsUnknown(t *testing.T) {
