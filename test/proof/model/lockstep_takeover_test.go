@@ -16,7 +16,10 @@ func (l *lockstep) takeover(p, next *pair, i int, what string) report {
 	case what == "hands its session over":
 		return events(production.EndOfSession{})
 	case what == "is resumed" && me.pc == undoing && was.pc == handed:
-		return events(production.GaveUp{})
+		return func(a *production.Machine) string {
+			*a = production.Left(false) // in its successor's book, which removes all of that
+			return ""
+		}
 	case what == "is resumed", what == "finds its session gone":
 		return events()
 	case was.was && (what == "queries its position" || what == "queries its turn"):

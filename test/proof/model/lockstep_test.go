@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -226,6 +227,9 @@ func (l *lockstep) follow(p *pair, st step) (all []pair, wrong string) {
 		if wrong := l.differs(&next, i, &a); wrong != "" {
 			return nil, wrong
 		}
+		if l.forgets(&next, l.c.key(&p.s, i), &a) {
+			return nil, fmt.Sprintf("a key of client %d may exist, and nothing removes it", i)
+		}
 		next.unsure[i] = next.unsure[i] || what == "is released, the answer is lost,"
 		if me.pc == idle || me.pc == done || me.pc == dead || me.pc == handed {
 			a = l.begin(&next, i) // it has ended, and what it was does not matter
@@ -280,7 +284,9 @@ func (l *lockstep) begin(p *pair, i int) production.Machine {
 func events(all ...production.Event) report {
 	return func(a *production.Machine) string {
 		for _, ev := range all {
-			a.Apply(ev)
+			if left, _ := leaves(a, ev); left {
+				return fmt.Sprintf("it has to be undone after %T, and nobody is told", ev)
+			}
 		}
 		win(a)
 		return ""
@@ -354,7 +360,7 @@ func (l *lockstep) reports(p, next *pair, i int, what string) []report {
 		}}
 	case "gives up waiting":
 		return []report{func(a *production.Machine) string {
-			if !a.Apply(production.GaveUp{}).Remove {
+			if left, _ := leaves(a, production.GaveUp{}); left {
 				return "it leaves its key"
 			}
 			return ""
@@ -410,6 +416,9 @@ func (l *lockstep) losses(p *pair, i int) (all []report) {
 			rest := l.isSet(k)
 			if fx.End != end || fx.Held != was || fx.Own != index || fx.Rest != (rest && was) || fx.Remove != (rest && !was) {
 				return fmt.Sprintf("%+v is a loss otherwise: %+v", ev, fx)
+			}
+			if end == production.KeyOverwritten && a.Phase != production.Undoing {
+				return "a key that somebody wrote to is there, and forgotten"
 			}
 			return ""
 		})
@@ -508,9 +517,14 @@ func (l *lockstep) released(p *pair, i int, a *production.Machine, what string, 
 	if spoilt {
 		answered.Was = l.overwritten(p, i)
 	}
-	v := a.Apply(answered).Verdict
+	left, fx := leaves(a, answered)
+	v := fx.Verdict
 	if v == production.Explain {
-		v = a.Apply(production.Explained{SessionEnded: !p.s.sessions[l.c.session(k)].alive, Remains: answered.Remains}).Verdict
+		left, fx = leaves(a, production.Explained{SessionEnded: !p.s.sessions[l.c.session(k)].alive, Remains: answered.Remains})
+		v = fx.Verdict
+	}
+	if left {
+		return "a release leaves what is left of a set, and nobody is told"
 	}
 	// It is gone though its lease is alive, so one of its deletes was applied or, if none can have
 	// been, somebody else's.
@@ -724,7 +738,7 @@ func (l *lockstep) walk() (pairs int, wrong *Violation) {
 		p := queue[at]
 		queue[at] = pair{}
 		for i := range l.c.Clients {
-			bad := l.idle(&p, i)
+			bad := cmp.Or(l.idle(&p, i), l.givesUp(&p, i))
 			var all []pair
 			if bad == "" {
 				all, bad = l.writes(&p, i)
@@ -758,7 +772,7 @@ func (l *lockstep) seenBefore(p *pair, st step) bool {
 	return a.Mod > a.Own.Create
 }
 
-// rule: A2, SM1, SM2, SM3
+// rule: A2, A5, A6, N6, ML5, SM1, SM2, SM3
 func TestTheProductionStateAndTheModelSayTheSameInEveryInterleaving(t *testing.T) {
 	swapped := []Client{{Wants: []Want{reader, lock}}, {Wants: []Want{lock, reader}, Session: 1}}
 	for _, walk := range []struct {
