@@ -298,6 +298,52 @@ func TestAServersBoundsAreKeptOnceTheyAreKnown(t *testing.T) {
 
 // Rule G6: an unknown outcome is unknown for each write, and those that may be executed twice are sent
 // again, together.
+// An enqueue that is answered without an error was executed once, and no copy of it comes later, whatever
+// became of the requests that it shared and of what it shared them with.
+// rule: G6
+func TestAnEnqueueThatIsAnsweredWasExecutedOnceOverAllTheRequestsThatItShared(t *testing.T) {
+	free := func(i int) Write { // it compares nothing, so that each copy that is executed counts
+		x := put(i)
+		x.Txn.Compare = nil
+		return x
+	}
+	leaseless := free(9)
+	leaseless.Txn.Success[0] = txn.Put("q9/7-1", nil, 99)
+	for name, rule := range map[string]etcdfake.Rule{
+		"nothing happens":         {Times: -1},
+		"its answer is lost":      {Err: rpctypes.ErrGRPCTimeout, Times: 1},
+		"it comes late":           {Late: time.Second, Err: rpctypes.ErrGRPCTimeout, Times: 1},
+		"a member has no leader":  {Lose: true, Err: rpctypes.ErrGRPCNoLeader, Times: 2},
+		"it is too large":         {Lose: true, Err: rpctypes.ErrGRPCRequestTooLarge, Times: 1},
+		"it has too many parts":   {Lose: true, Err: rpctypes.ErrGRPCTooManyOps, Times: 1},
+		"the disk is full for it": {Lose: true, Err: rpctypes.ErrGRPCNoSpace, Times: 1},
+	} {
+		for others, ws := range map[string][]Write{"an enqueue": {free(0), free(1)}, "one that is refused": {free(0), leaseless}, "a release": {free(0), del(1)}} {
+			t.Run(name+", beside "+others, func(t *testing.T) {
+				inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
+					if rule.Times > 0 {
+						w.f.Inject(nested(rule))
+					}
+					got := w.all(w.Context(), ws...)[0]
+					time.Sleep(2 * time.Second)
+					executed := int64(0)
+					if kv := w.f.Get("q0/7-1"); kv != nil {
+						executed = kv.Version
+					}
+					switch {
+					case got.err == nil:
+						assert.EqualValues(w, 1, executed)
+					case cluster.OutcomeOf(got.err) == cluster.NotApplied:
+						assert.Zero(w, executed)
+					default:
+						assert.LessOrEqual(w, executed, int64(1))
+					}
+				})
+			})
+		}
+	}
+}
+
 // rule: G6
 func TestALostAnswerIsEachOnesAndNoRequestIsSentTwice(t *testing.T) {
 	for name, rule := range map[string]etcdfake.Rule{

@@ -14,9 +14,9 @@
 //     sent for it is known to have ended, without a stream or with a status that the server gives only
 //     when nothing was applied. Answered needs the evidence that the server has executed or refused
 //     each, so that none can be applied later; it does not say which. Everything else is Unknown,
-//     whatever the user's interceptors do. A
-//     transaction that was answered is Unknown too while another copy that an interceptor sent may have
-//     been applied, unless the transaction was declared repeatable.
+//     whatever the user's interceptors do. So a write that was answered without an error was sent in exactly
+//     one copy that a server may have seen, over all its tries. If another copy may have been applied, or
+//     none was seen, it is Unknown. This does not count for what was declared repeatable.
 //  4. A request that may have been applied is sent again only if its sender declared a second copy
 //     harmless (Always).
 //  5. A try is one sending of a request to one member. Every try has a time limit, and so have all

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -175,6 +176,85 @@ func TestAnAnswerBesideACopyThatMayHaveBeenAppliedLeavesTheOutcomeUnknown(t *tes
 				}), "what compares nothing says by itself what it did")
 			})
 		})
+	}
+}
+
+// An answer without an error means exactly one copy that a server may have seen. Where no copy was seen,
+// nobody knows how many there are.
+// rule: C1
+func TestAnAnswerWithoutACopyThatWasSeenLeavesTheOutcomeUnknown(t *testing.T) {
+	for name, tc := range map[string]struct {
+		in   grpc.UnaryClientInterceptor
+		sent int64
+	}{
+		"answers by itself": {func(_ context.Context, _ string, _, answer any, conn *grpc.ClientConn, _ grpc.UnaryInvoker, _ ...grpc.CallOption) error {
+			answer.(*pb.TxnResponse).Header = &pb.ResponseHeader{ClusterId: 7, Revision: 1 << 40}
+			return nil
+		}, 0},
+		"sends twice with a context of its own": {func(_ context.Context, method string, req, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			_ = invoke(context.Background(), method, req, new(pb.TxnResponse), conn, opts...)
+			return invoke(context.Background(), method, req, answer, conn, opts...)
+		}, 2},
+		"sends without a stream, and then with a context of its own": {func(ctx context.Context, method string, req, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			_ = invoke(ended(ctx), method, req, answer, conn)
+			return invoke(context.Background(), method, req, answer, conn, opts...)
+		}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			intercepted(t, tc.in, func(t *testing.T, ss *stubs, c *Cluster) {
+				_, err := c.Txn(t.Context(), Request{Op: "txn"}, writing())
+				require.ErrorIs(t, err, errCopies)
+				assert.Equal(t, Unknown, OutcomeOf(err))
+				assert.Equal(t, tc.sent, ss.txns(), "it is not sent again")
+
+				_, err = c.Txn(t.Context(), Request{Op: "txn", Repeat: Always}, writing())
+				require.NoError(t, err, "a copy is harmless")
+				_, err = c.Txn(t.Context(), Request{Op: "txn"}, reading())
+				require.NoError(t, err, "a read is harmless")
+			})
+		})
+	}
+}
+
+// Whatever the members answer to the tries of a write that is not repeatable: if it is answered without an
+// error, one copy was executed, and all others were refused.
+// rule: C1
+func TestAWriteThatIsAnsweredWasExecutedInOneCopyOverAllTriesAndMembers(t *testing.T) {
+	lost := status.Error(codes.Unavailable, "error reading from server: EOF")
+	answers := []error{nil, lost, rpctypes.ErrGRPCNoLeader, rpctypes.ErrGRPCRequestTooManyRequests, rpctypes.ErrGRPCTimeout, rpctypes.ErrGRPCPermissionDenied}
+	refuses := func(err error) bool { outcome, _ := classify(err); return outcome == NotApplied }
+	for _, a := range answers {
+		for _, b := range answers {
+			for _, each := range []int{1, 2} { // what an interceptor makes of one
+				again := func(ctx context.Context, method string, req, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) (err error) {
+					for range each {
+						err = invoke(ctx, method, req, answer, conn, opts...)
+					}
+					return err
+				}
+				intercepted(t, again, func(t *testing.T, ss *stubs, c *Cluster) {
+					var n, executed atomic.Int64
+					ss.each(func(s *stub) {
+						s.onTxn = func(context.Context, int64, *pb.TxnRequest) (*pb.TxnResponse, error) {
+							var err error
+							if at := n.Add(1); at <= 2 {
+								err = []error{a, b}[at-1]
+							}
+							if err == nil || !refuses(err) {
+								executed.Add(1)
+							}
+							return &pb.TxnResponse{Header: s.header()}, err
+						}
+					})
+					_, err := c.Txn(t.Context(), Request{Op: "txn"}, writing())
+					if err == nil {
+						assert.EqualValues(t, 1, executed.Load(), "%v, %v, each %d times", a, b, each)
+					} else if OutcomeOf(err) == NotApplied {
+						assert.Zero(t, executed.Load(), "%v, %v, each %d times", a, b, each)
+					}
+				})
+			}
+		}
 	}
 }
 
