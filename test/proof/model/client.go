@@ -14,18 +14,25 @@ func (w *walker) clientSteps(i int) {
 	if w.from.kept[k].of != 0 {
 		w.try("the delay passes of", i, func(s *state, _ *client) { s.kept[k] = kept{} })
 	}
+	if w.c.Reuse {
+		w.reuseSteps(i, k)
+	}
 	switch me.pc {
 	case idle:
-		w.try("sends enqueue", i, func(s *state, me *client) { w.sends(s, i, k) })
+		bad := ""
+		w.try("sends enqueue", i, func(s *state, me *client) { bad = w.sends(s, i, k) })
+		w.fails(bad)
 	case enqueuing:
 		if me.got.there {
 			w.enqueued(i)
-			if w.c.NoSpace {
-				w.try("learns that the disk is full", i, func(s *state, me *client) { me.pc, me.got = undoing, answer{} })
+			if w.c.NoSpace && !me.copied {
+				w.try("learns that the disk is full", i, func(s *state, me *client) {
+					me.pc, me.got, me.sure = undoing, answer{}, false
+				})
 			}
 		}
 		w.try("gives its enqueue up", i, func(s *state, me *client) {
-			me.pc, me.got = settling, answer{}
+			me.pc, me.got, me.sure = settling, answer{}, false
 			switch {
 			case w.c.Rules.ForgetEnqueue:
 				w.next(s, i)
@@ -67,19 +74,27 @@ func (w *walker) clientSteps(i int) {
 func (w *walker) next(s *state, i int) {
 	me := &s.clients[i]
 	w.ends(me)
-	*me = client{pc: done, nth: me.nth, used: me.used, old: me.old}
+	*me = client{pc: done, nth: me.nth, used: me.used, old: me.old, number: me.number, second: me.second}
 	if int(me.nth)+1 < len(w.c.Clients[i].Wants) {
-		me.nth++
-		me.pc = idle
+		if w.c.Reuse {
+			me.number.take()
+		}
+		if !me.number.none {
+			me.nth++
+			me.pc = idle
+		}
 	}
 }
 
 // sends sends an enqueue of k. If the session has no other key of the name, the enqueue reads
 // around the session's keys. When the answer comes, the client decides whether that is still so
 // (RW5).
-func (w *walker) sends(s *state, i int, k key) {
+func (w *walker) sends(s *state, i int, k key) (bad string) {
 	me := &s.clients[i]
-	me.pc, me.around, me.overtaken = enqueuing, w.c.handsOff(k), false
+	if w.c.Reuse {
+		bad = w.sendsUnder(s, k)
+	}
+	me.pc, me.around, me.overtaken = enqueuing, w.c.handsOff(k) && (!w.c.Reuse || w.c.Rules.ReuseAround), false
 	s.inFlight[k] = w.c.names(k)
 	for j := range w.c.Clients {
 		other := w.c.key(s, j)
@@ -94,6 +109,7 @@ func (w *walker) sends(s *state, i int, k key) {
 			me.around = false
 		}
 	}
+	return bad
 }
 
 // follows makes what preds shows in one of its queues the predecessor, in any queue. It calls none
@@ -123,6 +139,13 @@ func (w *walker) enqueued(i int) {
 	k := w.c.key(w.from, i)
 	name := "learns of its enqueue"
 	switch {
+	case me.copied && !w.c.Rules.CopyIsAnswered:
+		w.try("learns that an answer to its enqueue is beside another copy", i, func(s *state, me *client) { me.pc, me.got, me.sure = settling, answer{}, false })
+	case !me.got.ok && w.c.Reuse && w.from.own(k) != 0 && !w.c.Rules.KeyIsRefusal:
+		w.try("removes what an older enqueue has put, and takes another number,", i, func(s *state, me *client) { w.another(s, i, k) })
+	case !me.got.ok && me.number.again && w.from.cancel[k] && w.from.sessions[w.c.session(k)].alive:
+		w.try(name, i, func(s *state, me *client) { w.next(s, i) })
+		w.fails("an enqueue was refused because of an older one's cancel key")
 	case !me.got.ok:
 		w.try(name, i, func(s *state, me *client) {
 			if w.c.Rules.EnqueueInParts {
@@ -169,6 +192,8 @@ func (w *walker) settle(i int) {
 			case !answered:
 			case found == 0:
 				w.next(s, i)
+			case found == of && !w.isOurs(s, k, rev):
+				w.another(s, i, k)
 			case found == of:
 				me.pc, me.token = querying, rev
 			default:
@@ -183,7 +208,7 @@ func (w *walker) settle(i int) {
 // waits adds what ends a wait: the predecessor is gone, or its release handed off.
 func (w *walker) waits(i int, k key) {
 	me := w.from.clients[i]
-	if w.from.queues[me.in].at(me.pred) < 0 && !me.missed {
+	if (w.from.queues[me.in].at(me.pred) < 0 || w.isNewer(me.pred, int(me.in), me.token)) && !me.missed {
 		w.try("learns that the one before is gone", i, func(s *state, me *client) {
 			me.pc = querying
 			if w.c.Rules.TrustEvent {
@@ -289,7 +314,10 @@ func (w *walker) holds(i int, k key) {
 func (w *walker) sendsRelease(s *state, me *client, k key) {
 	w.ends(me)
 	me.pc = releasing
-	s.releases[k] = late{1, me.next}
+	s.releases[k] = late{copies: 1, next: me.next}
+	if w.c.Reuse && !w.c.Rules.ReleaseByName {
+		s.releases[k].rev = me.token
+	}
 	if w.c.Rules.HandoffAhead {
 		s.handOff(k, me.next)
 	}
@@ -314,8 +342,9 @@ func (w *walker) releases(i int, k key) {
 					s.clients[i].pc = undoing
 				case w.c.inPart(s, k):
 				default:
-					w.c.release(s, k, rev, h)
+					found := w.c.release(s, k, rev, h)
 					if answered {
+						w.ended(s, i, found)
 						w.next(s, i)
 					}
 				}
@@ -380,8 +409,15 @@ func (w *walker) undoes(i int, k key) {
 		compare: func(s *state) bool { return true },
 		apply: func(s *state, _ bool) {
 			me := &s.clients[i]
-			w.c.undo(s, k, me.tried)
+			if w.c.Reuse {
+				w.ended(s, i, w.removes(s, me, k))
+			} else {
+				w.c.undo(s, k, me.tried)
+			}
 			w.next(s, i)
 		},
 	})
+	if w.c.Reuse {
+		w.sendsRemoval(i, k)
+	}
 }

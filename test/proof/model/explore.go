@@ -16,6 +16,38 @@ func (v *Violation) Error() string {
 	return fmt.Sprintf("%s, after %d steps: %q", v.Property, len(v.History), v.History)
 }
 
+// A frontier is the states that were reached and not walked yet: a stack if it is deep, and otherwise a queue. No
+// other states are kept, because they are what fills a machine's memory.
+type frontier struct {
+	deep       bool
+	now, later []reached
+	at         int // in now
+}
+
+// reached is a state and its number.
+type reached struct {
+	s  state
+	at int32
+}
+
+func (f *frontier) add(r reached) { f.later = append(f.later, r) }
+
+// next removes and returns one. ok is false if there is none.
+func (f *frontier) next() (r reached, ok bool) {
+	if last := len(f.later) - 1; f.deep && last >= 0 {
+		r, f.later = f.later[last], f.later[:last]
+		return r, true
+	}
+	if f.at == len(f.now) {
+		f.now, f.later, f.at = f.later, f.now[:0], 0
+	}
+	if f.at == len(f.now) {
+		return r, false
+	}
+	f.at++
+	return f.now[f.at-1], true
+}
+
 // origin is how a state was first reached: the earlier state, and the number of the step.
 type origin struct {
 	from int32
@@ -58,17 +90,16 @@ func (c Config) explore(deep bool) (states int, found *Violation) {
 	seen := newFingerprints[state]()
 	start := c.start()
 	seen.add(&start)
-	queue, came := []state{start}, []origin{{}}
+	came := []origin{{}}
 	history := func(at int32, last string) []string { return c.history(start, came, at, last) }
-	for ahead := []int32{0}; len(ahead) > 0; {
-		var at int32
-		if last := len(ahead) - 1; deep {
-			at, ahead = ahead[last], ahead[:last]
-		} else {
-			at, ahead = ahead[0], ahead[1:]
+	ahead := frontier{deep: deep}
+	ahead.add(reached{s: start})
+	for {
+		r, ok := ahead.next()
+		if !ok {
+			return len(came), nil
 		}
-		s := queue[at]
-		queue[at] = state{}
+		s, at := r.s, r.at
 		steps := c.steps(&s)
 		goesOn := false
 		for i, st := range steps {
@@ -77,8 +108,8 @@ func (c Config) explore(deep bool) (states int, found *Violation) {
 			}
 			goesOn = goesOn || !st.may && st.to != s
 			if seen.add(&st.to) {
-				ahead = append(ahead, int32(len(queue)))
-				queue, came = append(queue, st.to), append(came, origin{at, uint8(i)})
+				ahead.add(reached{st.to, int32(len(came))})
+				came = append(came, origin{at, uint8(i)})
 			}
 		}
 		if !goesOn {
@@ -87,7 +118,6 @@ func (c Config) explore(deep bool) (states int, found *Violation) {
 			}
 		}
 	}
-	return len(came), nil
 }
 
 // history is the steps to state number at, and the step after it. It takes the steps again from
@@ -177,6 +207,9 @@ func (s *state) begins(c Config, me *client, k key) string {
 		if at < 0 || q.created[at] != me.token && !c.Rules.EnqueueInParts {
 			return "somebody believes to hold whose key is not there"
 		}
+		if s.past[k].came {
+			return "somebody believes to hold whose key has the value of an older acquisition"
+		}
 		for f, kept := range s.kept {
 			if key(f) != k && kept.of.has(n) && conflict(c.want(key(f))[n], mode) {
 				return "a hold began before the delay after another had passed"
@@ -222,6 +255,9 @@ func (s *state) crowded(c Config, acts [maxClients]names) bool {
 
 // unfinished returns what is wrong with a state in which nothing happens any more.
 func (s *state) unfinished(c Config) string {
+	if s.foreign() {
+		return ""
+	}
 	for i := range c.Clients {
 		if p := s.clients[i].pc; p != done && p != dead {
 			return "deadlock"

@@ -8,10 +8,13 @@ func (s *state) forget(c Config) {
 	r := c.Rules
 	for i := range c.Clients {
 		if me := &s.clients[i]; me.pc == done || me.pc == dead {
-			*me = client{pc: me.pc, nth: me.nth, old: me.old, used: me.used}
+			*me = client{pc: me.pc, nth: me.nth, old: me.old, used: me.used, number: me.number}
 		}
 	}
-	for k := key(1); int(k) <= len(c.Clients)*maxAcquisitions && !r.BlindDelete; k++ {
+	if c.Reuse {
+		s.forgetPast(c)
+	}
+	for k := key(1); int(k) <= len(c.Clients)*maxAcquisitions && !r.BlindDelete && !c.Reuse; k++ {
 		if !s.sessions[c.session(k)].alive {
 			s.inFlight[k], s.takes[k], s.releases[k] = 0, 0, late{} // refused whenever they arrive
 		}
@@ -35,7 +38,7 @@ func (s *state) forget(c Config) {
 
 // rank replaces revisions by their ranks: only their order matters.
 func (s *state) rank(c Config) {
-	var refs [2*maxKeys + 2*maxClients + 2*maxNames + 2*maxSlots + 2]*uint8
+	var refs [2*maxKeys + 2*maxClients + 2*maxNames + 2*maxSlots + 2 + perKey*(maxKeys+1) + perClient*maxClients]*uint8
 	all := refs[:0]
 	for n := range c.namesUsed() {
 		q := &s.queues[n]
@@ -51,6 +54,9 @@ func (s *state) rank(c Config) {
 		all = append(all, &s.clients[i].token, &s.clients[i].old)
 	}
 	all = append(all, &s.storage.exclusive, &s.storage.any)
+	if c.Reuse {
+		all = s.revisions(all)
+	}
 	var values [len(refs) + 1]uint8 // the first is 0, which stays
 	revs := values[:1]
 	for _, rev := range all {

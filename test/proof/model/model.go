@@ -25,6 +25,8 @@
 //     alive.
 //  7. Delay, with LockDelay: after a hold that ended without its release, nobody comes
 //     to hold the name, in a mode that conflicts, before the delay has passed.
+//  8. Numbers, with Reuse: none is used again that an older use can still refuse or that
+//     has its mark, and nobody holds a key that has the value of an older use.
 //
 // Rules switches off single rules, and every one of them is needed: without it Explore finds a
 // history that breaks a property, and returns it.
@@ -119,6 +121,19 @@ type Rules struct {
 	HandleFrees       bool // a takeover deletes at once the keys that its predecessor kept (LD3)
 	LateReleaseFrees  bool // a release after the loss of one name deletes the others at once (LD3)
 
+	CopyIsAnswered   bool // an answer beside another copy that is known counts as an answer (C1, A1)
+	ReuseDoubtful    bool // a number is used again after an enqueue whose answer was lost (A1)
+	ReuseUnknown     bool // a number is used again after a deletion that found no key (A1)
+	RemoveByName     bool // a removal does not compare the create revision (A1)
+	ReleaseByName    bool // a copy of a release does not (A1)
+	ReuseInherited   bool // a number is used again that a predecessor has used (A1)
+	EntryByNumber    bool // a late call about an older acquisition finds the entry of a newer one (A1)
+	FreeAtAnyTime    bool // a free number does not carry the revision at which it became free (A1)
+	OlderValueIsOurs bool // a key that has an older value is held (A1)
+	KeyIsRefusal     bool // an enqueue that finds a key under its name leaves it (A1)
+	PredByName       bool // a predecessor's key counts as the same, whatever its create revision (A3)
+	ReuseAround      bool // an enqueue reads around the session's keys (RW5)
+
 	NewestOnly    bool // storage keeps one register, of the highest token (K2)
 	ExclusiveOnly bool // storage keeps one register, of the highest exclusive token (K2)
 }
@@ -134,6 +149,9 @@ type Config struct {
 	NoHandoffs bool // nobody hands off, as in an election
 	LockDelay  bool // sessions have a lock-delay, and a hold may last too long; not with permits
 	Storage    bool // holders use a storage that keeps registers for the first name
+	Reuse      bool // a number is used again when it is clean; a client's Wants are alike, and of the first name
+	Copies     int  // with Reuse, how many enqueues have a second copy, which the client may know of or not
+	Restores   int  // with Reuse, how often a snapshot is restored that has an older key
 	Rules      Rules
 	Exact      bool // revisions are kept, and not replaced by their ranks
 }
@@ -218,6 +236,11 @@ type client struct {
 	twin      bool       // another process believes that it holds, too
 	used      bool       // its operation has reached the storage
 	old       uint8      // the token of a hold that has ended, and whose operation is under way
+	number    numbers
+	sure      bool // with Reuse, the enqueue was answered as applied
+	copied    bool // its enqueue was sent twice, and it knows that
+	inherited bool // its enqueue was a predecessor's
+	second    bool // a second release of its older acquisition has paused
 	got       answer
 }
 
@@ -241,6 +264,7 @@ func (h successors) rest() successors {
 type late struct {
 	copies uint8 // 0 or 1
 	next   successors
+	rev    uint8 // with Reuse, the create revision that is compared; 0 if it deletes by name
 }
 
 // handoff is what a release puts on the successor's key.
@@ -293,6 +317,9 @@ type state struct {
 	takes    [maxKeys + 1]names   // the slots of takes under way
 	releases [maxKeys + 1]late    // copies of releases under way
 	handoffs [maxKeys + 1]handoff // on keys that are there
+	past     [maxKeys + 1]past    // what older uses of a number have left
+	copies   uint8                // second copies of enqueues that were sent
+	restores uint8                // snapshots that were restored
 	tokens   [maxNames]highest    // held so far
 	permits  [maxSlots]uint8      // tokens of permits held so far
 	storage  highest              // what the storage has admitted
@@ -316,8 +343,11 @@ func (c Config) start() state {
 // key is client i's present acquisition.
 func (c Config) key(s *state, i int) key {
 	a := s.clients[i].nth
-	if c.Rules.BlindDelete {
+	switch {
+	case c.Rules.BlindDelete:
 		a = 0
+	case c.Reuse:
+		a = s.clients[i].number.now
 	}
 	return key(i*maxAcquisitions+int(a)) + 1
 }

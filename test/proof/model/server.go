@@ -6,7 +6,7 @@ package model
 func (s *state) remove(k key, n int) {
 	if at := s.queues[n].at(k); at >= 0 {
 		s.queues[n].remove(at)
-		s.handoffs[k] = handoff{}
+		s.past[k].came, s.handoffs[k] = false, handoff{}
 	}
 }
 
@@ -63,7 +63,8 @@ func (s *state) successors(c Config, k key, n int) (h successors) {
 	return h
 }
 
-// handOff puts a handoff by k on the first of h, if that exists.
+// handOff puts a handoff by k on the first of h, if that exists. In code it also has to be the key that h was read from,
+// which is not needed: a waiter that came again behind others does not wait for k (A2).
 func (s *state) handOff(k key, h successors) {
 	next := h[0]
 	if next == 0 {
@@ -115,7 +116,7 @@ func (c Config) enqueue(s *state, k key, ok bool) {
 		}
 	}
 	if me.pc == enqueuing && k == c.key(s, i) && !me.got.there {
-		me.got = got
+		me.got, me.sure = got, ok && c.Reuse && (!me.copied || c.Rules.CopyIsAnswered)
 		if ok {
 			me.token = s.rev
 		}
@@ -143,12 +144,15 @@ func (s *state) before(c Config, k key, n int) key {
 }
 
 // release deletes k if it was created at rev, in all its queues or in its slot, and hands off
-// to h. A rev of 0 matches any.
-func (c Config) release(s *state, k key, rev uint8, h successors) {
-	found := false
+// to h. A rev of 0 matches any. It returns whether there was such a key in a queue.
+func (c Config) release(s *state, k key, rev uint8, h successors) (found bool) {
 	for n := range s.queues {
 		if at := s.queues[n].at(k); at >= 0 && (rev == 0 || rev == s.queues[n].created[at]) {
 			found = true
+			s.past[k].was = 0
+			if c.Restores > 0 {
+				s.past[k].was = s.queues[n].created[at]
+			}
 			s.remove(k, n)
 		}
 	}
@@ -160,6 +164,7 @@ func (c Config) release(s *state, k key, rev uint8, h successors) {
 	if found {
 		s.handOff(k, h)
 	}
+	return found
 }
 
 // inPart reports whether some keys of a set exist and some do not. A release deletes all or none

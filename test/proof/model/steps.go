@@ -70,6 +70,13 @@ func (w *walker) may(name string, i int, do func(s *state, me *client)) {
 	w.steps[len(w.steps)-1].may = true
 }
 
+// fails sets the property that the last step breaks, if it breaks one.
+func (w *walker) fails(bad string) {
+	if bad != "" {
+		w.steps[len(w.steps)-1].bad = bad
+	}
+}
+
 func (w *walker) add(name string, to state, may bool) {
 	bad := to.broken(w.from, w.c)
 	to.forget(w.c)
@@ -170,6 +177,7 @@ func (w *walker) operatorSteps(i int) {
 	deletes := func(n int, remove func(s *state)) {
 		w.may("an operator deletes the key of", i, func(s *state, me *client) {
 			remove(s)
+			s.past[k].marked = w.c.Reuse
 			if lost {
 				s.losses++
 				me.lost |= 1 << n
@@ -218,10 +226,13 @@ func (w *walker) networkSteps(k key) {
 	if w.from.releases[k].copies > 0 {
 		w.try("a release arrives of", i, func(s *state, me *client) {
 			if !w.c.inPart(s, k) {
-				w.c.release(s, k, 0, s.releases[k].next)
+				w.c.release(s, k, s.releases[k].rev, s.releases[k].next)
 			}
 			s.releases[k] = late{}
 		})
 		w.try("a release is lost of", i, func(s *state, me *client) { s.releases[k] = late{} })
+	}
+	if w.c.Reuse {
+		w.pastSteps(i, k)
 	}
 }

@@ -40,6 +40,9 @@ func (w *walker) resumes(s *state, me *client, i int) {
 		ses.taken, ses.valid = true, true
 		k := w.c.key(s, i)
 		s.inFlight[k], s.takes[k] = 0, 0
+		if w.c.Reuse {
+			w.inherits(s, me, i)
+		}
 		switch {
 		case me.was && w.c.Rules.ResumedUnasked:
 			w.hold(me)
