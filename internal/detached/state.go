@@ -57,7 +57,7 @@ type form struct {
 	Lost     []int64  `json:"lost,omitempty"`
 	Kept     []kept   `json:"kept,omitempty"`
 	At       int64    `json:"at,omitempty"` // Unix milliseconds
-	Claim    string   `json:"claim,omitempty"`
+	Claim    string   `json:"nonce,omitempty"`
 }
 
 type kept struct {
