@@ -65,7 +65,7 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pawl: %w", err)
 	}
-	leaves, err := openLeavings(cfg.ReclaimDir)
+	leaves, err := openLeavings(ctx, cfg.ReclaimDir)
 	if err != nil {
 		return nil, fmt.Errorf("pawl: dial: %w", err)
 	}
@@ -79,7 +79,8 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	}
 	c.life, c.end = context.WithCancel(context.Background())
 	if leaves != nil {
-		leaves.sweeper = c.reclaimer()
+		leaves.reclaimer = c.reclaimer
+		leaves.sweeper = c.reclaimer(leaves.dir)
 	}
 	return c, nil
 }
@@ -170,7 +171,7 @@ func (c *Client) grant(ctx context.Context, opts lease.Options, sweep time.Durat
 	case err != nil:
 		return nil, err
 	}
-	c.leave(engine, opts.WithDefaults().Owner)
+	c.leave(ctx, engine, opts.WithDefaults().Owner)
 	c.keep(engine)
 	return engine, nil
 }
@@ -254,7 +255,9 @@ func (c *Client) close() error {
 		<-s.Stopped()
 	}
 	left := c.cleanup.Close(removalWait)
-	c.leaves.close()
+	if n := c.leaves.close(); n > 0 {
+		c.cluster.Logger().Warn("files in Config.ReclaimDir are not removed yet: the file system does not answer", "files", n)
+	}
 	c.watches.Close()
 	_ = c.cluster.Close()
 	if len(left) > 0 {

@@ -66,8 +66,10 @@ type Config struct {
 	//
 	// The directory belongs to this process's user alone, with mode 0700, on tmpfs, ext4, xfs or btrfs; it is
 	// made if its parent is there. Dial returns an error for anything else, and on other systems than Linux.
-	// A session that cannot leave a file goes on without, with one warning for the Client. Who shares the
-	// directory has to use the same cluster, Namespace and user for what is in it to be found.
+	// A session that cannot leave a file goes on without, with one warning for the Client; a disk that does
+	// not answer holds a call up for 2 s at most. If the directory is removed, or another one takes its place,
+	// new sessions use that. Who shares the directory has to use the same cluster, Namespace and user for what
+	// is in it to be found.
 	ReclaimDir string
 	// Logger gets what an operator has to know, and never a password or a token. Nothing is logged if
 	// it is nil. A goroutine of the Client calls its handler, and nothing else waits for it. If it does

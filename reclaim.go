@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"sync"
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/internal/reclaim"
 	"github.com/pawl-locks/pawl/internal/session"
@@ -20,40 +22,108 @@ import (
 // leavings are the files that a client's sessions leave in Config.ReclaimDir for the case of this process's
 // death. Without a ReclaimDir it is nil, and does nothing.
 type leavings struct {
-	dir     *reclaim.Dir
-	inherit bool // processes that this one starts believe as well
-	sweeper *reclaim.Reclaimer
+	inherit   bool // processes that this one starts believe as well
+	reclaimer func(*reclaim.Dir) *reclaim.Reclaimer
 
-	mu     sync.Mutex
-	files  map[*session.Session]*reclaim.File // of the sessions that have not removed theirs
-	swept  clock.Instant                      // when the last sweep began
-	warned bool
+	mu      sync.Mutex
+	dir     *reclaim.Dir
+	sweeper *reclaim.Reclaimer           // of dir
+	files   map[*session.Session]leaving // of the sessions that have not removed theirs
+	swept   clock.Instant                // when the last sweep began
+	warned  bool
 
 	minding sync.WaitGroup // goroutines, one a file
 	life    context.Context
 	end     context.CancelFunc
 }
 
+// A leaving is a session's file.
+type leaving struct {
+	*reclaim.File
+	removed chan struct{} // closed once it is, or cannot be
+}
+
 // openLeavings opens Config.ReclaimDir, if there is one.
-func openLeavings(path string) (*leavings, error) {
+func openLeavings(ctx context.Context, path string) (*leavings, error) {
 	if path == "" {
 		return nil, nil
 	}
-	dir, err := reclaim.Open(path)
+	ctx, cancel := diskWait(ctx)
+	defer cancel()
+	dir, err := reclaim.Await(ctx, func() (*reclaim.Dir, error) { return reclaim.Open(path) }, nil)
 	if err != nil {
 		return nil, fmt.Errorf("Config.ReclaimDir: %w", err)
 	}
-	l := &leavings{dir: dir, files: make(map[*session.Session]*reclaim.File)}
+	l := &leavings{dir: dir, files: make(map[*session.Session]leaving)}
 	l.life, l.end = context.WithCancel(context.Background())
 	return l, nil
 }
 
-// close removes the files that are left, after all sessions have ended.
-func (l *leavings) close() {
-	if l != nil {
-		l.end()
-		l.minding.Wait()
+// diskWaits is how long a call waits for the file system. After that what a session leaves is late or
+// missing, which costs others a TTL if this process is killed.
+const diskWaits = 2 * time.Second
+
+// diskWait is a context for waiting for the file system.
+func diskWait(ctx context.Context) (context.Context, context.CancelFunc) {
+	graced, stop := cluster.WithGrace(ctx, cluster.Grace)
+	bound, cancel := context.WithTimeout(graced, diskWaits)
+	return bound, func() { cancel(); stop() }
+}
+
+// close removes the files that are left, after all sessions have ended. It returns how many could not be
+// removed in time.
+func (l *leavings) close() (left int) {
+	if l == nil {
+		return 0
 	}
+	l.end()
+	ctx, cancel := diskWait(context.Background())
+	defer cancel()
+	_, err := reclaim.Await(ctx, func() (struct{}, error) { l.minding.Wait(); return struct{}{}, nil }, nil)
+	if err != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return len(l.files)
+	}
+	return 0
+}
+
+// follow opens the directory that has the path now, if that is another one. Files in the one before stay
+// there: a process that was forked before would not believe by a new one.
+func (l *leavings) follow() (*reclaim.Reclaimer, error) {
+	l.mu.Lock()
+	dir, sweeper := l.dir, l.sweeper
+	l.mu.Unlock()
+	if !dir.Moved() {
+		return sweeper, nil
+	}
+	dir, err := reclaim.Open(dir.Path())
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.dir, l.sweeper, l.warned = dir, l.reclaimer(dir), false
+	return l.sweeper, nil
+}
+
+// publish leaves a file, in the directory that has the path now if the one that had it was removed.
+func (l *leavings) publish(left reclaim.Left) (f *reclaim.File, err error) {
+	for range 2 {
+		l.mu.Lock()
+		publish := l.dir.Publish
+		if l.inherit {
+			publish = l.dir.PublishFor
+		}
+		l.mu.Unlock()
+		if f, err = publish(left); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		if _, err := l.follow(); err != nil {
+			return nil, err
+		}
+	}
+	return f, err
 }
 
 // sweepWait is how long a new session waits until what dead processes have left is revoked.
@@ -75,8 +145,12 @@ func (c *Client) sweep(ctx context.Context, within time.Duration) {
 		job, cancel := context.WithCancel(job)
 		defer cancel()
 		defer context.AfterFunc(c.life, cancel)() // a later sweep goes on
-		if err := c.leaves.sweeper.Sweep(job); err != nil {
-			c.cluster.Logger().Warn("what dead processes have left cannot be found", "directory", c.leaves.dir.Path(), "error", err)
+		sweeper, err := reclaim.Await(job, c.leaves.follow, nil)
+		if err == nil {
+			err = sweeper.Sweep(job)
+		}
+		if err != nil && job.Err() == nil {
+			c.cluster.Logger().Warn("what dead processes have left cannot be found", "directory", c.cfg.ReclaimDir, "error", err)
 		}
 	})
 	ctx, cancel := context.WithTimeout(ctx, within)
@@ -111,11 +185,12 @@ func (l *leavings) due() bool {
 	return true
 }
 
-// reclaimer reports to the client's log and observer. All sweeps use the same one, which reports a file once.
-func (c *Client) reclaimer() *reclaim.Reclaimer {
+// reclaimer reports to the client's log and observer. All sweeps of a directory use the same one, which
+// reports a file once.
+func (c *Client) reclaimer(dir *reclaim.Dir) *reclaim.Reclaimer {
 	log := c.cluster.Logger()
 	return &reclaim.Reclaimer{
-		Dir: c.leaves.dir, Host: c.host(),
+		Dir: dir, Host: c.host(),
 		Reclaimed: func(l reclaim.Left, after time.Duration, err error) {
 			switch {
 			case errors.Is(err, lease.ErrTakenOver):
@@ -137,30 +212,30 @@ func (c *Client) reclaimer() *reclaim.Reclaimer {
 }
 
 // leave publishes the file of a new session, before anybody has the session, and so before there is another
-// key (rule RC1).
-func (c *Client) leave(s *session.Session, owner string) {
+// key (rule RC1). A file that comes too late for that is removed.
+func (c *Client) leave(ctx context.Context, s *session.Session, owner string) {
 	l := c.leaves
 	if l == nil {
 		return
 	}
-	publish := l.dir.Publish
-	if l.inherit {
-		publish = l.dir.PublishFor
-	}
 	key, _ := s.Key()
-	f, err := publish(reclaim.Left{Remains: s.Remains(), Key: key, LockDelay: s.LockDelay(), Owner: owner})
+	left := reclaim.Left{Remains: s.Remains(), Key: key, LockDelay: s.LockDelay(), Owner: owner}
+	ctx, cancel := diskWait(ctx)
+	defer cancel()
+	f, err := reclaim.Await(ctx, func() (*reclaim.File, error) { return l.publish(left) }, func(f *reclaim.File) { _ = f.Remove() })
 	if err != nil {
 		c.warnOfFile("session leaves no file: if this process is killed, others wait until its lease expires", s, err)
 		return
 	}
 	l.mu.Lock()
-	l.files[s] = f
+	l.files[s] = leaving{f, make(chan struct{})}
 	l.mu.Unlock()
 	l.minding.Go(func() { c.mind(s, f) }) // ends with the session, or with the client
 }
 
 // mind looks at a session's file at each renewal (rule RC6), and removes it once the session has ended and
-// its revocation is decided. So a process that is killed meanwhile leaves it.
+// its revocation is decided. So a process that is killed meanwhile leaves it. A file system that stands still
+// holds up this goroutine alone.
 func (c *Client) mind(s *session.Session, f *reclaim.File) {
 	defer c.remove(s)
 	for backoff.Sleep(s.Context(), s.TTL()/8) {
@@ -179,7 +254,7 @@ func (c *Client) mind(s *session.Session, f *reclaim.File) {
 func (c *Client) warnOfFile(text string, s *session.Session, err error) {
 	c.leaves.mu.Lock()
 	first := !c.leaves.warned
-	c.leaves.warned = true
+	c.leaves.warned = true // until there is another directory
 	c.leaves.mu.Unlock()
 	if first {
 		c.cluster.Logger().Warn(text, "lease", fmt.Sprintf("%x", s.ID()), "error", err)
@@ -189,21 +264,36 @@ func (c *Client) warnOfFile(text string, s *session.Session, err error) {
 // remove removes the file of a session (rule RC5).
 func (c *Client) remove(s *session.Session) {
 	l := c.leaves
-	if l == nil {
-		return
-	}
 	l.mu.Lock()
 	f := l.files[s]
 	l.mu.Unlock()
-	if f == nil {
-		return
-	}
 	err := f.Remove()
 	l.mu.Lock()
 	delete(l.files, s)
 	l.mu.Unlock()
+	close(f.removed)
 	if err != nil {
 		c.cluster.Logger().Warn("session's file stays until this process ends", "lease", fmt.Sprintf("%x", s.ID()), "error", err)
+	}
+}
+
+// awaitRemoval waits until the file of a session that has ended is removed.
+func (c *Client) awaitRemoval(ctx context.Context, s *session.Session) {
+	l := c.leaves
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	f, ok := l.files[s]
+	l.mu.Unlock()
+	if !ok {
+		return
+	}
+	ctx, cancel := diskWait(ctx)
+	defer cancel()
+	select {
+	case <-f.removed:
+	case <-ctx.Done():
 	}
 }
 
@@ -220,7 +310,8 @@ func init() {
 		}
 		l := s.client.leaves
 		l.mu.Lock()
-		defer l.mu.Unlock()
-		return l.files[s.engine].Inherited()
+		f := l.files[s.engine]
+		l.mu.Unlock()
+		return f.Inherited()
 	}
 }

@@ -270,6 +270,7 @@ func TestASessionThatCannotLeaveItsFileGoesOnAndSaysSoOnce(t *testing.T) {
 		lost, err := c.NewSession(t.Context(), lease.Options{})
 		require.NoError(t, err)
 		require.NoError(t, os.RemoveAll(dir))
+		require.NoError(t, os.WriteFile(dir, nil, 0o600))
 		for range 3 {
 			s, err := c.NewSession(t.Context(), lease.Options{})
 			require.NoError(t, err)

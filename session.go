@@ -100,7 +100,7 @@ func (s *Session) Close(ctx context.Context) error {
 	}
 	err := s.engine.Close(ctx)
 	if err == nil {
-		s.client.remove(s.engine)
+		s.client.awaitRemoval(ctx, s.engine)
 	}
 	return err
 }
@@ -114,7 +114,9 @@ func (s *Session) Detach() lease.Handle {
 		return lease.Handle{}
 	}
 	h := s.engine.Detach()
-	s.client.remove(s.engine) // before anybody has the Handle
+	if h != (lease.Handle{}) {
+		s.client.awaitRemoval(context.Background(), s.engine) // before anybody has the Handle
+	}
 	return h
 }
 

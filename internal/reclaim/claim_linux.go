@@ -33,13 +33,13 @@ func (d *Dir) Claim(name string) (_ *Claim, err error) {
 	if strings.HasPrefix(name, ".") || strings.ContainsRune(name, '/') {
 		return nil, fmt.Errorf("%q is no published file", name)
 	}
-	file, err := d.open(name, unix.O_RDONLY)
+	fd, err := d.open(name, unix.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
-	c := &Claim{dir: d, name: name, file: file}
+	c := &Claim{dir: d, name: name, file: os.NewFile(uintptr(fd), name)}
 	if err := c.prove(); err != nil {
-		file.Close()
+		c.LetGo()
 		return nil, err
 	}
 	return c, nil
@@ -104,12 +104,12 @@ var errOtherBoot = errors.New("it is of another boot of this machine, or of anot
 // locked.
 func (c *Claim) remove() error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.file == nil {
-		return nil
-	}
 	file := c.file
 	c.file = nil
+	c.mu.Unlock() // LetGo waits for no file system
+	if file == nil {
+		return nil
+	}
 	if err := c.dir.remove(c.name, c.is); err != nil {
 		stuck.Store(c.is, file)
 		return fmt.Errorf("remove %s in %s: %w", c.name, c.dir.path, err)
@@ -160,16 +160,16 @@ const unpublished = time.Minute
 // tidy removes a file that was not published if it is old, and nobody has locked it. At worst its process
 // publishes nothing.
 func (d *Dir) tidy(name string) {
-	file, err := d.open(name, unix.O_RDONLY)
+	fd, err := d.open(name, unix.O_RDONLY)
 	if err != nil {
 		return
 	}
-	defer file.Close()
+	defer unix.Close(fd)
 	var st unix.Stat_t
-	if unix.Fstat(int(file.Fd()), &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || time.Since(time.Unix(st.Mtim.Unix())) < unpublished {
+	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || time.Since(time.Unix(st.Mtim.Unix())) < unpublished {
 		return
 	}
-	if flock(int(file.Fd()), unix.LOCK_EX) == nil {
+	if flock(fd, unix.LOCK_EX) == nil {
 		_ = d.remove(name, identityOf(&st))
 	}
 }

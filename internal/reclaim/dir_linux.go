@@ -24,6 +24,7 @@ func Open(path string) (*Dir, error) {
 	if path == "" {
 		return nil, errors.New("no directory is named")
 	}
+	answers(path)
 	boot, err := bootID(bootFile)
 	if err != nil {
 		return nil, err
@@ -45,7 +46,22 @@ func Open(path string) (*Dir, error) {
 // Path is the directory's, as it was opened.
 func (d *Dir) Path() string { return d.path }
 
-func (d *Dir) fd() int { return int(d.f.Fd()) }
+// fd is for a call of the system's.
+func (d *Dir) fd() int {
+	answers(d.path)
+	return int(d.f.Fd())
+}
+
+// Moved reports whether the path leads to another directory by now, or to none.
+func (d *Dir) Moved() bool {
+	answers(d.path)
+	was, err := d.f.Stat()
+	if err != nil {
+		return false
+	}
+	is, err := os.Stat(d.path)
+	return errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(was, is)
+}
 
 // checkDir returns why a directory is not one in which a death can be proved (rule RC2).
 func checkDir(f *os.File) error {

@@ -17,6 +17,9 @@ func Open(string) (*Dir, error) { return nil, ErrSystem }
 // Path is the directory's.
 func (*Dir) Path() string { return "" }
 
+// Moved reports false.
+func (*Dir) Moved() bool { return false }
+
 // Publish returns ErrSystem.
 func (*Dir) Publish(Left) (*File, error) { return nil, ErrSystem }
 

@@ -37,6 +37,8 @@
 //  3. The lease is revoked after the lock-delay, and never if another process has taken it over
 //     ([Claim.Settle], RC3, RC4).
 //  4. A file is removed before its lock is let go of (RC5).
+//  5. A file system that does not answer holds up the goroutine that asks it. [Await], Sweep, Settle and Run
+//     end with their contexts.
 //
 // # What it does not
 //

@@ -339,10 +339,10 @@ func TestWhatADyingPublisherHasLeftIsRemovedOnceItIsOld(t *testing.T) {
 			require.NoError(t, os.Chtimes(in(d, name), long, long))
 		}
 	}
-	f, err := d.open(".locked", unix.O_RDONLY)
+	fd, err := d.open(".locked", unix.O_RDONLY)
 	require.NoError(t, err)
-	defer f.Close()
-	require.NoError(t, flock(int(f.Fd()), unix.LOCK_EX))
+	defer unix.Close(fd)
+	require.NoError(t, flock(fd, unix.LOCK_EX))
 	names, err := d.Names()
 	require.NoError(t, err)
 	assert.Empty(t, names)

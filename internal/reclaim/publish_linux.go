@@ -3,6 +3,7 @@ package reclaim
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -44,7 +45,7 @@ func (d *Dir) publish(l Left, inherit bool) (_ *File, err error) {
 	}
 	f := &File{dir: d, name: l.name()}
 	hidden := "." + f.name
-	file, err := d.open(hidden, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL)
+	fd, err := d.open(hidden, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL)
 	if err != nil {
 		published.Add(-1)
 		return nil, fmt.Errorf("reclaim: publish in %s: %w", d.path, err)
@@ -56,19 +57,17 @@ func (d *Dir) publish(l Left, inherit bool) (_ *File, err error) {
 			err = fmt.Errorf("reclaim: publish %s in %s: %w", f.name, d.path, err)
 		}
 	}()
-	if err := f.fill(file, l); err != nil {
-		file.Close()
+	if err := f.fill(fd, l); err != nil {
+		_ = unix.Close(fd)
 		return nil, err
 	}
-	if f.kept = file; inherit {
-		if _, err := unix.FcntlInt(file.Fd(), unix.F_SETFD, 0); err != nil {
+	if inherit {
+		f.kept = os.NewFile(uintptr(fd), f.name)
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
 			return nil, os.NewSyscallError("fcntl", err)
 		}
-	} else {
-		f.kept = nil
-		if err := file.Close(); err != nil {
-			return nil, err
-		}
+	} else if err := unix.Close(fd); err != nil {
+		return nil, os.NewSyscallError("close", err)
 	}
 	if err := f.locked(hidden); err != nil {
 		return nil, err
@@ -89,9 +88,8 @@ func (f *File) Inherited() *os.File {
 	return f.kept
 }
 
-// fill locks file, keeps the lock by a mapping, and writes the content.
-func (f *File) fill(file *os.File, l Left) error {
-	fd := int(file.Fd())
+// fill locks the file, keeps the lock by a mapping, and writes the content.
+func (f *File) fill(fd int, l Left) error {
 	if err := flock(fd, unix.LOCK_EX); err != nil {
 		return os.NewSyscallError("flock", err)
 	}
@@ -105,8 +103,11 @@ func (f *File) fill(file *os.File, l Left) error {
 	if err != nil {
 		return err
 	}
-	if _, err := file.Write(text); err != nil {
-		return err
+	switch n, err := unix.Write(fd, text); {
+	case err != nil:
+		return os.NewSyscallError("write", err)
+	case n < len(text):
+		return io.ErrShortWrite
 	}
 	// Nobody touches the page, so a file that is cut short by others harms nobody.
 	f.mem, err = unix.Mmap(fd, 0, 1, unix.PROT_NONE, unix.MAP_SHARED)
@@ -122,15 +123,15 @@ func (f *File) locked(name string) error {
 	if err != nil {
 		return err
 	}
-	defer again.Close()
+	defer unix.Close(again)
 	var st unix.Stat_t
-	if err := unix.Fstat(int(again.Fd()), &st); err != nil {
+	if err := unix.Fstat(again, &st); err != nil {
 		return os.NewSyscallError("fstat", err)
 	}
 	if identityOf(&st) != f.is {
 		return fmt.Errorf("another file has the name %s", name)
 	}
-	switch err := flock(int(again.Fd()), unix.LOCK_EX); err {
+	switch err := flock(again, unix.LOCK_EX); err {
 	case unix.EWOULDBLOCK:
 		return nil
 	case nil:
@@ -176,16 +177,17 @@ func (f *File) unlock() {
 	published.Add(-1)
 }
 
-// open opens a file of the directory, and waits for nothing.
-func (d *Dir) open(name string, flags int) (*os.File, error) {
+// open opens a file of the directory, and waits for no other process. It returns a descriptor, and no
+// os.File, which costs two calls of the system's more.
+func (d *Dir) open(name string, flags int) (fd int, err error) {
 	for {
 		fd, err := unix.Openat(d.fd(), name, flags|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY, 0o600)
 		switch err {
 		case nil:
-			return os.NewFile(uintptr(fd), name), nil
+			return fd, nil
 		case unix.EINTR:
 		default:
-			return nil, &os.PathError{Op: "open", Path: name, Err: err}
+			return -1, &os.PathError{Op: "open", Path: name, Err: err}
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -247,6 +248,10 @@ type events struct {
 }
 
 func (r *rig) reclaimer() (*Reclaimer, *events) {
+	return r.reclaimerOf(again(r.t, r.dir))
+}
+
+func (r *rig) reclaimerOf(d *Dir) (*Reclaimer, *events) {
 	e := &events{seen: make(chan struct{}, 1000)}
 	note := func(f func()) {
 		e.mu.Lock()
@@ -255,7 +260,7 @@ func (r *rig) reclaimer() (*Reclaimer, *events) {
 		e.seen <- struct{}{}
 	}
 	return &Reclaimer{
-		Dir: again(r.t, r.dir), Host: r.host,
+		Dir: d, Host: r.host,
 		Reclaimed: func(l Left, _ time.Duration, err error) {
 			note(func() { assert.NoError(r.t, err); e.reclaimed = append(e.reclaimed, l.Lease) })
 		},
@@ -288,6 +293,62 @@ func TestASweepReclaimsWhatIsDeadAndNothingElse(t *testing.T) {
 		assert.Equal(t, []string{"notes"}, seen.refused, "it is said once")
 		require.NoError(t, os.RemoveAll(r.dir.path))
 		require.ErrorIs(t, sweeper.Sweep(t.Context()), fs.ErrNotExist)
+	})
+}
+
+// Its role may have no permission on the namespace of the lease.
+func TestWhatItsUserMayNotRevokeIsLeftToOthersAndSaidOnce(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		o := r.orphan(lease.Options{})
+		die(o.file)
+		refused := r.Inject(etcdfake.Rule{Method: "Txn", Err: status.Error(codes.PermissionDenied, "etcdserver: permission denied")})
+		sweeper, seen := r.reclaimer()
+		for range 3 {
+			before := r.Counts().Received["Txn"]
+			require.NoError(t, sweeper.Sweep(t.Context()))
+			assert.Equal(t, before+1, r.Counts().Received["Txn"], "each sweep tries once")
+			c, err := r.dir.Claim(o.file.name)
+			require.NoError(t, err, "who may revoke it has the proof")
+			c.LetGo()
+		}
+		assert.Equal(t, 1, seen.failing)
+		assert.Len(t, r.Leases(), 1)
+		refused.Lift()
+		require.NoError(t, sweeper.Sweep(t.Context()))
+		assert.Equal(t, []int64{o.ID()}, seen.reclaimed)
+		assert.Empty(t, r.files())
+	})
+}
+
+func TestADiskThatStandsStillKeepsOneWalkAndNobodyElse(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		claimed := r.claim(r.orphan(lease.Options{}))
+		stands, asked := make(chan struct{}), atomic.Int32{}
+		still := func(path string) {
+			if path == r.dir.path {
+				asked.Add(1)
+				<-stands
+			}
+		}
+		Standstill.Store(&still)
+		defer Standstill.Store(nil)
+		sweeper, _ := r.reclaimerOf(r.dir)
+		for range 5 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			require.NoError(t, sweeper.Sweep(ctx))
+			cancel()
+		}
+		assert.Equal(t, int32(1), asked.Load())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		after, err := claimed.Settle(ctx, r.host, nil)
+		require.ErrorIs(t, err, ErrSilent)
+		assert.GreaterOrEqual(t, after, time.Duration(0), "the lease is revoked")
+		assert.Empty(t, r.Leases())
+		Standstill.Store(nil)
+		close(stands)
+		synctest.Wait()
+		assert.Empty(t, r.files())
 	})
 }
 

@@ -101,12 +101,12 @@ func (r *Reclaimer) await(ctx context.Context, name string) {
 	trying, cancel := context.WithTimeout(ctx, goesWithin)
 	defer cancel()
 	for wait := (backoff.Backoff{First: 200 * time.Microsecond, Most: 50 * time.Millisecond}); ; {
-		c, err := r.Dir.Claim(name)
+		c, err := Await(ctx, func() (*Claim, error) { return r.Dir.Claim(name) }, (*Claim).LetGo)
 		switch {
 		case err == nil:
 			r.settle(ctx, c)
 			return
-		case errors.Is(err, fs.ErrNotExist):
+		case errors.Is(err, fs.ErrNotExist), ctx.Err() != nil:
 			return
 		case !errors.Is(err, ErrAlive):
 			r.refuse(name, err)
