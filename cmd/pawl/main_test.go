@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/ui"
 	"github.com/pawl-locks/pawl/internal/testkit/syncbuffer"
 	"github.com/pawl-locks/pawl/internal/testkit/testscale"
@@ -37,6 +38,9 @@ func TestMain(m *testing.M) {
 	}
 	testscript.Main(allTests{m}, map[string]func(){
 		"pawl": func() {
+			if within, err := time.ParseDuration(os.Getenv(awareVariable)); err == nil {
+				supervise.AwareWithin = within
+			}
 			ui.CloseWithin = testscale.Hang // so that a stream that is broken off was never ended, and the machine is not just slow
 			os.Exit(cli.Run(patient(newRoot()), os.Args[1:]))
 		},
@@ -59,6 +63,9 @@ func testCloser() {
 	fmt.Fprintln(os.Stderr, err)
 	os.Exit(1)
 }
+
+// awareVariable holds how long a command may take to catch the signal of --on-wanted before pawl says so.
+const awareVariable = "TEST_AWARE_WITHIN"
 
 // dialVariable holds how long a pawl waits for the first answer if no --dial-timeout is given.
 const dialVariable = "TEST_DIAL_TIMEOUT"

@@ -32,7 +32,7 @@ type shellLine struct {
 // notRun are the beginnings of commands that TestCommandsInPagesRun leaves out, each with
 // where it is run instead, or why nowhere.
 var notRun = map[string]string{
-	"sleep 300":          "five minutes; test/peers/interop/etcdctl follows that page",
+	"sleep ":             "waits for what is not run here; test/peers/interop/etcdctl follows the page with five minutes",
 	"pawl dev":           "serves until it is interrupted: TestTheTutorialIsAsItSays",
 	"pawl ui":            "serves until it is interrupted: TestUIServesWhatIsHeldAndBreaksWithItsKey",
 	"pawl top":           "wants a terminal: TestTopOnATerminal",
@@ -156,15 +156,19 @@ func TestCommandsInPagesRun(t *testing.T) {
 	}
 }
 
-// The units of the page, as systemd reads them, but for the programs, which have to be there.
+// The units of the pages, as systemd reads them, but for the programs, which have to be there.
 func TestUnitsInPagesAreSystemds(t *testing.T) {
 	t.Parallel()
 	verify, err := exec.LookPath("systemd-analyze")
 	if err != nil {
 		t.Skip("no systemd-analyze here")
 	}
-	text, err := os.ReadFile("../../docs/how-to/systemd-and-cron.md")
-	require.NoError(t, err)
+	var text []byte
+	for _, page := range []string{"systemd-and-cron.md", "reclaim.md"} {
+		more, err := os.ReadFile(filepath.Join("../../docs/how-to", page))
+		require.NoError(t, err)
+		text = append(text, more...)
+	}
 	found := 0
 	for _, b := range block.FindAllStringSubmatch(string(text), -1) {
 		if b[1] != "ini" {
@@ -183,7 +187,7 @@ func TestUnitsInPagesAreSystemds(t *testing.T) {
 		assert.NoError(t, err, "%s", out)
 		assert.NotContains(t, string(out), unit, "%s", out)
 	}
-	assert.Equal(t, 4, found)
+	assert.Equal(t, 6, found)
 }
 
 // The daemon of the page, but for the endpoints, the group and the paths.

@@ -111,7 +111,7 @@ func TestTheSignalOfOnWantedWaitsUntilTheCommandCatchesIt(t *testing.T) {
 	first := begin(t, s.Addr(), "lock", "a", "--", "sh", "-c", "echo held; exec sleep 1000")
 	next(t, first.lines())
 	dir := t.TempDir()
-	second := beginWith(t, s.Addr(), "env", "-C", dir, "pawl", "lock", "--on-wanted", "USR1", "a", "--", "sh", "-c",
+	second := beginWith(t, s.Addr(), "env", "-C", dir, awareVariable+"=1ms", "pawl", "lock", "--on-wanted", "USR1", "a", "--", "sh", "-c",
 		`echo started; until test -e go; do sleep 0.02; done; trap 'echo wanted; exit 9' USR1; while :; do sleep 0.02; done`)
 	eventually(t, func() bool { return countKeys(t, s) == 4 }, "the second does not queue")
 	third := exec.Command("pawl", "lock", "--endpoints", s.Addr(), "a", "--", "true")

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -30,6 +31,9 @@ func TestMain(m *testing.M) {
 	}
 	if os.Getenv("PAWLD_TEST_RUN") != "" {
 		rehearsalWait, hurriedWait = testscale.Hang, testscale.Hang // a slow machine's etcd and disk are not what is tested
+		if wait, err := time.ParseDuration(os.Getenv(hurriedEnv)); err == nil {
+			hurriedWait = wait
+		}
 		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr, signalled()))
 	}
 	if signal.Ignored(syscall.SIGHUP) { // as under nohup: processes of this one are to find the default
@@ -40,6 +44,9 @@ func TestMain(m *testing.M) {
 	stopShared()
 	os.Exit(code)
 }
+
+// hurriedEnv holds how long the remaining work of a pawld may take after a second signal.
+const hurriedEnv = "PAWLD_TEST_HURRIED"
 
 // pawld is a process.
 type pawld struct {

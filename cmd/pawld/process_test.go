@@ -142,27 +142,26 @@ func TestAThousandWaitersOutliveARestart(t *testing.T) {
 // client's validity, and pawld's first tick says that it is lost.
 func TestAStoppedPawldFindsItsLocksLostAtItsFirstTick(t *testing.T) {
 	t.Parallel()
-	etcd := ofShared(t)
-	p := start(t, etcd, "", "--max-ttl", "3s")
-	c := newThin(jsonCall(p.socket))
-	defer c.close()
-	got, err := c.play(object{"op": "acquire", "lock": "1", "name": "n", "timeoutMs": 5000.0})
+	etcd := ofOwn(t)
+	p := start(t, etcd, "")
+	was, err := strconv.ParseInt(p.hold(1, 1, "n")["token"].(string), 10, 64)
 	require.NoError(t, err)
-	client := etcd.dial(t)
-	c.stop()
-	p.signal(syscall.SIGSTOP) // for as long as its lease lasts
-	h, err := lock.New(client, "n", lock.Options{}).Acquire(t.Context())
+	p.signal(syscall.SIGSTOP) // for longer than its lease lasts, which ends here at once
+	leases := etcdpb.NewLeaseClient(etcd.Conn(t))
+	all, err := leases.LeaseLeases(t.Context(), &etcdpb.LeaseLeasesRequest{})
 	require.NoError(t, err)
-	believes, err := c.play(object{"op": "check", "lock": "1"})
+	require.Len(t, all.Leases, 1)
+	_, err = leases.LeaseRevoke(t.Context(), &etcdpb.LeaseRevokeRequest{ID: all.Leases[0].ID})
 	require.NoError(t, err)
-	assert.Equal(t, false, believes["held"])
-	assert.Greater(t, float64(h.Token()), got["token"])
+	h, err := lock.New(etcd.dial(t), "n", lock.Options{}).Acquire(t.Context())
+	require.NoError(t, err)
+	assert.Greater(t, h.Token(), fencing.Token(was))
 	p.signal(syscall.SIGCONT)
-	out, err := p.patient("Renew", object{"session": c.session})
+	out, err := p.patient("Renew", object{"session": hex32(1)})
 	require.NoError(t, err)
-	for _, l := range out["locks"].([]any) {
-		assert.Equal(t, "LOST", l.(object)["state"])
-	}
+	locks := out["locks"].([]any)
+	require.Len(t, locks, 1)
+	assert.Equal(t, "LOST", locks[0].(object)["state"])
 	require.NoError(t, h.Err())
 	require.NoError(t, h.Release(t.Context()))
 }

@@ -88,7 +88,12 @@ func TestASignalBeforeThereIsAClientEndsPawldInOrder(t *testing.T) {
 func TestASecondSignalEndsAllWaiting(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "state")
-	p := start(t, ofOwn(t), "", "--state-dir", dir)
+	socket := launch.Socket(t)
+	cmd := exec.Command(os.Args[0], append(ofShared(t).flags(), "--socket", socket, "--state-dir", dir)...)
+	cmd.Env = []string{hurriedEnv + "=1ms"} // what remains never ends
+	p := beginCmd(t, cmd)
+	p.http = unixClient(socket)
+	p.waitFor(socket)
 	p.hold(1, 1, "n")
 	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "state.json.new"), 0o600)) // which nobody reads
 	p.signal(syscall.SIGHUP)

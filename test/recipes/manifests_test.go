@@ -13,6 +13,9 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
+// strict refuses fields that Kubernetes does not know.
+var strict = serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+
 // The manifests of the page and of pawld are what Kubernetes takes: no field is misspelt.
 func TestManifestsAreWhatKubernetesTakes(t *testing.T) {
 	page, err := os.ReadFile("../../docs/how-to/kubernetes.md")
@@ -25,7 +28,6 @@ func TestManifestsAreWhatKubernetesTakes(t *testing.T) {
 	require.NoError(t, err)
 	manifests[string(sidecar)] = true
 	require.Len(t, manifests, 2)
-	strict := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
 	for text, pod := range manifests {
 		object, _, err := strict.Decode([]byte(text), nil, nil)
 		require.NoError(t, err, text)
