@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -85,4 +86,42 @@ func Particular(m shard.Member) string {
 		all = append(all, fmt.Sprintf("is wished %d", m.Wished))
 	}
 	return strings.Join(all, ", ")
+}
+
+// Loads are the loads of the workers, by lease, as they are shown, or nil if none measures any.
+func Loads(t shard.Table) map[int64]string {
+	sum, weight := 0.0, 0
+	for _, m := range t.Members {
+		if m.Measured > 0 {
+			sum, weight = sum+m.Load, weight+max(m.Weight, 0)
+		}
+	}
+	if !Measures(t) {
+		return nil
+	}
+	all := map[int64]string{}
+	for _, m := range t.Members {
+		all[m.Lease] = "-"
+		if m.Measured > 0 {
+			all[m.Lease] = LoadText(m.Load)
+			if mean := sum / float64(max(weight, 1)) * float64(m.Weight); mean > 0 {
+				all[m.Lease] += fmt.Sprintf(" (%.0f %%)", 100*m.Load/mean)
+			}
+		}
+	}
+	return all
+}
+
+// Measures reports whether any worker measures loads.
+func Measures(t shard.Table) bool {
+	return slices.ContainsFunc(t.Members, func(m shard.Member) bool { return m.Measured > 0 })
+}
+
+// LoadText is a load to three digits, which is how exact it is.
+func LoadText(load float64) string {
+	text := strconv.FormatFloat(load, 'g', 3, 64)
+	if rounded, err := strconv.ParseFloat(text, 64); err == nil && rounded >= 1000 && rounded < 1e12 {
+		return strconv.FormatFloat(rounded, 'f', 0, 64)
+	}
+	return text
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -120,7 +119,7 @@ func printWorkers(out io.Writer, name string, t shard.Table) error {
 		return err
 	}
 	titles := []string{"WORKER", "LEASE", "WEIGHT", "HAS"}
-	loads := loadsOf(t)
+	loads := cli.Loads(t)
 	if loads != nil {
 		titles = append(titles, "LOAD")
 	}
@@ -136,47 +135,9 @@ func printWorkers(out io.Writer, name string, t shard.Table) error {
 	return table.Write()
 }
 
-// loadsOf are the loads of the workers, by lease, as they are shown, or nil if none measures any.
-func loadsOf(t shard.Table) map[int64]string {
-	sum, weight := 0.0, 0
-	for _, m := range t.Members {
-		if m.Measured > 0 {
-			sum, weight = sum+m.Load, weight+max(m.Weight, 0)
-		}
-	}
-	if !measured(t) {
-		return nil
-	}
-	all := map[int64]string{}
-	for _, m := range t.Members {
-		all[m.Lease] = "-"
-		if m.Measured > 0 {
-			all[m.Lease] = loadText(m.Load)
-			if mean := sum / float64(max(weight, 1)) * float64(m.Weight); mean > 0 {
-				all[m.Lease] += fmt.Sprintf(" (%.0f %%)", 100*m.Load/mean)
-			}
-		}
-	}
-	return all
-}
-
-// measured reports whether any worker measures loads.
-func measured(t shard.Table) bool {
-	return slices.ContainsFunc(t.Members, func(m shard.Member) bool { return m.Measured > 0 })
-}
-
-// loadText is a load to three digits, which is how exact it is.
-func loadText(load float64) string {
-	text := strconv.FormatFloat(load, 'g', 3, 64)
-	if rounded, err := strconv.ParseFloat(text, 64); err == nil && rounded >= 1000 && rounded < 1e12 {
-		return strconv.FormatFloat(rounded, 'f', 0, 64)
-	}
-	return text
-}
-
 func printShards(out io.Writer, t shard.Table) error {
 	titles := []string{"SHARD", "WORKER", "LEASE", "TOKEN", "NEXT"}
-	if measured(t) {
+	if cli.Measures(t) {
 		titles = append(titles, "LOAD")
 	}
 	table := cli.NewTable(out, titles...)
@@ -197,8 +158,8 @@ func printShards(out io.Writer, t shard.Table) error {
 			next = cli.LeaseHex(s.Next)
 		}
 		row := []string{strconv.Itoa(i), cli.OrNone(string(s.Value)), lease, token, next}
-		if measured(t) {
-			row = append(row, loadText(s.Load))
+		if cli.Measures(t) {
+			row = append(row, cli.LoadText(s.Load))
 		}
 		table.Row(row...)
 	}

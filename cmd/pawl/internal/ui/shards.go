@@ -37,7 +37,8 @@ type workerView struct {
 	Value  string `json:"value"`
 	Weight int    `json:"weight"`
 	Held   int    `json:"held"`
-	Shards string `json:"shards"` // those that it has, as ranges
+	Load   string `json:"load,omitempty"` // as it tells it, and in hundredths of the mean for its weight; "" where nobody measures
+	Shards string `json:"shards"`         // those that it has, as ranges
 	State  string `json:"state,omitempty"`
 }
 
@@ -103,10 +104,10 @@ func (p *Page) readShards(ctx context.Context) (out shardsAnswer, err error) {
 func sharedOutOf(name string, t shard.Table) sharedOutView {
 	out := sharedOutView{Name: text(name), Shards: len(t.Shards), Unplanned: t.Unplanned > 0, Workers: len(t.Members), First: []workerView{}}
 	out.Unowned, out.Moving = cli.SharedOut(t)
-	held := cli.HeldBy(t)
+	held, loads := cli.HeldBy(t), cli.Loads(t)
 	for _, m := range t.Members[:min(len(t.Members), maxShardWorkers)] {
 		out.First = append(out.First, workerView{
-			Lease: strconv.FormatInt(m.Lease, 16), Value: clip(string(m.Value)), Weight: m.Weight, Held: m.Held, Shards: clip(held[m.Lease]), State: cli.Particular(m),
+			Lease: strconv.FormatInt(m.Lease, 16), Value: clip(string(m.Value)), Weight: m.Weight, Held: m.Held, Load: loads[m.Lease], Shards: clip(held[m.Lease]), State: cli.Particular(m),
 		})
 	}
 	return out

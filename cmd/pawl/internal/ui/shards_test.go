@@ -28,18 +28,7 @@ func TestThePageShowsWhoWorksOnWhichShards(t *testing.T) {
 		assert.Equal(w, shardsAnswer{Names: []sharedOutView{}}, read())
 
 		for _, who := range []string{"ann", "ben"} {
-			ctx, cancel := context.WithCancel(w.Context())
-			ended := make(chan struct{})
-			c := w.Client()
-			go func() { // ends with the test
-				defer close(ended)
-				_ = shard.Run(ctx, c, "orders", 5, shard.Options{Value: []byte(who)}, func(ctx context.Context, _ *shard.Held) error {
-					<-ctx.Done()
-					return nil
-				})
-			}()
-			w.Cleanup(func() { cancel(); <-ended })
-			synctest.Wait()
+			w.works("orders", 5, shard.Options{Value: []byte(who)})
 		}
 		require.True(w, backoff.Sleep(w.Context(), 5*time.Second))
 		all := read().Names
@@ -49,11 +38,41 @@ func TestThePageShowsWhoWorksOnWhichShards(t *testing.T) {
 		assert.Equal(w, []string{"ann", "ben"}, []string{all[0].First[0].Value, all[0].First[1].Value})
 		assert.Equal(w, 5, all[0].First[0].Held+all[0].First[1].Held)
 		assert.NotEmpty(w, all[0].First[0].Shards)
+		assert.Empty(w, all[0].First[0].Load, "nobody measures")
 
 		before := w.Cluster.Counts().Received["Txn"]
 		read()
 		read()
 		assert.Equal(w, before, w.Cluster.Counts().Received["Txn"], "one read serves all browsers")
+	})
+}
+
+// works is a worker of a name's shards until the test ends.
+func (w *fixture) works(name string, n int, o shard.Options) {
+	ctx, cancel := context.WithCancel(w.Context())
+	ended := make(chan struct{})
+	c := w.Client()
+	go func() { // ends with ctx
+		defer close(ended)
+		_ = shard.Run(ctx, c, name, n, o, func(ctx context.Context, _ *shard.Held) error {
+			<-ctx.Done()
+			return nil
+		})
+	}()
+	w.Cleanup(func() { cancel(); <-ended })
+	synctest.Wait()
+}
+
+func TestThePageShowsTheLoadsThatWorkersTell(t *testing.T) {
+	inBubble(t, Options{}, func(w *fixture) {
+		w.works("orders", 4, shard.Options{Value: []byte("ann"), Load: func(int) float64 { return 2 }})
+		w.works("orders", 4, shard.Options{Value: []byte("ben")})
+		require.True(w, backoff.Sleep(w.Context(), 20*time.Second))
+		all, err := w.page.readShards(w.Context())
+		require.NoError(w, err)
+		require.Len(w, all.Names[0].First, 2)
+		assert.Regexp(w, `^(4|3\.9\d?) \(100 %\)$`, all.Names[0].First[0].Load)
+		assert.Equal(w, "-", all.Names[0].First[1].Load)
 	})
 }
 

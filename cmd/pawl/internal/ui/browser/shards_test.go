@@ -38,5 +38,16 @@ func TestItShowsWhoWorksOnWhichShards(t *testing.T) {
 	s.works("orders", "ben", 4)
 	b.sees(`[...document.querySelectorAll("#shards tbody tr")].map(r => r.cells[0].innerText + r.cells[3].innerText).join("|") === "ann <b>&2|ben2"`)
 	b.sees(`document.querySelector("#shards details").open`)
+	// No worker tells a load within a test's time.
+	b.value(`import("./shards.js").then(({ Shards }) => {
+		const section = document.createElement("section"), body = document.createElement("div")
+		section.id = "told"
+		section.append(body)
+		document.body.append(section)
+		const worker = (value, load) => ({ lease: "1", value, weight: 1, held: 2, load, shards: "0-1" })
+		new Shards(section, body, {}).show(JSON.stringify({ more: 0, names: [{ name: "told", shards: 4, workers: 2, first: [worker("ann", "12 (150 %)"), worker("ben", "4 (50 %)")] }] }))
+	})`)
+	b.sees(`[...document.querySelectorAll("#told th")].map(c => c.textContent).join("|") === "Worker|Lease|Weight|Has|Load|Shards|State"`)
+	b.sees(`[...document.querySelectorAll("#told tbody tr")].map(r => r.cells[4].textContent).join("|") === "12 (150 %%)|4 (50 %%)"`)
 	assert.Empty(t, b.value(faults))
 }

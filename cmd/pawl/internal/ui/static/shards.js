@@ -40,13 +40,15 @@ export class Shards {
     if (n.unowned) wrong.push(`${n.unowned} without an owner`);
     if (n.unplanned) wrong.push("a change waits for a plan");
     const more = n.workers - n.first.length;
+    const loads = n.first.some((w) => w.load); // some workers measure them
     return el("details", { "data-name": n.name, open: this.open.has(n.name) },
       el("summary", {}, el("bdi", {}, visible(n.name)), el("span", { class: "dim" }, " " + facts.join(", ")), wrong.length ? el("span", { class: "some" }, ", " + wrong.join(", ")) : null),
       el("table", {}, el("caption", { class: "unseen-label" }, "Workers of " + visible(n.name)),
-        el("thead", {}, el("tr", {}, ["Worker", "Lease", "Weight", "Has", "Shards", "State"].map((t) => el("th", { scope: "col" }, t)))),
+        el("thead", {}, el("tr", {}, ["Worker", "Lease", "Weight", "Has", ...(loads ? ["Load"] : []), "Shards", "State"].map((t) => el("th", { scope: "col" }, t)))),
         el("tbody", {}, n.first.map((w) => el("tr", {},
           el("td", {}, w.value ? el("bdi", {}, visible(w.value)) : "–"), el("td", {}, w.lease),
           el("td", { class: "number" }, String(w.weight)), el("td", { class: "number" }, String(w.held)),
+          ...(loads ? [el("td", { class: "number" }, w.load)] : []),
           el("td", { class: "ranges" }, w.shards || "–"), el("td", {}, w.state || "–"))))),
       more > 0 ? el("p", { class: "dim" }, `and ${more} more: pawl shards shows all`) : null);
   }
