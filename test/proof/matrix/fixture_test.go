@@ -59,6 +59,7 @@ type fixture struct {
 	spares   bool           // only half of them, so that a set loses one name and keeps another
 	struck   map[string]int // by it, of each kind
 	struckAt time.Duration  // when the fault struck
+	stays    []stay         // keys that may not go too early
 
 	a, b *person
 	by   *person // beside them

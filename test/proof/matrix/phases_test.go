@@ -24,7 +24,7 @@ type phase struct {
 	before func(t *testing.T, w *fixture) (during func(strike func()))
 }
 
-var phases = []phase{
+var phases = append([]phase{
 	{"grant", func(t *testing.T, w *fixture) func(func()) {
 		return func(strike func()) {
 			strike()
@@ -114,7 +114,7 @@ var phases = []phase{
 	{"permits wait", permitsWait},
 	{"observe", observe},
 	{"shards", shardsMove},
-}
+}, termsPhases...)
 
 // share has b hold the lock shared, and a acquire it too while the fault strikes. Both
 // hold it then, and give it back.
