@@ -139,7 +139,7 @@ func (k *kinds) happen() {
 		defer s.mu.Lock()
 		f()
 	}
-	until := clock.Now().Add(time.Duration(1+k.rnd.IntN(1000)) * time.Millisecond)
+	until := clock.Now().Add(time.Duration(1+k.rnd.IntN(1_000_000)) * time.Microsecond)
 	switch k.rnd.IntN(12) {
 	case 0:
 		before := e.kept().Until
