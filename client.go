@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/batch"
 	"github.com/pawl-locks/pawl/internal/cleanup"
 	"github.com/pawl-locks/pawl/internal/cluster"
@@ -42,7 +43,8 @@ type Client struct {
 	closed   bool
 	sessions map[*session.Session]struct{} // still open
 	sweepAt  int                           // the number of sessions at which ended ones are dropped
-	making   sync.WaitGroup                // calls that make a session; none begins once the client is closed
+	making   int                           // calls that make a session; none begins once the client is closed
+	made     chan struct{}                 // closed when that is so and none is under way
 	life     context.Context               // the context of those calls
 	end      context.CancelFunc
 	closing  sync.Once
@@ -75,7 +77,7 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	}
 	c := &Client{
 		cfg: cfg, leaves: leaves, cluster: conn, writes: batch.New(conn), watches: watcher.New(conn), reader: session.NewReader(conn), cleanup: &cleanup.Group{}, kv: hooks.KVClient(conn).(*kv.Client),
-		own: gate.New(1), sessions: make(map[*session.Session]struct{}),
+		own: gate.New(1), sessions: make(map[*session.Session]struct{}), made: make(chan struct{}),
 	}
 	c.life, c.end = context.WithCancel(context.Background())
 	if leaves != nil {
@@ -145,12 +147,13 @@ func (c *Client) newSession(ctx context.Context, opts lease.Options, sweep time.
 }
 
 // grant makes a session that Close will end. Close also ends calls of grant, and waits for
-// them, so that it knows what was left.
+// them, so that it knows what was left. A call whose context stands still is waited for no
+// longer than pending removals are.
 func (c *Client) grant(ctx context.Context, opts lease.Options, sweep time.Duration) (*session.Session, error) {
 	if !c.begin() {
 		return nil, errClosed
 	}
-	defer c.making.Done()
+	defer c.ends()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(c.life, cancel)()
@@ -194,8 +197,17 @@ func (c *Client) begin() bool {
 	if c.closed {
 		return false
 	}
-	c.making.Add(1)
+	c.making++
 	return true
+}
+
+// ends ends what begin counted.
+func (c *Client) ends() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.making--; c.closed && c.making == 0 {
+		close(c.made)
+	}
 }
 
 // keep adds a session to those that Close ends. It drops ended ones whenever the number of sessions may
@@ -203,6 +215,10 @@ func (c *Client) begin() bool {
 func (c *Client) keep(s *session.Session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.sessions == nil { // Close did not wait for it any longer
+		s.CloseInBackground()
+		return
+	}
 	if len(c.sessions) >= c.sweepAt {
 		maps.DeleteFunc(c.sessions, func(old *session.Session, _ struct{}) bool { return stopped(old) })
 		c.sweepAt = max(minSweepAt, 2*len(c.sessions))
@@ -240,9 +256,12 @@ func (c *Client) Close() error {
 func (c *Client) close() error {
 	c.mu.Lock()
 	c.closed = true
+	if c.making == 0 {
+		close(c.made)
+	}
 	c.mu.Unlock()
 	c.end()
-	c.making.Wait() // prompt, because all of their requests have ended
+	backoff.Wait(removalWait, c.made, nil) // no more than an instant, because all of their requests have ended
 	c.mu.Lock()
 	open := c.sessions
 	c.sessions = nil

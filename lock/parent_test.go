@@ -206,6 +206,30 @@ func TestACallWhoseContextStandsStillHoldsUpNoOtherUserOfTheClientsSession(t *te
 	})
 }
 
+// A caller's context that stands still while a session is made for it holds up the client's Close for no longer
+// than pending removals do.
+// rule: T6
+func TestACloseWaitsForACallWhoseContextStandsStillTwoSecondsAtMost(t *testing.T) {
+	stillParents(t, 1, func(w *fixture, p *stillParent, parent context.Context) {
+		c := w.client(pawl.Config{})
+		p.still.Store(true)
+		returned := make(chan struct{})
+		go func() {
+			defer close(returned)
+			s, err := c.NewSession(parent, lease.Options{})
+			if err == nil {
+				err = s.Err()
+			}
+			assert.ErrorIs(w, err, lease.ErrClosed)
+		}()
+		synctest.Wait()
+		time.AfterFunc(time.Minute, p.goOn)
+		assert.LessOrEqual(w, w.took(func() { _ = c.Close() }), 3*time.Second)
+		p.goOn()
+		<-returned
+	})
+}
+
 // A caller's context that stands still while a Lazy client is connecting for it holds up no other call.
 // rule: T6
 func TestAFirstCallWhoseContextStandsStillHoldsUpNoOtherCall(t *testing.T) {

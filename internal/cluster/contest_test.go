@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -139,6 +140,26 @@ func TestAContestWithoutRivalsFails(t *testing.T) {
 		defer c.Close()
 		_, err = c.list()[0].addresses.connect(t.Context(), patience)
 		assert.True(t, errors.Is(err, syscall.ECONNREFUSED))
+	})
+}
+
+// Guarantee 10.
+func TestCloseWaitsForTheAttemptsToConnect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		under := new(atomic.Int64)
+		c, err := newCluster(Config{Endpoints: []string{"10.0.0.2:2379"}, dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			under.Add(1)
+			defer under.Add(-1)
+			<-ctx.Done()
+			time.Sleep(time.Millisecond)
+			return nil, ctx.Err()
+		}})
+		require.NoError(t, err)
+		c.list()[0].ready() // begins to connect
+		synctest.Wait()
+		require.EqualValues(t, 1, under.Load())
+		require.NoError(t, c.Close())
+		assert.Zero(t, under.Load())
 	})
 }
 

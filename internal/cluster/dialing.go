@@ -110,7 +110,7 @@ func (d *dialing) next() {
 	}
 	address := d.left[0]
 	d.left, d.tried[address], d.began[address] = d.left[1:], true, time.Now()
-	go d.dial(address) // ends with ctx
+	d.a.name.c.Go(func() { d.dial(address) }) // ends with ctx, which has ended if it does not begin
 }
 
 // dial makes a connection to an address, and waits until that says something.

@@ -139,17 +139,22 @@ func (m *Member) NewStream(ctx context.Context, desc *grpc.StreamDesc, method st
 	ctx, cancel := context.WithCancel(ctx)
 	l, a := m.line.Load(), &await{cancel: cancel, began: time.Now()}
 	l.begin(a)
+	var s *asking
+	defer func() { // also if a caller's interceptor panics
+		l.done(a, false)
+		if s == nil {
+			cancel()
+			m.done()
+		}
+	}()
 	stream, err := l.conn.NewStream(ctx, desc, method, opts...)
-	l.done(a, false)
 	if err != nil {
 		if why := a.why.Load(); why != nil {
 			err = *why
 		}
-		cancel()
-		m.done()
 		return nil, err
 	}
-	s := &asking{ClientStream: stream, l: l}
+	s = &asking{ClientStream: stream, l: l}
 	context.AfterFunc(stream.Context(), func() { s.settle(); cancel(); m.done() }) // no answer comes after its end
 	return s, nil
 }

@@ -382,6 +382,25 @@ func awaiting(m *Member) bool {
 	return open
 }
 
+// An interceptor's panic, from which its caller recovers, leaves nothing of the stream that it opened.
+func TestAStreamWhoseInterceptorPanicsIsNotUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ss := newStubs(t, 1)
+		cfg := ss.config()
+		var given context.Context
+		cfg.DialOptions = append(cfg.DialOptions, grpc.WithStreamInterceptor(
+			func(ctx context.Context, _ *grpc.StreamDesc, _ *grpc.ClientConn, _ string, _ grpc.Streamer, _ ...grpc.CallOption) (grpc.ClientStream, error) {
+				given = ctx
+				panic("of an interceptor")
+			}))
+		m := ss.connect(cfg).Pick()
+		assert.Panics(t, func() { _, _ = etcdapi.Watch(t.Context(), m) })
+		assert.False(t, awaiting(m))
+		assert.Zero(t, m.inflight.Load())
+		assert.Error(t, given.Err())
+	})
+}
+
 // A message on a stream that has ended awaits no answer.
 func TestAMessageOnAnEndedStreamHasNoAnswer(t *testing.T) {
 	linked(t, 1, func(t *testing.T, _ *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
