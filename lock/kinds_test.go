@@ -93,8 +93,8 @@ func TestWhateverIsAcquiredIsLostWhenItIsHeldForTooLong(t *testing.T) {
 		case <-h.Done():
 		case <-time.After(time.Minute):
 		}
-		assert.Equal(w, time.Second, time.Since(began))
-		assert.ErrorIs(w, h.Err(), lock.ErrMaxHold)
+		require.Equal(w, time.Second, time.Since(began))
+		require.ErrorIs(w, h.Err(), lock.ErrMaxHold)
 		_, err := delayModes[kind].waits(w.session(), lock.Options{MaxHold: time.Second})(w.Context())
 		require.NoError(w, err)
 		assert.Less(w, time.Since(began), 1100*time.Millisecond)
