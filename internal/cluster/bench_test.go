@@ -47,7 +47,7 @@ func BenchmarkTxn(b *testing.B) {
 }
 
 // A request with a deadline and metadata costs no more than the bare stub with the same.
-func TestATransactionCostsFewAllocationsMoreThanTheBareStub(t *testing.T) {
+func TestATransactionCostsNoMoreAllocationsThanTheBareStub(t *testing.T) {
 	ss := newStubs(t, 1)
 	c := ss.connect(ss.config())
 	bare := c.Pick()
@@ -63,5 +63,5 @@ func TestATransactionCostsFewAllocationsMoreThanTheBareStub(t *testing.T) {
 		require.NoError(t, err)
 	})
 	t.Logf("bare %v, ours %v", floor, ours)
-	assert.LessOrEqual(t, ours-floor, 2.0)
+	assert.LessOrEqual(t, ours, floor)
 }

@@ -119,10 +119,7 @@ func (c *contest) Write(b []byte) (int, error) {
 // Close implements net.Conn.
 func (c *contest) Close() error {
 	c.decide(nil, nil, net.ErrClosed)
-	if won := c.won.Load(); won != nil {
-		return (*won).Close()
-	}
-	return nil
+	return c.winner(net.Conn.Close)
 }
 
 // current is the connection, or as long as that is not known the first that was made. It may be nil.
@@ -154,26 +151,25 @@ func (c *contest) RemoteAddr() net.Addr {
 	return nil
 }
 
-// SetDeadline implements net.Conn. Deadlines apply once it is decided; whoever waits before closes it.
-func (c *contest) SetDeadline(t time.Time) error {
+// winner calls f with the connection, once there is one.
+func (c *contest) winner(f func(net.Conn) error) error {
 	if won := c.won.Load(); won != nil {
-		return (*won).SetDeadline(t)
+		return f(*won)
 	}
 	return nil
+}
+
+// SetDeadline implements net.Conn. Deadlines apply once it is decided; whoever waits before closes it.
+func (c *contest) SetDeadline(t time.Time) error {
+	return c.winner(func(conn net.Conn) error { return conn.SetDeadline(t) })
 }
 
 // SetReadDeadline implements net.Conn.
 func (c *contest) SetReadDeadline(t time.Time) error {
-	if won := c.won.Load(); won != nil {
-		return (*won).SetReadDeadline(t)
-	}
-	return nil
+	return c.winner(func(conn net.Conn) error { return conn.SetReadDeadline(t) })
 }
 
 // SetWriteDeadline implements net.Conn.
 func (c *contest) SetWriteDeadline(t time.Time) error {
-	if won := c.won.Load(); won != nil {
-		return (*won).SetWriteDeadline(t)
-	}
-	return nil
+	return c.winner(func(conn net.Conn) error { return conn.SetWriteDeadline(t) })
 }

@@ -47,13 +47,10 @@ func (s *sender) run(ctx context.Context) error {
 		s.r.Total = defaultTotal
 	}
 	s.until, s.backoff = time.Now().Add(s.r.Total), backoff.Request()
-	for {
-		if EndOf(ctx) != nil {
-			return s.failed(ctx)
-		}
+	for EndOf(ctx) == nil {
 		if err := s.prepare(ctx); err != nil {
 			s.last = err
-			return s.failed(ctx)
+			break
 		}
 		outcome, err := s.try(ctx)
 		if err == nil {
@@ -64,15 +61,16 @@ func (s *sender) run(ctx context.Context) error {
 			return nil
 		}
 		if !s.mayRetry(ctx, outcome, err) {
-			return s.failed(ctx)
+			break
 		}
 		if s.r.Tracker != nil {
 			s.r.Tracker.Paused(s.r.Ticket)
 		}
 		if !s.wait(ctx) {
-			return s.failed(ctx)
+			break
 		}
 	}
+	return s.failed(ctx)
 }
 
 // prepare picks the member to try, and its credentials.
