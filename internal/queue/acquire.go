@@ -90,7 +90,7 @@ func (a *Acquisition) acquire(ctx context.Context, r Request) error {
 	}
 	for wait := backoff.Request(); ; {
 		var err error
-		switch next := a.now().Next(); next {
+		switch next := a.next(); next {
 		case state.Sleep:
 			if a.permit != nil && r.Try { // another took the free slot first
 				return fmt.Errorf("%w: the last free slot was taken a moment ago", ErrBusy)
@@ -146,7 +146,7 @@ func (a *Acquisition) win(ctx context.Context, l Limits) error {
 		return err
 	}
 	a.apply(state.Won{}, nil)
-	held := a.now().Phase == state.Held
+	held := ask(a, func(e *session.Entry) bool { return e.Phase == state.Held })
 	if held {
 		a.limit(l, clock.Instant{})
 	} else if err := a.Err(); err != nil {

@@ -15,11 +15,11 @@ import (
 
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
-	"github.com/pawl-locks/pawl/internal/gate"
 	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/txn"
+	"github.com/pawl-locks/pawl/internal/watcher"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/observe"
 )
@@ -56,7 +56,7 @@ type Acquisition struct {
 	wanted   *wanted            // nil until somebody calls Wanted
 	endQuery context.CancelFunc // cancels the query under way; nil if there is none
 	woken    chan struct{}      // wakes a sleeping Acquire; nil if none has slept
-	deleting gate.Gate          // one release at a time is sent; made by the first
+	deleting turn               // one release at a time is sent
 }
 
 // None stands in for the acquisition of a nil handle. It has ended and was never held.
@@ -70,77 +70,111 @@ var None = func() *Acquisition {
 	return a
 }()
 
-// apply gives ev to the state and then carries out the effects, without the mutex. Once the
-// acquisition has begun, nothing else changes the state. why is the cause of an end that ev may
+// apply gives ev to the state, and then carries out what follows. why is the cause of an end that ev may
 // bring; it is nil if the effects say it.
-func (a *Acquisition) apply(ev state.Event, why error) state.Effects {
+func (a *Acquisition) apply(ev state.Event, why error) step {
 	a.mu.Lock()
+	did := a.step(ev, why)
+	a.mu.Unlock()
+	a.carryOut(did)
+	return did
+}
+
+// A step is what an event has changed, and what is left to be carried out, without the mutex.
+type step struct {
+	state.Effects
+	end      *ending            // nil unless it has ended
+	unused   []*watcher.Watch   // to be cancelled
+	gap      int64              // unless 0, up to there its watches may have missed something
+	woken    chan struct{}      // of who sleeps
+	endQuery context.CancelFunc // of a query that is no longer needed
+}
+
+// step gives ev to the state. Once the acquisition has begun, nothing else changes it. The caller holds the
+// mutex, and calls carryOut without it.
+func (a *Acquisition) step(ev state.Event, why error) (did step) {
 	fx := a.s.Step(&a.entry, ev)
-	var end *ending
+	did = step{Effects: fx, woken: a.woken}
 	if fx.End != state.Alive {
-		end = a.endsAs(fx, why)
-		a.ended.Store(end)
+		did.end = a.endsAs(fx, why)
+		a.ended.Store(did.end)
+		did.unused = a.unwatch()
+	} else {
+		did.unused = a.watches.take(fx)
 	}
-	unused := a.watches.take(fx)
 	if phase := a.entry.Phase; phase == state.Waiting || phase == state.Full {
 		a.watches.expect(fx)
 	}
-	gap := a.watches.missed()
+	did.gap = a.watches.missed()
 	if fx.Unwatch {
 		a.permit.setSlot(a.entry.Own.Name)
 	}
-	woken := a.woken
-	endQuery := a.endQuery
-	if a.entry.Next() == state.Query {
-		endQuery = nil
+	if a.endQuery != nil && a.entry.Next() != state.Query {
+		did.endQuery = a.endQuery
 	}
-	a.mu.Unlock()
+	return did
+}
 
-	if endQuery != nil {
-		endQuery()
+// carryOut carries out what is left of a step. The end comes first (rule H1). The effects of two steps are
+// carried out in no order, so what stores something asks the state again.
+func (a *Acquisition) carryOut(did step) {
+	if did.endQuery != nil {
+		did.endQuery()
 	}
-	cancel(unused)
-	a.carryOut(fx, end)
-	if gap != 0 {
-		a.catchUp(gap)
+	if did.end != nil {
+		a.callers.notify(did.end)
 	}
-	if fx.Wake {
+	cancel(did.unused)
+	if did.end != nil {
+		a.carryEnd(did.Effects, did.end)
+	}
+	if did.WatchOwn {
+		a.watchOwn(did.Own, did.From)
+	}
+	if did.Follow != (state.Key{}) {
+		a.follow(did.Follow, did.From)
+	}
+	if did.FollowSlots {
+		a.followSlots(did.From)
+	}
+	if did.Read {
+		a.readInBackground()
+	}
+	if did.gap != 0 {
+		a.catchUp(did.gap)
+	}
+	if did.Wake {
 		select {
-		case woken <- struct{}{}:
+		case did.woken <- struct{}{}:
 		default: // nobody sleeps, or a wakeup is pending
 		}
 	}
-	return fx
 }
 
-// carryOut carries out the effects of an event. The end comes first (rule H1).
-func (a *Acquisition) carryOut(fx state.Effects, end *ending) {
-	if end != nil {
-		a.carryEnd(fx, end)
-	}
-	if fx.WatchOwn {
-		a.watchOwn(fx.Own, fx.From)
-	}
-	if fx.Follow != (state.Key{}) {
-		a.follow(fx.Follow, fx.From)
-	}
-	if fx.FollowSlots {
-		a.followSlots(fx.From)
-	}
-	if fx.Read {
-		a.readInBackground()
-	}
-}
-
-// now returns a copy of the state.
-func (a *Acquisition) now() state.Machine {
+// ask returns what f says of the entry. It may have changed by then.
+func ask[T any](a *Acquisition, f func(*session.Entry) T) T {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.entry.Machine
+	return f(&a.entry)
 }
 
+// next returns what the goroutine that acquires does next.
+func (a *Acquisition) next() state.Step { return ask(a, (*session.Entry).Next) }
+
 // own returns its key, for a set the first one. Create is 0 until the key is known to exist.
-func (a *Acquisition) own() state.Key { return a.now().Own }
+func (a *Acquisition) own() state.Key {
+	return ask(a, func(e *session.Entry) state.Key { return e.Own })
+}
+
+// endedBy returns how it ended.
+func (a *Acquisition) endedBy() state.End {
+	return ask(a, func(e *session.Entry) state.End { return e.End })
+}
+
+// predecessor returns the key that it waits for.
+func (a *Acquisition) predecessor() state.Key {
+	return ask(a, func(e *session.Entry) state.Key { return e.Predecessor })
+}
 
 // Key returns the whole key, namespace included; for a set, the first of its keys.
 func (a *Acquisition) Key() string {

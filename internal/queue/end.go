@@ -37,9 +37,10 @@ func (a *Acquisition) endsAs(fx state.Effects, why error) *ending {
 // End implements session.Dependent. It is called when the session has ended.
 func (a *Acquisition) End(cause error) { a.apply(state.EndOfSession{}, cause) }
 
-// carryEnd carries out an end: first the notifications, then the cleanup at the server.
+// carryEnd carries out an end of which the callers know: it tells the log and the observer, and cleans up at
+// the server.
 func (a *Acquisition) carryEnd(fx state.Effects, e *ending) {
-	a.announce(e)
+	a.notifyLoss(e)
 	if fx.Rest {
 		a.leaveRest()
 	}
@@ -54,18 +55,4 @@ func (a *Acquisition) carryEnd(fx state.Effects, e *ending) {
 	case state.HeldTooLong:
 		a.s.Host().Cleanup.Go("key "+a.Key()+", held for too long", a.leaveUnreleased)
 	}
-}
-
-// announce does what rule H1 asks for once the end is marked. It cancels contexts, closes channels,
-// and drops the acquisition's watches, in this order.
-func (a *Acquisition) announce(e *ending) {
-	a.callers.notify(e)
-	a.mu.Lock()
-	unused := a.watches.take(state.Effects{Unfollow: true, Unwatch: true})
-	if a.wanted != nil {
-		unused = append(unused, a.wanted.take()...)
-	}
-	a.mu.Unlock()
-	cancel(unused)
-	a.notifyLoss(e)
 }

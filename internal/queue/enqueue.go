@@ -34,15 +34,18 @@ func (a *Acquisition) enter(ctx context.Context, r Request) error {
 			return err
 		}
 		if outcome == state.Applied {
-			if a.now().End != state.Alive {
-				return a.Err() // it has ended meanwhile
+			if ended := a.ended.Load(); ended != nil { // meanwhile
+				return ended.err
 			}
 			a.notifyEnqueued()
 			if r.Enqueued != nil {
 				r.Enqueued()
 			}
 			a.checkLayouts()
-			return aboveFloor(a.Token(), a.s.Host().Floor)
+			if floor := a.s.Host().Floor; floor > 0 {
+				return aboveFloor(a.Token(), floor)
+			}
+			return nil
 		}
 		if err := a.pause(ctx, wait.Next()); err != nil {
 			return err

@@ -30,19 +30,18 @@ import (
 // does neither unless that key exists as it was read. Without handoff it only deletes, so it works
 // on a full disk. Doing it twice is harmless. A refusal shows which of the acquisition's keys exist
 // if the transaction carried a handoff or is a set's bare one.
-func (a *Acquisition) releaseTxn(handoff, exact bool) *pb.TxnRequest {
-	now := a.now()
+func (a *Acquisition) releaseTxn(d deletion) *pb.TxnRequest {
 	t := txn.New()
 	for _, name := range a.owned() {
 		key := []byte(name)
-		if exact {
-			t.Compare = append(t.Compare, txn.ModIs(key, now.Mod))
+		if d.exact {
+			t.Compare = append(t.Compare, txn.ModIs(key, d.mod))
 			t.Success = append(t.Success, txn.Delete(key))
 		} else {
-			t.Compare = append(t.Compare, txn.CreateIs(key, now.Own.Create))
+			t.Compare = append(t.Compare, txn.CreateIs(key, d.create))
 			t.Success = append(t.Success, txn.DeletePrevious(key))
 		}
-		if handoff || a.isSet() && !exact {
+		if d.handoff || a.isSet() && !d.exact {
 			t.Failure = append(t.Failure, txn.Stat(key))
 		}
 	}
@@ -52,14 +51,14 @@ func (a *Acquisition) releaseTxn(handoff, exact bool) *pb.TxnRequest {
 	if a.hasOwnerKey {
 		t.Success = append(t.Success, txn.Delete(a.s.OwnerKey(a.entry.Number())))
 	}
-	if !handoff {
+	if !d.handoff {
 		return t
 	}
-	if next, rest, ok := now.Successors.First(); ok {
+	if next, rest, ok := d.successors.First(); ok {
 		successor := slices.Concat([]byte(a.queues[0].Prefix), next.Name)
 		_, name := keys.Split(a.Key())
 		t.Compare = append(t.Compare, txn.CreateIs(successor, next.Create))
-		t.Success = append(t.Success, txn.PutKeepingLease(successor, next.HandedOff(name, now.Own.Create, rest)))
+		t.Success = append(t.Success, txn.PutKeepingLease(successor, next.HandedOff(name, d.create, rest)))
 	}
 	return t
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/notify"
 	"github.com/pawl-locks/pawl/internal/queue/state"
+	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/observe"
 )
 
@@ -78,11 +79,11 @@ func (a *Acquisition) notifyEnqueued() {
 
 // how returns the way in which it was won.
 func (a *Acquisition) how() observe.How {
-	switch a.now().Evidence {
+	switch ask(a, func(e *session.Entry) state.Evidence { return e.Evidence }) {
 	case state.ByEnqueue:
 		return observe.Free
 	case state.ByTake:
-		if !a.now().Queried() {
+		if !ask(a, (*session.Entry).Queried) {
 			return observe.Free
 		}
 	case state.ByHandoff:

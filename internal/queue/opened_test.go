@@ -39,3 +39,8 @@ func isAbsent(a *Acquisition) { a.takes(state.NotPut{}) }
 
 // isUnwanted says that nobody wants a any more.
 func isUnwanted(a *Acquisition) { a.takes(state.GaveUp{}) }
+
+// now returns a copy of the state.
+func (c *Acquisition) now() *state.Machine {
+	return ask(c, func(e *session.Entry) *state.Machine { m := e.Machine; return &m })
+}

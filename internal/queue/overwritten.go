@@ -8,6 +8,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/queue/state"
+	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
@@ -21,7 +22,7 @@ func (a *Acquisition) removeOverwritten(ctx context.Context, own state.Key) {
 	if !a.tryUntil(ctx, func() bool { return a.deleteOwn(ctx, own) == nil }) {
 		return
 	}
-	if !a.isSet() && !a.now().Trying() { // otherwise the rest is deleted by leaveRest
+	if !a.isSet() && !ask(a, (*session.Entry).Trying) { // otherwise the rest is deleted by leaveRest
 		a.apply(state.Removed{}, nil)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/queue/state"
+	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
@@ -42,12 +43,12 @@ func (a *Acquisition) query(ctx context.Context) error {
 		switch {
 		case decided:
 			return err
-		case a.now().Next() != state.Query:
+		case a.next() != state.Query:
 			return nil // a handoff came meanwhile, or it has ended
 		case cluster.EndOf(ctx) != nil || isRefusedAsAWhole(err):
 			return err
 		}
-		if err := a.pause(ctx, wait.Next()); err != nil || a.now().Next() != state.Query {
+		if err := a.pause(ctx, wait.Next()); err != nil || a.next() != state.Query {
 			return err // or a handoff came meanwhile
 		}
 	}
@@ -164,7 +165,7 @@ func (a *Acquisition) queryRefused(q query, resp *pb.TxnResponse) error {
 		return a.Err()
 	}
 	keys := q.keys.In(resp)
-	if a.now().Trying() && etcdapi.CreateRevision(keys.KV(0)) != a.own().Create {
+	if ask(a, (*session.Entry).Trying) && etcdapi.CreateRevision(keys.KV(0)) != a.own().Create {
 		return a.foundTake(q.tried.In(resp), resp.Header.Revision)
 	}
 	if err := a.missing(keys, resp.Header.Revision); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/batch"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/etcdapi"
-	"github.com/pawl-locks/pawl/internal/gate"
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/txn"
 )
@@ -23,19 +23,17 @@ import (
 // cluster.Grace. If Limits.AtLeast keeps the key for now, Release sends nothing, and the key is
 // deleted in the background.
 func (a *Acquisition) Release(ctx context.Context, as error) error {
-	if err := a.markReleased(as); err != nil {
+	first, err := a.markReleased(as)
+	if err != nil {
 		a.releaseRest()
-		return err
-	}
-	if decided, err := a.outcome(); decided {
 		return err
 	}
 	graced, cancel := cluster.WithGrace(ctx, cluster.Grace)
 	defer cancel()
-	err := a.deleteKeys(graced)
-	if decided, lost := a.outcome(); decided && (lost != nil || !cluster.IsPermissionDenied(err)) {
+	decided, err := a.deleteKeys(graced, first)
+	if decided {
 		a.notifyReleased(nil)
-		return lost
+		return err
 	}
 	a.deleteInBackground()
 	if ctx.Err() != nil {
@@ -46,89 +44,141 @@ func (a *Acquisition) Release(ctx context.Context, as error) error {
 	return err
 }
 
-// markReleased marks it as released, or returns why it was lost before.
-func (a *Acquisition) markReleased(as error) error {
-	if a.now().WasReleased() {
-		return nil
-	}
-	if err := a.Err(); err != nil && !a.now().WasReleased() {
-		return err
-	}
-	later := a.keeps()
-	if fx := a.apply(state.Released{Later: later}, as); later && fx.End == state.GivenBack {
-		a.notifyReleased(nil)
-	}
-	if a.now().WasReleased() {
-		return nil
-	}
-	return a.Err()
-}
-
-// outcome returns the release's answer, once it is decided.
-func (a *Acquisition) outcome() (decided bool, err error) {
+// markReleased marks it as released, or returns why it was lost before. Who marks it has the turn to send
+// first, which is nil if nothing is sent now.
+func (a *Acquisition) markReleased(as error) (first *deletion, lost error) {
+	lost = a.Err() // compares the clock
+	var did step
 	a.mu.Lock()
-	decided = a.entry.ReleaseDecided()
-	lost := a.entry.End != state.GivenBack
-	a.mu.Unlock()
-	if decided && lost {
-		return true, a.ended.Load().err
+	if a.entry.WasReleased() {
+		lost = nil
+	} else if lost == nil {
+		did = a.step(state.Released{Later: a.keeps()}, as)
+		if a.entry.Phase == state.Releasing {
+			a.deleting.taken = true
+			first = a.nextDeletion()
+		} else if !a.entry.WasReleased() { // it has ended meanwhile
+			lost = a.ended.Load().err
+		}
 	}
-	return decided, nil
+	a.mu.Unlock()
+	a.carryOut(did)
+	if did.End == state.GivenBack && did.Remove {
+		a.notifyReleased(nil) // the key stays for now
+	}
+	return first, lost
 }
 
-// deleteKeys tries to delete the key until the result is decided, an error shows that it cannot be
-// deleted for now, or ctx ends. Only one goroutine at a time sends. Therefore a bare delete that
-// finds no key means a loss, unless the answer of an earlier delete was lost.
-func (a *Acquisition) deleteKeys(ctx context.Context) error {
-	one := a.oneAtATime()
-	if !one.Enter(ctx) {
-		return cluster.EndOf(ctx)
-	}
-	defer one.Leave()
-	if decided, _ := a.outcome(); decided {
-		return nil
+// deleteKeys tries to delete the keys until the result is decided, an error shows that they cannot be
+// deleted for now, or ctx ends. If it is decided, err says whether it was lost before. Only one goroutine at a
+// time sends. Therefore a bare delete that finds no key means a loss, unless the answer of an earlier delete
+// was lost. d is the first deletion, if it is the caller's turn.
+func (a *Acquisition) deleteKeys(ctx context.Context, d *deletion) (decided bool, err error) {
+	if d == nil {
+		if d, err = a.awaitTurn(ctx); err != nil {
+			return false, err
+		}
 	}
 	repeat := cluster.IfNotApplied // so that a lost answer is noticed
-	for {
-		fx := a.apply(state.DeleteSent{}, nil)
-		ev, err := a.sendRelease(ctx, fx.Handoff, fx.Exact, repeat)
-		ev.Handoff, ev.Exact, ev.Repeated, ev.Ended = fx.Handoff, fx.Exact, repeat == cluster.Always, ctx.Err() != nil
+	for d != nil {
+		var ev state.DeleteAnswered
+		ev, err = a.sendRelease(ctx, *d, repeat)
+		ev.Repeated, ev.Ended = repeat == cluster.Always, ctx.Err() != nil
 		var why error
 		if ev.Remains.Gone > 0 {
 			why = a.goneBefore(ev.Remains)
 		}
-		fx = a.apply(ev, why)
-		switch fx.Verdict {
-		case state.Finished:
-			return nil
-		case state.Lost:
-			a.wasLost(fx)
-			return nil
-		case state.Explain:
-			bare, unread := a.explainRelease(ctx)
-			if unread != nil {
-				return unread
-			} else if !bare {
-				return err
+		var verdict state.Verdict
+		if verdict, d = a.learns(ev, why); verdict == state.Explain {
+			if verdict, d, why = a.explainRelease(ctx); why != nil {
+				return false, why
 			}
-		case state.Bare:
-			if ev.Outcome == state.Unknown {
-				repeat = cluster.Always
+		} else if ev.Outcome == state.Unknown {
+			repeat = cluster.Always
+		}
+		switch {
+		case verdict == state.Stop, verdict == state.Doubt, verdict == state.Finished && cluster.IsPermissionDenied(err):
+			return false, err
+		}
+	}
+	if e := a.ended.Load(); !e.released {
+		return true, e.err
+	}
+	return true, nil
+}
+
+// learns gives ev, which answers a deletion or explains it, to the state. next is the deletion that has to
+// follow. If none follows, and nothing has to be explained, the turn ends.
+func (a *Acquisition) learns(ev state.Event, why error) (v state.Verdict, next *deletion) {
+	a.mu.Lock()
+	did := a.step(ev, why)
+	switch did.Verdict {
+	case state.Bare:
+		next = a.nextDeletion()
+	case state.Explain:
+	default:
+		a.deleting.leave()
+	}
+	a.mu.Unlock()
+	a.carryOut(did)
+	if did.Rest {
+		a.releaseRest()
+	}
+	return did.Verdict, next
+}
+
+// A turn lets one goroutine at a time send. The mutex guards it.
+type turn struct {
+	taken bool
+	left  chan struct{} // closed when it is left; nil while nobody waits for that
+}
+
+func (t *turn) leave() {
+	if t.left != nil {
+		close(t.left)
+	}
+	*t = turn{}
+}
+
+// awaitTurn waits until no other goroutine sends, and returns the deletion that comes next. It is nil if the
+// result is decided. If nobody sends, ctx is not looked at.
+func (a *Acquisition) awaitTurn(ctx context.Context) (next *deletion, err error) {
+	for {
+		a.mu.Lock()
+		t := &a.deleting
+		if free := !t.taken; free || a.entry.ReleaseDecided() {
+			defer a.mu.Unlock()
+			if a.entry.ReleaseDecided() {
+				return nil, nil
 			}
-		default:
-			return err
+			t.taken = true
+			return a.nextDeletion(), nil
+		}
+		if t.left == nil {
+			t.left = make(chan struct{})
+		}
+		left := t.left
+		a.mu.Unlock()
+		select {
+		case <-left:
+		case <-ctx.Done():
+			return nil, cluster.EndOf(ctx)
 		}
 	}
 }
 
-// oneAtATime is what only one goroutine at a time is inside of.
-func (a *Acquisition) oneAtATime() gate.Gate {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.deleting == (gate.Gate{}) {
-		a.deleting = gate.New(1)
-	}
-	return a.deleting
+// A deletion is what one deletion of its keys is made of.
+type deletion struct {
+	handoff, exact bool
+	create, mod    int64 // the revisions that are compared
+	successors     keys.Successors
+}
+
+// nextDeletion returns the next deletion, which is about to be sent. The caller holds the mutex, and has the
+// turn.
+func (a *Acquisition) nextDeletion() *deletion {
+	fx := a.s.Step(&a.entry, state.DeleteSent{})
+	return &deletion{handoff: fx.Handoff, exact: fx.Exact, create: a.entry.Own.Create, mod: a.entry.Mod, successors: a.entry.Successors}
 }
 
 // goneBefore returns the cause of a loss of keys that a release did not find.
@@ -136,17 +186,11 @@ func (a *Acquisition) goneBefore(r state.Remains) error {
 	return fmt.Errorf("%w: %s, before its release", ErrKeyDeleted, a.of(r.Index))
 }
 
-// wasLost cleans up after a release that found a loss.
-func (a *Acquisition) wasLost(fx state.Effects) {
-	if fx.Rest {
-		a.releaseRest()
-	}
-}
-
 // sendRelease sends one deletion of all keys.
-func (a *Acquisition) sendRelease(ctx context.Context, handoff, exact bool, repeat cluster.Repeat) (ev state.DeleteAnswered, err error) {
+func (a *Acquisition) sendRelease(ctx context.Context, d deletion, repeat cluster.Repeat) (ev state.DeleteAnswered, err error) {
+	ev.Handoff, ev.Exact = d.handoff, d.exact
 	kind, op := batch.Plain, "release"
-	if handoff {
+	if d.handoff {
 		kind, op = batch.Ordered, "hand off" // it puts a key of the queue
 	}
 	place, err := a.s.Releases(ctx, op)
@@ -154,11 +198,11 @@ func (a *Acquisition) sendRelease(ctx context.Context, handoff, exact bool, repe
 		ev.Outcome = state.NotApplied
 		return ev, err
 	}
-	resp, err := a.write(ctx, batch.Write{Op: op, Repeat: repeat, Kind: kind, Txn: a.releaseTxn(handoff, exact)})
+	resp, err := a.write(ctx, batch.Write{Op: op, Repeat: repeat, Kind: kind, Txn: a.releaseTxn(d)})
 	place.Leave()
 	ev.Outcome = outcomeOf(resp, err)
 	switch {
-	case ev.Outcome == state.Applied && !exact:
+	case ev.Outcome == state.Applied && !d.exact:
 		for i := range a.owned() {
 			if was := a.shown(i, txn.Answers(resp.Responses).Deleted(i)); was.Mod >= ev.Was.Mod {
 				ev.Was = was
@@ -196,8 +240,8 @@ func (a *Acquisition) shown(i int, kv *mvccpb.KeyValue) state.OwnChanged {
 // that was refused as a whole. The delete does not carry this read because it is seldom needed. If
 // the server refuses a read of all keys of a set, explainRelease reads the session key and one key,
 // which tells as much as many if all are gone, and if that is refused too, the session key alone.
-// bare reports that the keys are there, so that a bare delete has to follow.
-func (a *Acquisition) explainRelease(ctx context.Context) (bare bool, err error) {
+// next is a bare deletion, if the keys are there.
+func (a *Acquisition) explainRelease(ctx context.Context) (v state.Verdict, next *deletion, err error) {
 	var session, own txn.Answers
 	var rev int64
 	for _, n := range []int{len(a.owned()), 1, 0} {
@@ -209,7 +253,10 @@ func (a *Acquisition) explainRelease(ctx context.Context) (bare bool, err error)
 			break
 		}
 		if n == 0 || !a.isSet() || !isRefusedAsAWhole(err) {
-			return false, err // undecided: sending the delete again leads back here
+			a.mu.Lock()
+			a.deleting.leave()
+			a.mu.Unlock()
+			return state.Stop, nil, err // undecided: sending the delete again leads back here
 		}
 	}
 	why := a.s.ValidateKey(session.KV(0), rev)
@@ -217,14 +264,8 @@ func (a *Acquisition) explainRelease(ctx context.Context) (bare bool, err error)
 	if why == nil {
 		why = a.goneBefore(ev.Remains)
 	}
-	fx := a.apply(ev, why)
-	if fx.Verdict == state.Bare {
-		return true, nil
-	}
-	if !fx.Remove {
-		a.wasLost(fx)
-	}
-	return false, nil
+	v, next = a.learns(ev, why)
+	return v, next, nil
 }
 
 // remains returns what own, the answers to reads of some of the keys, show of them.
@@ -243,8 +284,7 @@ func (a *Acquisition) remains(own txn.Answers) (r state.Remains) {
 func (a *Acquisition) deleteInBackground() {
 	if a.pending.CompareAndSwap(false, true) {
 		a.s.RemoveInBackground(func(ctx context.Context) (decided bool) {
-			_ = a.deleteKeys(ctx)
-			decided, _ = a.outcome()
+			decided, _ = a.deleteKeys(ctx, nil)
 			return decided
 		})
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/queue/state"
+	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/txn"
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
@@ -110,7 +111,7 @@ func (a *Acquisition) querySlots(q *query) {
 
 // tried returns the keys of the slots that it may have taken.
 func (a *Acquisition) tried() (all []string) {
-	for _, slot := range a.now().Tried() {
+	for _, slot := range ask(a, (*session.Entry).Tried) {
 		all = append(all, a.slotKey(slot))
 	}
 	return all
@@ -124,7 +125,7 @@ func (a *Acquisition) slotKey(slot int) string {
 // take takes the slot that was free in the last answer. If its own answer does not show the result,
 // a query finds it out.
 func (a *Acquisition) take(ctx context.Context, value []byte, wait *backoff.Backoff) error {
-	slot := a.now().Slot()
+	slot := ask(a, (*session.Entry).Slot)
 	key := a.slotKey(slot)
 	a.permit.cancels = !a.permit.settled
 	if err := a.s.Add(&a.entry, key, a.permit.cancels); err != nil { // it is removed together with the turnstile key now

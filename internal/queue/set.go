@@ -38,7 +38,7 @@ func (a *Acquisition) leaveRest() {
 		if !a.awaitKeep(ctx, true) {
 			return
 		}
-		if a.s.Err() != nil && a.now().End == state.KeyDeleted {
+		if a.s.Err() != nil && a.endedBy() == state.KeyDeleted {
 			return // nobody wrote to them, so they end with their lease
 		}
 		if a.tryUntil(ctx, func() bool { return a.deleteRest(ctx) }) {

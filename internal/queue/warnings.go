@@ -79,7 +79,7 @@ func (a *Acquisition) checkMixed() {
 	if !log.Enabled(context.Background(), slog.LevelWarn) {
 		return
 	}
-	p := a.now().Predecessor
+	p := a.predecessor()
 	if p.Name == "" || !a.mixedChecked.CompareAndSwap(false, true) {
 		return
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/pawl-locks/pawl/internal/etcdapi"
 	"github.com/pawl-locks/pawl/internal/queue/state"
+	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
@@ -46,6 +47,15 @@ func (w *watches) take(fx state.Effects) (unused []*watcher.Watch) {
 		if fx.Unwatch || fx.WatchOwn && (fx.Own == i || fx.Own == state.All) {
 			take(w.at(i), i)
 		}
+	}
+	return unused
+}
+
+// unwatch removes all watches, and returns them to be cancelled. The caller holds the mutex.
+func (a *Acquisition) unwatch() (unused []*watcher.Watch) {
+	unused = a.watches.take(state.Effects{Unfollow: true, Unwatch: true})
+	if a.wanted != nil {
+		unused = append(unused, a.wanted.take()...)
 	}
 	return unused
 }
@@ -103,9 +113,9 @@ func (w *watches) missed() (gap int64) {
 // catchUp finds out what happened up to revision gap. If it waits for a slot, a query does that, and
 // otherwise a read.
 func (a *Acquisition) catchUp(gap int64) {
-	switch {
-	case a.now().End != state.Alive:
-	case a.now().Phase == state.Full:
+	switch full := ask(a, func(e *session.Entry) bool { return e.Phase == state.Full }); {
+	case a.ended.Load() != nil:
+	case full:
 		a.apply(state.SlotFreed{Revision: gap}, nil)
 	default:
 		a.s.Host().Reader.Read(a)
@@ -172,7 +182,7 @@ func (a *Acquisition) keep(w *watcher.Watch, at **watcher.Watch, wanted func() b
 
 // predecessorChanged is called with the deletion of p. Its watch starts at revision from.
 func (a *Acquisition) predecessorChanged(p state.Key, from int64, u watcher.Update) {
-	if u.Created > 0 && a.now().Predecessor == p {
+	if u.Created > 0 && a.predecessor() == p {
 		a.created(ahead, from, u.Created)
 	}
 	for _, ev := range u.Events {

@@ -137,16 +137,16 @@ func (ev TakeFound) apply(a *Machine) Effects {
 
 // Trying reports whether the key of a slot may exist, or may be put later, beside its turnstile key
 // or instead of it.
-func (a Machine) Trying() bool { return len(a.slots.tried) > 0 }
+func (a *Machine) Trying() bool { return len(a.slots.tried) > 0 }
 
 // Slot is the slot to be taken in phase Taking.
-func (a Machine) Slot() int { return int(a.slots.trying) }
+func (a *Machine) Slot() int { return int(a.slots.trying) }
 
 // Tried returns the slots that Trying is about.
-func (a Machine) Tried() []int { return a.slots.tried }
+func (a *Machine) Tried() []int { return a.slots.tried }
 
 // FollowsSlots reports whether the slots' deletions have to be watched.
-func (a Machine) FollowsSlots() bool { return a.slots.watched }
+func (a *Machine) FollowsSlots() bool { return a.slots.watched }
 
 // Queried reports whether it had to query its position or a slot after its enqueue.
-func (a Machine) Queried() bool { return a.slots.queried }
+func (a *Machine) Queried() bool { return a.slots.queried }

@@ -116,16 +116,16 @@ func (a *Machine) name(i int) string {
 }
 
 // Late reports whether a copy of its enqueue may still be applied (rule A5).
-func (a Machine) Late() bool { return a.late && a.Own.Create == 0 }
+func (a *Machine) Late() bool { return a.late && a.Own.Create == 0 }
 
 // Watched reports whether its key is watched, or was.
-func (a Machine) Watched() bool { return a.slots.ownWatched }
+func (a *Machine) Watched() bool { return a.slots.ownWatched }
 
 // WasReleased reports whether it was released, even if the result is not decided yet.
-func (a Machine) WasReleased() bool { return a.Phase == Releasing || a.deletion.decided }
+func (a *Machine) WasReleased() bool { return a.Phase == Releasing || a.deletion.decided }
 
 // ReleaseDecided reports whether the result of a release is decided; the end says which it is.
-func (a Machine) ReleaseDecided() bool { return a.deletion.decided }
+func (a *Machine) ReleaseDecided() bool { return a.deletion.decided }
 
 // An Event is something that happened to an acquisition. Each event's methods are in the file
 // of its subject.
@@ -178,7 +178,7 @@ const (
 
 // Next returns what the goroutine that acquires does next. It follows from the state and is not
 // stored.
-func (a Machine) Next() Step {
+func (a *Machine) Next() Step {
 	switch {
 	case a.End != Alive, a.Phase >= Held:
 		return Return
