@@ -81,16 +81,11 @@ func newAcquisition(ctx context.Context, s *session.Session, queues []Queue) *Ac
 // under way are cancelled at once when the session ends or the acquisition's key is deleted.
 func (a *Acquisition) acquire(ctx context.Context, r Request) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer a.callers.acquiring(cancel)()
-	if err := a.s.Join(&a.entry, a); err != nil {
-		return err
-	}
-	if err := a.enter(ctx, r); err != nil {
-		return err
-	}
-	for wait := backoff.Request(); ; {
-		var err error
-		switch next := a.next(); next {
+	defer cancel()
+	a.stop = cancel
+	next, err := a.enter(ctx, r)
+	for wait := backoff.Request(); err == nil; next = a.next() {
+		switch next {
 		case state.Sleep:
 			if a.permit != nil && r.Try { // another took the free slot first
 				return fmt.Errorf("%w: the last free slot was taken a moment ago", ErrBusy)
@@ -108,10 +103,8 @@ func (a *Acquisition) acquire(ctx context.Context, r Request) error {
 			}
 			return fmt.Errorf("a waiting acquisition cannot go on with step %d", next)
 		}
-		if err != nil {
-			return err
-		}
 	}
+	return err
 }
 
 // sleep returns when something has happened that may end the wait.

@@ -56,6 +56,7 @@ type Acquisition struct {
 	wanted   *wanted            // nil until somebody calls Wanted
 	endQuery context.CancelFunc // cancels the query under way; nil if there is none
 	woken    chan struct{}      // wakes a sleeping Acquire; nil if none has slept
+	stop     context.CancelFunc // cancels the Acquire under way; nil if there is none
 	deleting turn               // one release at a time is sent
 }
 
@@ -88,6 +89,7 @@ type step struct {
 	gap      int64              // unless 0, up to there its watches may have missed something
 	woken    chan struct{}      // of who sleeps
 	endQuery context.CancelFunc // of a query that is no longer needed
+	stop     context.CancelFunc // of an Acquire that has to return
 }
 
 // step gives ev to the state. Once the acquisition has begun, nothing else changes it. The caller holds the
@@ -99,6 +101,9 @@ func (a *Acquisition) step(ev state.Event, why error) (did step) {
 		did.end = a.endsAs(fx, why)
 		a.ended.Store(did.end)
 		did.unused = a.unwatch()
+		if fx.End != state.GivenUp {
+			did.stop = a.stop
+		}
 	} else {
 		did.unused = a.watches.take(fx)
 	}
@@ -108,6 +113,9 @@ func (a *Acquisition) step(ev state.Event, why error) (did step) {
 	did.gap = a.watches.missed()
 	if fx.Unwatch {
 		a.permit.setSlot(a.entry.Own.Name)
+	}
+	if a.entry.Phase >= state.Held {
+		a.stop = nil
 	}
 	if a.endQuery != nil && a.entry.Next() != state.Query {
 		did.endQuery = a.endQuery
@@ -122,6 +130,10 @@ func (a *Acquisition) carryOut(did step) {
 		did.endQuery()
 	}
 	if did.end != nil {
+		if did.stop != nil {
+			// It calls methods of Acquire's context, which may stand still.
+			go did.stop()
+		}
 		a.callers.notify(did.end)
 	}
 	cancel(did.unused)

@@ -15,7 +15,6 @@ import (
 // under mu before, and everything that is added later finds the end.
 type callers struct {
 	mu     sync.Mutex
-	stop   context.CancelFunc // cancels the Acquire under way; nil if there is none
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	done   chan struct{}
@@ -108,19 +107,6 @@ func (a *Acquisition) bind(w *work) error {
 	return nil
 }
 
-// acquiring records what cancels the Acquire that is under way until acquired is called.
-func (c *callers) acquiring(stop context.CancelFunc) (acquired func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.stop = stop
-	return func() {
-		stop()
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.stop = nil
-	}
-}
-
 func (c *callers) unbind(w *work) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -185,16 +171,11 @@ func (c *callers) working() bool {
 // notify cancels the contexts and then closes the channel.
 func (c *callers) notify(e *ending) {
 	c.mu.Lock()
-	cancel, stop, works, bound := c.cancel, c.stop, slices.Clone(c.works), c.bound
-	c.stop = nil
+	cancel, works, bound := c.cancel, slices.Clone(c.works), c.bound
 	c.bound = nil
 	c.mu.Unlock()
 	for w := range bound {
 		w.cancel(e.err)
-	}
-	if stop != nil {
-		// It calls methods of Acquire's context, which may stand still.
-		go stop()
 	}
 	if !e.released {
 		if cancel != nil {

@@ -10,7 +10,7 @@ import (
 
 // This file says which keys conflict with an acquisition, in each mode (rules RW1 to RW3). It waits
 // for those that were created earlier. The reads and comparisons that decide who owns a name are
-// made of these ranges. isAlone says when they leave out the session's keys.
+// made of these ranges. isOrdinary says when they leave out the session's keys.
 
 // A span is a range of keys.
 type span struct{ from, to []byte }
@@ -91,12 +91,10 @@ func (a *Acquisition) spans() (n int) {
 	return n
 }
 
-// isAlone reports whether its key is the session's only key in the queue, and has been since the
-// acquisition began, so that its reads may leave out the range of the session's keys
-// (docs/decisions/around-own-keys.md). It is false unless the acquisition is an exclusive one of
-// one name in pawl's layout. In etcd's layout the keys of other names may lie among the session's
-// keys, and a shared acquisition reads only the conflicting keys.
-func (a *Acquisition) isAlone() bool {
-	ordinary := !a.queues[0].EtcdLayout && !a.queues[0].Shared && a.permit == nil && !a.isSet()
-	return ordinary && a.s.Alone(&a.entry, a.queues[0].Prefix)
+// isOrdinary reports whether it is an exclusive acquisition of one name in pawl's layout. If its key is the
+// session's only key in the queue, and has been since the acquisition began (session.Alone), its reads may
+// leave out the range of the session's keys (docs/decisions/around-own-keys.md). In etcd's layout the keys of
+// other names may lie among the session's keys, and a shared acquisition reads only the conflicting keys.
+func (a *Acquisition) isOrdinary() bool {
+	return !a.queues[0].EtcdLayout && !a.queues[0].Shared && a.permit == nil && !a.isSet()
 }

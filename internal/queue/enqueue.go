@@ -17,89 +17,97 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// enter puts a key at the end of each queue, and returns when the keys are known to exist. A try
-// first reads whether anybody is there.
-func (a *Acquisition) enter(ctx context.Context, r Request) error {
+// enter puts a key at the end of each queue, and returns when the keys are known to exist, with what follows.
+// A try first reads whether anybody is there.
+func (a *Acquisition) enter(ctx context.Context, r Request) (next state.Step, err error) {
 	if r.Try {
+		if err := a.s.Join(&a.entry, a); err != nil {
+			return next, err
+		}
 		if err := a.peek(ctx); err != nil {
-			return err
+			return next, err
 		}
 	}
 	for wait := backoff.Request(); ; {
-		outcome, err := a.enqueue(ctx, r)
+		outcome, next, err := a.enqueue(ctx, r)
 		if outcome == state.Unknown {
 			outcome, err = a.settle(ctx, err)
+			next = a.next()
 		}
 		if err != nil {
-			return err
+			return next, err
 		}
 		if outcome == state.Applied {
-			if ended := a.ended.Load(); ended != nil { // meanwhile
-				return ended.err
-			}
-			a.notifyEnqueued()
-			if r.Enqueued != nil {
-				r.Enqueued()
-			}
-			a.checkLayouts()
-			if floor := a.s.Host().Floor; floor > 0 {
-				return aboveFloor(a.Token(), floor)
-			}
-			return nil
+			return next, a.entered(r)
 		}
 		if err := a.pause(ctx, wait.Next()); err != nil {
-			return err
+			return next, err
 		}
 	}
 }
 
-// enqueue sends one enqueue, with key names that were never used. If the outcome is Unknown, err says
-// why. If it is NotApplied and err is nil, the enqueue may be sent again. Otherwise err ends the
-// acquisition.
-func (a *Acquisition) enqueue(ctx context.Context, r Request) (state.Outcome, error) {
+// entered tells of an enqueue that was applied. It returns why the acquisition must not go on.
+func (a *Acquisition) entered(r Request) error {
+	if ended := a.ended.Load(); ended != nil { // meanwhile
+		return ended.err
+	}
+	a.notifyEnqueued()
+	if r.Enqueued != nil {
+		r.Enqueued()
+	}
+	a.checkLayouts()
+	if floor := a.s.Host().Floor; floor > 0 {
+		return aboveFloor(a.Token(), floor)
+	}
+	return nil
+}
+
+// enqueue sends one enqueue, with key names that were never used. If the outcome is Applied, next is what
+// follows. If it is Unknown, err says why. If it is NotApplied and err is nil, the enqueue may be sent again.
+// Otherwise err ends the acquisition.
+func (a *Acquisition) enqueue(ctx context.Context, r Request) (o state.Outcome, next state.Step, err error) {
 	place, err := a.s.Enqueues(ctx, "enqueue", len(a.queues))
 	if err != nil {
-		return state.NotApplied, err
+		return state.NotApplied, next, err
 	}
-	if err := a.begins(); err != nil {
+	alone, err := a.begins()
+	if err != nil {
 		place.Leave()
-		return state.NotApplied, err
+		return state.NotApplied, next, err
 	}
-	skipOwn := !r.Try && a.isAlone() // a try reads the whole queue in any case
+	skipOwn := alone && !r.Try && a.isOrdinary() // a try reads the whole queue in any case
 	resp, err := a.write(ctx, batch.Write{Op: "enqueue", Kind: batch.Ordered, Txn: a.enqueueTxn(r, skipOwn)})
 	place.Leave()
 	switch {
 	case err == nil && resp.Succeeded:
-		return state.Applied, a.enqueued(resp, skipOwn)
+		next, err = a.enqueued(resp, skipOwn)
+		return state.Applied, next, err
 	case err == nil:
-		return a.refused(ctx, r.Try)
+		o, err = a.refused(ctx, r.Try)
+		return o, next, err
 	case cluster.IsLeaseNotFound(err):
-		return state.NotApplied, a.s.Gone(err.Error())
+		return state.NotApplied, next, a.s.Gone(err.Error())
 	case cluster.OutcomeOf(err) == cluster.NotApplied:
 		a.apply(state.NotPut{}, nil)
 		if r.Try || cluster.EndOf(ctx) != nil || cluster.IsFinal(err) {
-			return state.NotApplied, err
+			return state.NotApplied, next, err
 		}
-		return state.NotApplied, nil // a request's time limit does not end an acquisition
+		return state.NotApplied, next, nil // a request's time limit does not end an acquisition
 	}
 	// One that was answered needs no cancel key, which could not be put on a full disk.
 	a.apply(state.AnswerLost{Answered: cluster.OutcomeOf(err) == cluster.Answered}, nil)
-	return state.Unknown, err
+	return state.Unknown, next, err
 }
 
-// begins adds an entry to the session's book, which assigns new key names.
-func (a *Acquisition) begins() (err error) {
-	var specs []keys.Spec
-	for _, q := range a.queues {
-		specs = append(specs, q.spec())
+// begins adds an entry to the session's book, which assigns new key names. alone says that no other key of the
+// session can be in the queue.
+func (a *Acquisition) begins() (alone bool, err error) {
+	specs := make([]keys.Spec, len(a.queues))
+	for i, q := range a.queues {
+		specs[i] = q.spec()
 	}
-	if a.keys, err = a.s.Begin(&a.entry, specs...); err != nil {
-		return err
-	}
-	if a.hasOwnerKey {
-		a.s.PutsOwnerKey(&a.entry)
-	}
-	return nil
+	a.keys, alone, err = a.s.Begin(&a.entry, a, a.hasOwnerKey, specs...)
+	return alone, err
 }
 
 // enqueueTxn puts the acquisition's keys if neither they nor their cancel key exist and the session
@@ -138,9 +146,9 @@ func (a *Acquisition) enqueueTxn(r Request, skipOwn bool) *pb.TxnRequest {
 	return t
 }
 
-// enqueued processes the answer of an applied enqueue. skipOwn says that the enqueue left the
-// session's keys out of what it read.
-func (a *Acquisition) enqueued(resp *pb.TxnResponse, skipOwn bool) error {
+// enqueued processes the answer of an applied enqueue, and returns what follows. skipOwn says that the enqueue
+// left the session's keys out of what it read.
+func (a *Acquisition) enqueued(resp *pb.TxnResponse, skipOwn bool) (next state.Step, err error) {
 	ev := state.Enqueued{
 		Own: state.Key{Name: a.keys[0], Create: txn.PutRevision(resp, 0)}, Others: a.keys[1:], Revision: resp.Header.Revision,
 	}
@@ -152,17 +160,23 @@ func (a *Acquisition) enqueued(resp *pb.TxnResponse, skipOwn bool) error {
 	}
 	if ev.Own.Create == 0 || own != 0 {
 		a.apply(state.AnswerLost{}, nil)
-		return fmt.Errorf("the server's answer does not show key %q that it put", a.keys[0])
+		return next, fmt.Errorf("the server's answer does not show key %q that it put", a.keys[0])
 	}
-	ev.Whole = !skipOwn || a.isAlone() // otherwise a later acquisition of this session may be ahead
-	if ev.Whole && a.notice != nil {
+	first := true
+	if a.permit != nil {
+		ev.Taken, first = a.takenIfFirst(resp)
+	}
+	a.mu.Lock()
+	whole := !skipOwn || a.s.Alone(&a.entry, a.queues[0].Prefix) // otherwise a later acquisition of this session may be ahead
+	ev.Whole = whole && first
+	did := a.step(ev, nil)
+	next = a.entry.Next()
+	a.mu.Unlock()
+	if whole && a.notice != nil {
 		a.notice.ahead = ahead
 	}
-	if a.permit != nil {
-		ev.Taken, ev.Whole = a.takenIfFirst(resp)
-	}
-	a.apply(ev, nil)
-	return wrong
+	a.carryOut(did)
+	return next, wrong
 }
 
 // readAhead takes the predecessor from what an enqueue read. ahead is how many other keys that

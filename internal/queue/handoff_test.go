@@ -116,7 +116,8 @@ func TestAHandoffThatComesBeforeThePredecessorIsFollowedCounts(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		s := w.session()
 		a := w.fresh(w.Context(), s, state.Options{Handoffs: true}, w.queues()...)
-		require.NoError(w, a.begins())
+		_, err := a.begins()
+		require.NoError(w, err)
 		value, name := string(s.LabelOf("", false, "", nil)), a.queues[0].Prefix+"7f3a-1"
 		predecessor := state.Key{Name: name, Create: w.f.Put(name, value, 0)}
 		own := state.Key{Name: a.Key(), Create: w.f.Put(a.Key(), value, s.ID())}

@@ -20,12 +20,10 @@ func (w *fixture) fresh(ctx context.Context, s *session.Session, o state.Options
 // began returns an acquisition that has begun and whose enqueue is not sent.
 func (w *fixture) began(s *session.Session, q Queue) *Acquisition {
 	a := w.fresh(w.Context(), s, state.Options{}, q)
-	require.NoError(w, a.begins())
+	_, err := a.begins()
+	require.NoError(w, err)
 	return a
 }
-
-// joins registers the acquisition with its session, as Acquire does before it sends anything.
-func (c *Acquisition) joins() error { return c.s.Join(&c.entry, c) }
 
 // takes gives ev to the state, as apply does, but carries nothing out.
 func (c *Acquisition) takes(ev state.Event) state.Effects {
@@ -43,4 +41,11 @@ func isUnwanted(a *Acquisition) { a.takes(state.GaveUp{}) }
 // now returns a copy of the state.
 func (c *Acquisition) now() *state.Machine {
 	return ask(c, func(e *session.Entry) *state.Machine { m := e.Machine; return &m })
+}
+
+// isAlone reports whether its reads may leave out the session's keys.
+func (c *Acquisition) isAlone() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.isOrdinary() && c.s.Alone(&c.entry, c.queues[0].Prefix)
 }

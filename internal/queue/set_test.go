@@ -56,8 +56,8 @@ func TestASetThatIsLostAsItIsWonLeavesNothing(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
 		a := w.fresh(w.Context(), s, state.Options{}, w.queuesOf("a", "b")...)
-		require.NoError(w, a.joins())
-		require.NoError(w, a.enter(w.Context(), labelled(Request{}, 2)))
+		_, err := a.enter(w.Context(), labelled(Request{}, 2))
+		require.NoError(w, err)
 		a.apply(state.Won{}, nil)
 		w.f.Delete(a.Key())
 		a.apply(state.OwnDeleted{}, nil)

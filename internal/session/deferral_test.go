@@ -193,7 +193,7 @@ func deferBy(t *testing.T, c *pawl.Client, s *session.Session, clientWide bool) 
 func TestAClientThatIsClosedInTheMiddleOfATakeoverLeavesTheLease(t *testing.T) {
 	for _, op := range []string{"take over session", "confirm session", "leave the queue"} {
 		abandoning(t, func(fake *etcdfake.Cluster, c *pawl.Client, s *session.Session) {
-			_, err := s.Begin(&session.Entry{}, keys.Spec{Prefix: "open/"})
+			_, _, err := s.Begin(&session.Entry{}, nobody{}, false, keys.Spec{Prefix: "open/"})
 			require.NoError(t, err)
 			h := s.Detach()
 			fake.Inject(etcdfake.Rule{Op: op, Hang: true})

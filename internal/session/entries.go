@@ -10,7 +10,8 @@ import (
 )
 
 // Join registers e, of which d is the acquisition, before anything of it is sent. d learns of the session's
-// end until e has ended. If the session has ended, Join returns the reason.
+// end until e has ended. If the session has ended, Join returns the reason. Begin joins too, so only who sends
+// something before has to call Join.
 func (s *Session) Join(e *Entry, d Dependent) error {
 	return s.whileValid(func() error {
 		s.roster.add(e, d, false)
@@ -18,16 +19,23 @@ func (s *Session) Join(e *Entry, d Dependent) error {
 	})
 }
 
-// Begin gives e a new number, and a key at each of specs, which have different names. No key name is ever
-// used again (rule A1). A Handle lists the entry, to be removed, until none of its keys can exist, but not
-// while it is held. If the session has ended, Begin returns the reason (see unlessEnded).
-func (s *Session) Begin(e *Entry, specs ...keys.Spec) (own []string, err error) {
-	err = s.unlessEnded(func() error {
+// Begin gives e, of which d is the acquisition, a new number, and a key at each of specs, which have different
+// names. No key name is ever used again (rule A1). d learns of the session's end until e has ended. A Handle
+// lists the entry, to be removed, until none of its keys can exist, but not while it is held. ownerKey says
+// that the owner key of e is about to be put, and is removed with the entry. alone is Alone at the first of
+// specs. If the session has ended, Begin returns the reason.
+func (s *Session) Begin(e *Entry, d Dependent, ownerKey bool, specs ...keys.Spec) (own []string, alone bool, err error) {
+	err = s.whileValid(func() error {
+		if e.in == nil {
+			s.roster.add(e, d, false)
+		}
 		own = s.book.begin(e, s.id, specs...)
+		e.ownerKey = ownerKey
 		s.Step(e, state.Begun{})
+		alone = s.Alone(e, specs[0].Prefix)
 		return nil
 	})
-	return own, err
+	return own, alone, err
 }
 
 // Add gives e, which is about to take a slot, another key in the same queue. It is called before that key
@@ -50,7 +58,8 @@ func (s *Session) CancelKey(n int64) []byte { return keys.CancelKey(s.own.key, n
 // OwnerKey is the owner key of entry n.
 func (s *Session) OwnerKey(n int64) []byte { return []byte(keys.OwnerKey(s.own.key, n)) }
 
-// PutsOwnerKey records that the owner key of e is about to be put. That key is removed with the entry.
+// PutsOwnerKey records that the owner key of e, which was adopted, may have been put. That key is removed with
+// the entry.
 func (s *Session) PutsOwnerKey(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,9 +124,6 @@ func (s *Session) Discard(at time.Time, own ...string) bool {
 // was taken over, which does not know what its predecessor left.
 //
 // If it is true both before e's enqueue is sent and after it was answered, no other key of this
-// session was before e's: the enqueue of an entry that begins later is sent after that answer.
-func (s *Session) Alone(e *Entry, prefix string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.book.alone(e, prefix)
-}
+// session was before e's: the enqueue of an entry that begins later is sent after that answer. The caller
+// holds the mutex.
+func (s *Session) Alone(e *Entry, prefix string) bool { return s.book.alone(e, prefix) }

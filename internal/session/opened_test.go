@@ -25,8 +25,8 @@ func step(s *Session, n int64, events ...state.Event) (fx state.Effects) {
 
 // opens begins an entry with a key in each of several queues.
 func opens(s *Session, specs ...keys.Spec) (n int64, own []string, err error) {
-	e := &Entry{Machine: state.Begin(state.Options{}), dependent: &dependent{}}
-	own, err = s.Begin(e, specs...)
+	e := &Entry{Machine: state.Begin(state.Options{})}
+	own, _, err = s.Begin(e, &dependent{}, false, specs...)
 	return e.number, own, err
 }
 

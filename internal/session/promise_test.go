@@ -16,11 +16,19 @@ import (
 	"github.com/pawl-locks/pawl/kv"
 )
 
+// nobody is who has an entry of which nobody hears.
+type nobody struct{}
+
+func (nobody) Reads() []session.Read { return nil }
+func (nobody) Arm()                  {}
+func (nobody) HoldExpired()          {}
+func (nobody) End(error)             {}
+
 // opened returns a new entry of s.
 func opened(t *testing.T, s *session.Session) *session.Entry {
 	t.Helper()
 	e := &session.Entry{}
-	_, err := s.Begin(e, keys.Spec{Prefix: "promised/"})
+	_, _, err := s.Begin(e, nobody{}, false, keys.Spec{Prefix: "promised/"})
 	require.NoError(t, err)
 	return e
 }
