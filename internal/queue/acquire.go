@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/backoff"
-	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/lease"
@@ -130,27 +129,24 @@ func (a *Acquisition) sleep(ctx context.Context) error {
 	}
 }
 
-// win makes the acquisition held after its evidence was found. It compares the clock first. Nothing
-// after that waits while the acquisition is alive (rule T3). It returns nil also if the acquisition was
-// held and the session was then closed: the session's Handle leaves the key to a successor, which learns
-// the key's name only from the caller.
+// win makes the acquisition held after its evidence was found. It compares the clock first, and once more
+// afterwards. Nothing in between waits while the acquisition is alive (rule T3). It returns nil also if the
+// acquisition was held and the session was then closed: the session's Handle leaves the key to a successor,
+// which learns the key's name only from the caller.
 func (a *Acquisition) win(ctx context.Context, l Limits) error {
 	if err := a.interrupted(ctx); err != nil {
 		return err
 	}
-	a.apply(state.Won{}, nil)
-	held := ask(a, func(e *session.Entry) bool { return e.Phase == state.Held })
+	a.mu.Lock()
+	did := a.step(state.Won{}, nil)
+	held := a.entry.Phase == state.Held
 	if held {
-		a.limit(l, clock.Instant{})
-	} else if err := a.Err(); err != nil {
-		return err // the session ended before it was won
+		a.s.Limit(&a.entry, l)
 	}
-	if e := a.ended.Load(); e != nil {
-		err := e.err
-		if held && errors.Is(err, lease.ErrClosed) {
-			return nil
-		}
-		return err
+	a.mu.Unlock()
+	a.carryOut(did)
+	if err := a.Err(); err != nil && !(held && errors.Is(err, lease.ErrClosed)) {
+		return err // its session ended before it was won, or it ended since
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
@@ -126,6 +127,31 @@ func TestWhatIsShownAfterASuspendPastTheDeadlineIsNotHeld(t *testing.T) {
 			})
 		})
 	}
+}
+
+// T3: a machine that sleeps past the deadline in the instant of the win has won nothing.
+// rule: T3
+func TestAnEndBetweenTheClockAndTheWinIsSeen(t *testing.T) {
+	t.Cleanup(func() { clock.SetSource(nil) })
+	inBubble(t, etcdfake.Options{}, func(w *fixture) {
+		a := w.fresh(w.Context(), w.session(), state.Options{}, w.queue())
+		var slept atomic.Bool
+		clock.SetSource(func(time.Time) time.Duration {
+			if a.mu.TryLock() { // otherwise it is being stepped
+				defer a.mu.Unlock()
+				if a.entry.Phase == state.Held {
+					slept.Store(true)
+				}
+			}
+			if slept.Load() {
+				return time.Hour
+			}
+			return 0
+		})
+		err := a.acquire(w.Context(), Request{})
+		require.Error(w, err)
+		w.expired(a.gaveUp(err))
+	})
 }
 
 // expired asserts that err says that the session has expired, and not that a lock was lost.

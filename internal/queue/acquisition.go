@@ -44,9 +44,8 @@ type Acquisition struct {
 	notice      *notice           // what an observer is notified of; nil if there is no observer
 
 	ended   atomic.Pointer[ending]
-	callers callers                // notifies callers of the end
-	bounds  atomic.Pointer[bounds] // set once it is held; nil if Limits has none
-	pending atomic.Bool            // a release continues in the background
+	callers callers     // notifies callers of the end
+	pending atomic.Bool // a release continues in the background
 
 	mixedChecked atomic.Bool // it has checked whether it waits for a lock or a candidate (see checkMixed)
 
@@ -277,7 +276,7 @@ func (a *Acquisition) Err() error {
 		a.End(err)
 		return a.ended.Load().err
 	}
-	if a.overheld() {
+	if b := a.entry.Bound(); b != nil && a.overheld(b) {
 		return a.ended.Load().err
 	}
 	return nil
@@ -292,7 +291,7 @@ func (a *Acquisition) interrupted(ctx context.Context) error {
 	return cluster.EndOf(ctx)
 }
 
-// Deadline returns until when it is held unless the session is renewed, or the end of Limits.Max if
+// Deadline returns until when it is held unless the session is renewed, or the end of its Limits.Max if
 // that is earlier. It is computed at the call, for comparison with time.Now. It is the zero Time
 // once the acquisition has ended.
 func (a *Acquisition) Deadline() time.Time { return a.Until().Time(clock.Now()) }

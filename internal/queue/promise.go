@@ -30,8 +30,8 @@ func (a *Acquisition) Until() clock.Instant {
 		return clock.Instant{}
 	}
 	until := a.s.Until()
-	if end, ok := a.holdEnd(); ok && end.Before(until) {
-		return end
+	if b := a.entry.Bound(); b != nil && b.Ends.Before(until) {
+		return b.Ends
 	}
 	return until
 }

@@ -53,7 +53,7 @@ func (a *Acquisition) markReleased(as error) (first *deletion, lost error) {
 	if a.entry.WasReleased() {
 		lost = nil
 	} else if lost == nil {
-		did = a.step(state.Released{Later: a.keeps()}, as)
+		did = a.step(state.Released{Later: a.entry.Stays()}, as)
 		if a.entry.Phase == state.Releasing {
 			a.deleting.taken = true
 			first = a.nextDeletion()

@@ -57,7 +57,9 @@ func Resume(ctx context.Context, s *session.Session, own []string, t fencing.Tok
 	if a.hasOwnerKey {
 		s.PutsOwnerKey(&a.entry)
 	}
-	a.limit(l, s.KeptUntil(&a.entry))
+	a.mu.Lock()
+	s.Limit(&a.entry, l)
+	a.mu.Unlock()
 	a.watchOwn(state.All, rev+1)
 	a.notifyWon()
 	return a, nil

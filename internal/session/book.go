@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/clock"
@@ -26,10 +27,10 @@ type Entry struct {
 	ownerKey  bool     // an owner key may have been put with the first key, and is removed with it
 	keeping   *Keep    // from when its keys may go; nil while nothing keeps them
 
-	dependent  Dependent     // its acquisition; nil for what a predecessor left
-	until      clock.Instant // when Limit ends the hold; zero if it does not
-	ops        int           // set by SetReads; 0 means one
-	prev, next *Entry        // in the ring of the roster that it is in
+	dependent  Dependent             // its acquisition; nil for what a predecessor left
+	bound      atomic.Pointer[Bound] // nil if only the session ends the hold
+	ops        int                   // set by SetReads; 0 means one
+	prev, next *Entry                // in the ring of the roster that it is in
 	in         *ring
 }
 

@@ -5,7 +5,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
@@ -26,7 +25,7 @@ func TestWhatHoldsUpTheRenewalsDoesNotHoldUpTheEnd(t *testing.T) {
 		require.NoError(t, unlimited.holds(s, 0, false))
 		sleep(time.Second)
 		limit, deadline := time.Now().Add(time.Second), s.Deadline()
-		limited.limits(s, clock.Now().Add(time.Second))
+		limited.limits(s, time.Second)
 		<-s.Done()
 		assert.Equal(t, deadline, time.Now())
 		synctest.Wait()

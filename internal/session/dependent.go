@@ -36,17 +36,6 @@ type Read struct {
 // needs no watch. The watch starts at the acquisition's revision and so misses nothing.
 const ArmDelay = 50 * time.Millisecond
 
-// Limit has HoldExpired called on the dependent of e at until, if it is held then. The dependent's Err
-// compares the clock too.
-func (s *Session) Limit(e *Entry, until clock.Instant) {
-	s.mu.Lock()
-	soon := s.roster.limit(e, until)
-	s.mu.Unlock()
-	if soon {
-		s.endSooner()
-	}
-}
-
 // SetReads sets how many operations the Reads of the dependent of e have, besides the one on the key
 // that it waits for. Without it the session assumes one.
 func (s *Session) SetReads(e *Entry, ops int) {

@@ -12,7 +12,7 @@ import (
 // A Keep is what keeps the keys of an entry after its hold has ended. The zero Keep keeps nothing. All
 // but Until and Promised is about a hold that ended without its release.
 type Keep struct {
-	Until     clock.Instant // Limits.AtLeast: even a release leaves the keys until then
+	Until     clock.Instant // Limits.AtLeast, of a predecessor too: even a release leaves the keys until then
 	Promised  clock.Instant // until then somebody outside this process may believe that it is held (rule V4)
 	Ended     clock.Instant // when the hold ended; zero if it did not, or by its release
 	WorkEnded clock.Instant // when no work that may rest on the hold was left; zero before it was seen
@@ -63,21 +63,6 @@ func (s *Session) Retract(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e.keep().Promised = clock.Instant{}
-}
-
-// Keep has the keys of e stay until then, even if it is released earlier, in this process or in one that
-// takes the session over.
-func (s *Session) Keep(e *Entry, until clock.Instant) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e.keep().Until = later(e.keep().Until, until)
-}
-
-// KeptUntil is until when the keys of e have to stay after a release, or zero if they need not.
-func (s *Session) KeptUntil(e *Entry) clock.Instant {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return e.kept().Until
 }
 
 // KeptAfterRelease returns until when the session keeps key, which was released (Limits.AtLeast). It returns

@@ -237,7 +237,9 @@ func TestATakeoverAddsNothingToALockDelay(t *testing.T) {
 					step(next, n, state.Released{}, state.DeleteSent{}, state.DeleteAnswered{Outcome: state.Applied, Exact: true})
 				}
 				if name == "held, and released for later" {
-					next.Keep(next.book.entries[n], clock.Now().Add(time.Hour))
+					next.mu.Lock()
+					next.Limit(next.book.entries[n], Limits{AtLeast: time.Hour})
+					next.mu.Unlock()
 					step(next, n, state.Released{Later: true})
 				}
 				sleep(3 * time.Second)

@@ -3,7 +3,6 @@ package session
 import (
 	"time"
 
-	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/queue/state"
 )
@@ -111,5 +110,9 @@ func (d *dependent) drops(s *Session) {
 // reads sets how many operations the reads of d have.
 func (d *dependent) reads(s *Session, ops int) { s.SetReads(&d.entry, ops) }
 
-// limits has the hold of d end at until.
-func (d *dependent) limits(s *Session, until clock.Instant) { s.Limit(&d.entry, until) }
+// limits has the hold of d end after most.
+func (d *dependent) limits(s *Session, most time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Limit(&d.entry, Limits{Max: most})
+}

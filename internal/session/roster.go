@@ -79,22 +79,23 @@ func (r *roster) due(now time.Time) (due []Dependent, next time.Time) {
 	return due, next
 }
 
-// limit sets when the hold of h ends, and reports whether endInTime has to wake for it.
-func (r *roster) limit(h *Entry, until clock.Instant) bool {
-	h.until, r.limited = until, true
-	return until.Time(clock.Now()).Before(r.next)
+// limit bounds the hold of h, and reports whether endInTime has to wake for it. It is called at now.
+func (r *roster) limit(h *Entry, b *Bound, now clock.Instant) bool {
+	h.bound.Store(b)
+	r.limited = true
+	return b.Ends.Time(now).Before(r.next)
 }
 
 // overdue returns the dependents whose holds have reached their limit at now, and when
 // endInTime has to wake: at next, or when the next hold reaches its limit, if that is earlier.
 func (r *roster) overdue(now clock.Instant, next time.Time) (expired []Dependent, wakes time.Time) {
 	for h := r.holding.first; h != nil && r.limited; h = h.next {
-		switch {
-		case h.until.IsZero():
-		case !now.Before(h.until):
+		switch b := h.bound.Load(); {
+		case b == nil:
+		case !now.Before(b.Ends):
 			expired = append(expired, h.dependent)
-		case h.until.Time(now).Before(next):
-			next = h.until.Time(now)
+		case b.Ends.Time(now).Before(next):
+			next = b.Ends.Time(now)
 		}
 	}
 	r.next = next

@@ -102,14 +102,14 @@ func TestHoldsWithALimitEndInTime(t *testing.T) {
 		for i := range hooks {
 			r.add(&hooks[i], dependents[i], true)
 		}
-		assert.True(t, r.limit(&hooks[2], now.Add(3*time.Second)), "the loop sleeps for an hour")
-		r.limit(&hooks[0], now.Add(2*time.Second))
-		r.limit(&hooks[1], now.Add(time.Second))
+		assert.True(t, r.limit(&hooks[2], &Bound{Ends: now.Add(3 * time.Second)}, now), "the loop sleeps for an hour")
+		r.limit(&hooks[0], &Bound{Ends: now.Add(2 * time.Second)}, now)
+		r.limit(&hooks[1], &Bound{Ends: now.Add(time.Second)}, now)
 		hooks[1].leave() // released
 		over, next = r.overdue(now.Add(2*time.Second-1), later)
 		assert.Empty(t, over)
 		assert.Equal(t, began.Add(2*time.Second), next)
-		assert.False(t, r.limit(&hooks[3], now.Add(3*time.Second)), "the loop wakes before")
+		assert.False(t, r.limit(&hooks[3], &Bound{Ends: now.Add(3 * time.Second)}, now), "the loop wakes before")
 		over, next = r.overdue(now.Add(3*time.Second), later)
 		assert.Equal(t, []Dependent{dependents[0], dependents[2], dependents[3]}, over)
 		assert.Equal(t, later, next)
