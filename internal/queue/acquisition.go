@@ -44,8 +44,8 @@ type Acquisition struct {
 	notice      *notice           // what an observer is notified of; nil if there is no observer
 
 	ended   atomic.Pointer[ending]
-	callers callers     // notifies callers of the end
-	pending atomic.Bool // a release continues in the background
+	callers atomic.Pointer[callers] // notified of the end; nil unless somebody has to be
+	pending atomic.Bool             // a release continues in the background
 
 	mixedChecked atomic.Bool // it has checked whether it waits for a lock or a candidate (see checkMixed)
 
@@ -95,10 +95,17 @@ type step struct {
 // mutex, and calls carryOut without it.
 func (a *Acquisition) step(ev state.Event, why error) (did step) {
 	fx := a.s.Step(&a.entry, ev)
+	if fx.End != state.Alive {
+		a.ended.Store(a.endsAs(fx, why))
+	}
+	return a.leaves(fx)
+}
+
+// leaves returns what the effects of a step leave to be carried out. The caller holds the mutex.
+func (a *Acquisition) leaves(fx state.Effects) (did step) {
 	did = step{Effects: fx, woken: a.woken}
 	if fx.End != state.Alive {
-		did.end = a.endsAs(fx, why)
-		a.ended.Store(did.end)
+		did.end = a.ended.Load()
 		did.unused = a.unwatch()
 		if fx.End != state.GivenUp {
 			did.stop = a.stop
@@ -133,7 +140,7 @@ func (a *Acquisition) carryOut(did step) {
 			// It calls methods of Acquire's context, which may stand still.
 			go did.stop()
 		}
-		a.callers.notify(did.end)
+		a.notify(did.end)
 	}
 	cancel(did.unused)
 	if did.end != nil {
@@ -270,10 +277,11 @@ func (a *Acquisition) guard(key string) kv.Guard {
 // call, does no I/O and does not block.
 func (a *Acquisition) Err() error {
 	if e := a.ended.Load(); e != nil {
+		a.notify(e) // perhaps nobody has done that yet: a session marks all that it has, and then notifies
 		return e.err
 	}
 	if err := a.s.Err(); err != nil {
-		a.End(err)
+		a.apply(state.EndOfSession{}, err) // for one that is not on its session's roster
 		return a.ended.Load().err
 	}
 	if b := a.entry.Bound(); b != nil && a.overheld(b) {

@@ -2,24 +2,36 @@ package queue
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
-// callers notifies the callers of an acquisition of its end. The context and the channel are made
-// when somebody first asks for them.
+// callers are the callers of an acquisition that have to be notified of its end. They are made when somebody
+// first asks for something, and so are the context and the channel.
 //
-// Invariant: the end is stored before notify locks mu. So notify reaches everything that was added
-// under mu before, and everything that is added later finds the end.
+// Invariant: the end is stored before notify looks for callers, and locks mu. So notify reaches everything that
+// was added under mu before, and everything that is added later finds the end.
 type callers struct {
+	told atomic.Pointer[ending] // of this end notify has told all of them
+
 	mu     sync.Mutex
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	done   chan struct{}
 	works  []*work            // calls of Do whose functions have not returned
 	bound  map[*work]struct{} // contexts of Bind that have not ended
+}
+
+// anyCallers returns the callers of the acquisition, which it makes if there are none.
+func (a *Acquisition) anyCallers() *callers {
+	if a.callers.Load() == nil {
+		a.callers.CompareAndSwap(nil, &callers{})
+	}
+	return a.callers.Load()
 }
 
 // work is a call of Do under way, or a context of Bind.
@@ -38,7 +50,7 @@ func (a *Acquisition) child(ctx context.Context) (child context.Context, w *work
 // Done returns a channel that is closed once it is no longer held, release included.
 func (a *Acquisition) Done() <-chan struct{} {
 	_ = a.Err() // a deadline that has passed closes done now
-	c := &a.callers
+	c := a.anyCallers()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.done == nil {
@@ -55,7 +67,7 @@ func (a *Acquisition) Done() <-chan struct{} {
 // could cancel it.
 func (a *Acquisition) Context() context.Context {
 	_ = a.Err()
-	c := &a.callers
+	c := a.anyCallers()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ctx == nil {
@@ -77,7 +89,7 @@ func (a *Acquisition) Bind(ctx context.Context) (context.Context, context.Cancel
 		return child, func() {}
 	}
 	end := func() {
-		a.callers.unbind(w)
+		a.anyCallers().unbind(w)
 		leave()
 	}
 	stop := context.AfterFunc(child, end)
@@ -90,7 +102,7 @@ func (a *Acquisition) Bind(ctx context.Context) (context.Context, context.Cancel
 
 // bind records w, to be cancelled at the end. It fails if the acquisition has ended.
 func (a *Acquisition) bind(w *work) error {
-	c := &a.callers
+	c := a.anyCallers()
 	err := a.Err()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,7 +139,7 @@ func (a *Acquisition) Do(ctx context.Context, as error, fn func(ctx context.Cont
 		return err
 	}
 	defer func() { // also if fn panics
-		a.callers.returned(w)
+		a.anyCallers().returned(w)
 		err = both(err, a.Release(ctx, as))
 	}()
 	if end := cluster.EndOf(ctx); end != nil {
@@ -139,7 +151,7 @@ func (a *Acquisition) Do(ctx context.Context, as error, fn func(ctx context.Cont
 // begin records w, to be cancelled at loss. It fails if the acquisition has ended; others is then
 // the number of calls of Do under way.
 func (a *Acquisition) begin(w *work) (others int, err error) {
-	c := &a.callers
+	c := a.anyCallers()
 	for {
 		err := a.Err()
 		c.mu.Lock()
@@ -162,19 +174,30 @@ func (c *callers) returned(w *work) {
 }
 
 // working reports whether a function of Do is still running.
-func (c *callers) working() bool {
+func (a *Acquisition) working() bool {
+	c := a.callers.Load()
+	if c == nil {
+		return false
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.works) > 0
 }
 
-// notify cancels the contexts and then closes the channel.
-func (c *callers) notify(e *ending) {
+// notify tells the callers of e, the end of the acquisition. Once it has returned, they know, whoever else
+// is telling them.
+func (a *Acquisition) notify(e *ending) {
+	if c := a.callers.Load(); c != nil && c.told.Load() != e {
+		c.tell(e)
+	}
+}
+
+// tell cancels the contexts and then closes the channel. Several may do so at once.
+func (c *callers) tell(e *ending) {
 	c.mu.Lock()
-	cancel, works, bound := c.cancel, slices.Clone(c.works), c.bound
-	c.bound = nil
+	cancel, works, bound := c.cancel, slices.Clone(c.works), slices.Collect(maps.Keys(c.bound))
 	c.mu.Unlock()
-	for w := range bound {
+	for _, w := range bound {
 		w.cancel(e.err)
 	}
 	if !e.released {
@@ -187,9 +210,10 @@ func (c *callers) notify(e *ending) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.done != nil && !isClosed(c.done) {
+	if c.bound = nil; c.done != nil && !isClosed(c.done) {
 		close(c.done)
 	}
+	c.told.Store(e)
 }
 
 func isClosed(done <-chan struct{}) bool {

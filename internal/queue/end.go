@@ -34,8 +34,20 @@ func (a *Acquisition) endsAs(fx state.Effects, why error) *ending {
 	return &ending{err: why, lost: fx.Held}
 }
 
-// End implements session.Dependent. It is called when the session has ended.
-func (a *Acquisition) End(cause error) { a.apply(state.EndOfSession{}, cause) }
+// End implements session.Dependent. It is called in the step that ends the session.
+func (a *Acquisition) End(cause error) {
+	if fx := a.s.Step(&a.entry, state.EndOfSession{}); fx.End != state.Alive {
+		a.ended.Store(a.endsAs(fx, cause))
+	}
+}
+
+// Ended implements session.Dependent. It carries out what is left of End.
+func (a *Acquisition) Ended() {
+	a.mu.Lock()
+	did := a.leaves(state.Effects{End: state.SessionEnded, Wake: true})
+	a.mu.Unlock()
+	a.carryOut(did)
+}
 
 // carryEnd carries out an end of which the callers know: it tells the log and the observer, and cleans up at
 // the server.

@@ -11,7 +11,7 @@ import (
 // reports that there is none. rest is about the keys that a lost set still has. A function of Do keeps
 // those while it runs, unless the session ends. For it the channel is nil, because Do gives the set back.
 func (a *Acquisition) workLeft(rest bool) (work <-chan struct{}, idle bool) {
-	if rest && a.callers.working() && a.s.Err() == nil {
+	if rest && a.working() && a.s.Err() == nil {
 		return nil, false
 	}
 	if a.work != nil {

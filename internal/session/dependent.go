@@ -12,7 +12,7 @@ import (
 // A Dependent has keys on the session's lease, and ends with the session. It is an acquisition, which
 // waits in queues or is held, and has a key for each of its names. The session's renewals also read
 // what the dependent asks for, and the session notifies it of the end. The session calls its methods
-// without holding any of its locks; they must not block.
+// without holding any of its locks, except for End; they must not block.
 type Dependent interface {
 	// Reads returns what a round reads for it, such as its keys and, while it waits, the one key that
 	// it waits for.
@@ -21,8 +21,11 @@ type Dependent interface {
 	Arm()
 	// HoldExpired is called when the time set by Limit has passed.
 	HoldExpired()
-	// End is called once, when the session has ended, with the cause.
+	// End gives its Machine the end of the session, for cause, and marks its end. It is called once, with the
+	// mutex held, in the step that ends the session.
 	End(cause error)
+	// Ended is called once after End. It notifies the dependent's callers.
+	Ended()
 }
 
 // A Read is a part of a linearizable read, which is sent after Reads was called. Seen is called with

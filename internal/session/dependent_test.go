@@ -88,8 +88,13 @@ func (d *dependent) End(cause error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.ends = append(d.ends, cause)
+}
+
+func (d *dependent) Ended() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.onEnd != nil {
-		d.onEnd(cause)
+		d.onEnd(d.ends[0])
 	}
 }
 

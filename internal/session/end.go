@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/watcher"
 	"github.com/pawl-locks/pawl/lease"
 )
 
@@ -71,42 +72,64 @@ const (
 	removeUnlessKept // leave if a lock-delay keeps something, because the lease lasts for as long (rule LD1); otherwise remove
 )
 
-// end ends the session with err unless it has ended, and returns the cause of the end. The session is
-// marked first, then dependents are notified, then the lease is removed (rule H1).
+// end ends the session with err unless it has ended, and returns the cause of the end. The session and its
+// dependents are marked first, in one step, then the dependents' callers are notified, then the lease is
+// removed (rule H1).
 func (s *Session) end(err error, rest aftermath) error {
 	s.mu.Lock()
 	if e := s.ended.Load(); e != nil {
 		s.mu.Unlock()
 		return *e
 	}
+	left := s.mark(err, rest)
+	s.mu.Unlock()
+	s.announce(left)
+	return err
+}
+
+// An ending is what is left to be done, without the mutex, after the session was marked as ended.
+type ending struct {
+	err        error
+	rest       aftermath
+	dependents []Dependent
+	watch      *watcher.Watch // of the session key; nil if there is none
+}
+
+// mark marks the session, which has not ended, and all of its dependents as ended. s.mu is held.
+func (s *Session) mark(err error, rest aftermath) ending {
 	s.ended.Store(&err)
 	s.revocation.ended = clock.Now()
 	kept := s.validity.delay > 0 && s.book.keepsAny()
 	if s.revocation.taking && rest != handOver || kept && rest == removeUnlessKept {
 		rest = leave
 	}
-	dependents, w := s.roster.close(), s.keyWatch.watch
+	left := ending{err, rest, s.roster.close(), s.keyWatch.watch}
 	s.keyWatch.watch = nil
-	s.mu.Unlock()
-
-	for _, d := range dependents {
+	for _, d := range left.dependents {
 		d.End(err)
 	}
-	s.cancel(err)
-	close(s.done)
-	if w != nil {
-		w.Cancel()
+	return left
+}
+
+// announce does what follows from the end of the session.
+func (s *Session) announce(left ending) {
+	for _, d := range left.dependents {
+		d.Ended()
 	}
-	s.notifyEnded(err)
-	switch rest {
+	s.cancel(left.err)
+	close(s.done)
+	if left.watch != nil {
+		left.watch.Cancel()
+	}
+	s.notifyEnded(left.err)
+	switch left.rest {
 	case remove, removeUnlessKept:
 		s.revoke()
 	case handOver:
 		s.revocation.decide(nil)
 	case leave:
-		s.revocation.decide(leftToExpire(s.id, err))
+		s.revocation.decide(leftToExpire(s.id, left.err))
 	}
-	return err
 }
 
 // extend moves the deadline to that of a confirmed renewal which was sent at sent and answered

@@ -23,6 +23,7 @@ func (nobody) Reads() []session.Read { return nil }
 func (nobody) Arm()                  {}
 func (nobody) HoldExpired()          {}
 func (nobody) End(error)             {}
+func (nobody) Ended()                {}
 
 // opened returns a new entry of s.
 func opened(t *testing.T, s *session.Session) *session.Entry {

@@ -1,0 +1,58 @@
+package queue
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/pawl-locks/pawl/internal/session"
+	"github.com/pawl-locks/pawl/internal/testkit/assert"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/require"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+// standing is a dependent whose callers take for ever to be notified.
+type standing struct{ until chan struct{} }
+
+func (standing) Reads() []session.Read { return nil }
+func (standing) Arm()                  {}
+func (standing) HoldExpired()          {}
+func (standing) End(error)             {}
+func (s standing) Ended()              { <-s.until }
+
+// H1: the end of a session is marked for all that it has at once, and who finds it tells its own callers, though
+// the one who marked it has not come to them yet.
+// rule: H1
+func TestWhoFindsTheEndOfItsSessionTellsItsOwnCallers(t *testing.T) {
+	for name, find := range map[string]func(a *Acquisition){
+		"Err":     func(a *Acquisition) { require.ErrorIs(t, a.Err(), lease.ErrClosed) },
+		"Done":    func(a *Acquisition) { assert.True(t, isClosed(a.Done())) },
+		"Context": func(a *Acquisition) { assert.Error(t, a.Context().Err()) },
+		"Do": func(a *Acquisition) {
+			assert.ErrorIs(t, a.Do(context.Background(), errGivenBack, nil), lease.ErrClosed)
+		},
+		"Release": func(a *Acquisition) {
+			assert.ErrorIs(t, a.Release(context.Background(), errGivenBack), lease.ErrClosed)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, etcdfake.Options{}, func(w *fixture) {
+				s, first := w.session(), standing{make(chan struct{})}
+				defer close(first.until)
+				require.NoError(w, s.Join(&session.Entry{}, first)) // those that wait are notified before those that hold
+				a := w.acquire(s)
+				done, ctx := a.Done(), a.Context()
+				bound, unbind := a.Bind(w.Context())
+				defer unbind()
+				go s.CloseInBackground()
+				synctest.Wait()
+				require.False(w, isClosed(done), "the one who marked it stands still")
+				find(a)
+				assert.True(w, isClosed(done))
+				assert.ErrorIs(w, context.Cause(ctx), lease.ErrClosed)
+				assert.ErrorIs(w, context.Cause(bound), lease.ErrClosed)
+			})
+		})
+	}
+}
