@@ -9,7 +9,9 @@ import (
 // Why a session has ended. The error of Session.Err matches exactly one of them, or
 // pawl.ErrClusterChanged, or, for a session of elect.Run, elect.ErrOverrun.
 var (
-	// ErrExpired means that renewals were not confirmed in time, by this process's clock.
+	// ErrExpired means that renewals were not confirmed in time, by this process's clock. A session that finds
+	// its own records in contradiction, which is a defect of pawl, ends with it too: it is not trusted any more,
+	// and its lease is left to expire.
 	ErrExpired = errors.New("lease expired by our own clock")
 	// ErrRevoked means that the server answered that the lease, or the session key, is gone, or that
 	// somebody rewrote the session key, as a takeover does.

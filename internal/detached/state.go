@@ -26,6 +26,7 @@ type State struct {
 	Create, Mod int64         // its revisions
 	Next        int64         // the number of the session's next entry
 	ToRemove    []string      // keys of the entries that the successor has to remove
+	Held        int64         // how many other entries there are, which the successor may resume; -1 if an older version did not say
 	Lost        []int64       // the numbers of those entries that were held and not released, in order
 	Kept        []Kept        // the entries whose keys have to stay for now, in order
 	At          time.Time     // wall clock at which Kept was written, in milliseconds; zero without Kept
@@ -53,6 +54,7 @@ type form struct {
 	Create   int64    `json:"create"`
 	Mod      int64    `json:"mod"`
 	Next     int64    `json:"next"`
+	Held     *int64   `json:"held,omitempty"`
 	ToRemove [][]byte `json:"toRemove,omitempty"`
 	Lost     []int64  `json:"lost,omitempty"`
 	Kept     []kept   `json:"kept,omitempty"`
@@ -72,6 +74,9 @@ const prefix = "pawl1."
 func (s State) Text() string {
 	f := form{
 		Lease: s.Lease, Cluster: s.Cluster, Seconds: int64(s.TTL / time.Second), Delay: s.LockDelay.Milliseconds(), Key: []byte(s.Key), Create: s.Create, Mod: s.Mod, Next: s.Next, Lost: s.Lost, Claim: s.Claim,
+	}
+	if s.Held >= 0 {
+		f.Held = &s.Held
 	}
 	for _, k := range s.Kept {
 		f.Kept, f.At = append(f.Kept, kept{k.N, k.Left.Milliseconds()}), s.At.UnixMilli()
@@ -135,6 +140,8 @@ func (f form) state() (State, error) {
 	switch {
 	case !f.isBounded(), len(f.Key) == 0:
 		return State{}, errors.New("a field is missing or out of bounds")
+	case f.Held != nil && (*f.Held < 0 || *f.Held >= f.Next):
+		return State{}, errors.New("more is held than there are entries")
 	case !f.areEntries(f.Lost):
 		return State{}, errors.New("a lost entry is out of bounds, or out of order")
 	case (f.At > 0) != (len(f.Kept) > 0):
@@ -142,7 +149,10 @@ func (f form) state() (State, error) {
 	}
 	s := State{
 		Lease: f.Lease, Cluster: f.Cluster, TTL: time.Duration(f.Seconds) * time.Second, LockDelay: time.Duration(f.Delay) * time.Millisecond,
-		Key: string(f.Key), Create: f.Create, Mod: f.Mod, Next: f.Next, Claim: f.Claim,
+		Key: string(f.Key), Create: f.Create, Mod: f.Mod, Next: f.Next, Held: -1, Claim: f.Claim,
+	}
+	if f.Held != nil {
+		s.Held = *f.Held
 	}
 	if len(f.Lost) > 0 { // nil rather than an empty list
 		s.Lost = f.Lost

@@ -12,8 +12,9 @@ import (
 
 var some = []State{
 	{Lease: 1, Cluster: 2, TTL: time.Second, Key: "k", Create: 3, Mod: 3, Next: 1},
+	{Lease: 1, Cluster: 2, TTL: time.Second, Key: "k", Create: 3, Mod: 3, Next: 1, Held: -1},
 	{
-		Lease: 1 << 62, Cluster: 1<<64 - 1, TTL: 300 * time.Second, Key: "n\xff\x00s//pawl/1", Create: 5, Mod: 1 << 60, Next: 9,
+		Lease: 1 << 62, Cluster: 1<<64 - 1, TTL: 300 * time.Second, Key: "n\xff\x00s//pawl/1", Create: 5, Mod: 1 << 60, Next: 9, Held: 3,
 		LockDelay: 1500 * time.Millisecond, ToRemove: []string{"a/1-2", "\x00"}, Lost: []int64{2, 8},
 		Kept: []Kept{{2, time.Millisecond}, {7, 9_000_000_000 * time.Second}}, At: time.UnixMilli(1_800_000_000_000).UTC(), Claim: "NONCE",
 	},
@@ -49,6 +50,7 @@ func TestAMalformedTextIsRefused(t *testing.T) {
 		but(`"lease":1`, `"lease":-1`), but(`"cluster":2`, `"cluster":0`), but(`"ttl":3`, `"ttl":9000000001`), but(`"ttl":3`, `"ttl":3,"delay":-1`), but(`"ttl":3`, `"ttl":3,"delay":9000000000001`),
 		but(`"mod":3`, `"mod":2`), but(`"next":1`, `"next":0`), but(`"key":"aw=="`, `"key":""`),
 		wrap("{" + good + `,"toRemove":[""]}`), wrap("{" + good + `,"toRemove":"AA=="}`),
+		wrap("{" + good + `,"held":-1}`), wrap("{" + good + `,"held":1}`), but(`"next":1`, `"next":9,"held":9`),
 		wrap("{" + good + `,"lost":[1]}`), but(`"next":1`, `"next":9,"lost":[0]`), but(`"next":1`, `"next":9,"lost":[3,3]`),
 		wrap("{" + good + `,"kept":[{"n":1,"ms":1}],"at":5}`), but(`"next":1`, `"next":9,"at":5`), but(`"next":1`, `"next":9,"kept":[{"n":1,"ms":1}]`),
 		but(`"next":1`, `"next":9,"at":5,"kept":[{"n":1,"ms":0}]`), but(`"next":1`, `"next":9,"at":5,"kept":[{"n":1,"ms":9000000000001}]`),

@@ -26,8 +26,8 @@ import (
 
 // An Acquisition tracks one queue key from its enqueue to its end: it first waits and is then held.
 // An acquisition of a set of names has a key in the queue of each name, and begins and ends with
-// all of them. It is used once. Everything that it reports follows from its state, which only apply
-// changes.
+// all of them. It is used once. Everything that it reports follows from its state, which only
+// Session.Step changes.
 //
 // Invariants: ended is nil while the acquisition is alive. It is stored in the critical section in
 // which the state ends. It is replaced at most once, when a release finds that the lock had been

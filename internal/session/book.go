@@ -93,6 +93,7 @@ type book struct {
 	next      int64 // the next entry's number
 	inherited int64 // entries below it are a predecessor's; 0 if there is no predecessor
 	entries   map[int64]*Entry
+	unresumed int64                   // how many entries a predecessor may have held that nobody has resumed; -1 if that is not known
 	over      map[int64]struct{}      // a predecessor's entries that are gone, so that each is resumed once
 	owed      map[int64]clock.Instant // until when keys of a predecessor's entries that nobody has resumed have to stay, even after a release
 	counts    map[string]count        // for each name, of its entries
@@ -129,8 +130,9 @@ func (b *book) begin(e *Entry, lease int64, specs ...keys.Spec) (own []string) {
 
 // inherit adds the entries that a predecessor left, which are those below next. Those with keys in
 // toRemove have to be removed. A deletion is enough, because the takeover rewrote the session key,
-// which every enqueue compares (rule N6). Those in losses were held, and not released.
-func (b *book) inherit(lease, next int64, toRemove []string, losses []int64) error {
+// which every enqueue compares (rule N6). Those in losses were held, and not released. others is how many others
+// there are, or -1 if that is not known.
+func (b *book) inherit(lease, next int64, toRemove []string, losses []int64, others int64) error {
 	b.next, b.inherited = next, next
 	all := make(map[int64][]string)
 	for _, key := range slices.Sorted(slices.Values(toRemove)) {
@@ -147,6 +149,7 @@ func (b *book) inherit(lease, next int64, toRemove []string, losses []int64) err
 			b.entries[n].keep().Ended = clock.Now()
 		}
 	}
+	b.unresumed = others
 	return nil
 }
 
@@ -166,6 +169,13 @@ func (b *book) adopt(e *Entry, n int64, own []string) {
 	}
 	delete(b.owed, n)
 	b.put(e)
+}
+
+// resumed counts an entry that a predecessor held, and that is resumed.
+func (b *book) resumed() {
+	if b.unresumed > 0 {
+		b.unresumed--
+	}
 }
 
 // put adds an entry that is not in the book.
@@ -259,18 +269,20 @@ func (b *book) losses() (all []int64) {
 }
 
 // toRemove returns the keys that the session's successor has to remove, in order: all but those that are
-// held. Entries with a key in kept are left out.
-func (b *book) toRemove(kept map[string]bool) (all []string) {
+// held. Entries with a key in kept are left out. others counts what is left out, and what nobody has resumed;
+// it is -1 if that is not known.
+func (b *book) toRemove(kept map[string]bool) (all []string, others int64) {
+	others = b.unresumed
 	for _, e := range b.entries {
-		if len(kept) > 0 && slices.ContainsFunc(e.keys, func(key string) bool { return kept[key] }) {
-			continue
-		}
-		if e.Phase != state.Held {
+		switch {
+		case e.Phase != state.Held && !slices.ContainsFunc(e.keys, func(key string) bool { return kept[key] }):
 			all = append(all, e.keys...)
+		case others >= 0:
+			others++
 		}
 	}
 	slices.Sort(all)
-	return all
+	return all, others
 }
 
 // keptUntil returns until when the lease of a session that ended at ended has to stay. work is when the
@@ -290,19 +302,8 @@ func (b *book) keptUntil(delay time.Duration, ended, work clock.Instant) (until 
 		}
 		until = later(until, k.Promised)
 	}
-	if b.unresumed() {
+	if b.unresumed != 0 {
 		until = later(until, b.takenOver)
 	}
 	return until
-}
-
-// unresumed reports whether a predecessor may have held something that this process has not resumed.
-func (b *book) unresumed() bool {
-	known := int64(len(b.over))
-	for n := range b.entries {
-		if n < b.inherited {
-			known++
-		}
-	}
-	return known < b.inherited-1
 }

@@ -90,6 +90,7 @@ func (k *kinds) adopt() {
 	require.False(k.t, e.kept().Until.Before(owed), "what was owed to entry %d is kept", n)
 	e.Machine = state.Resumed(state.Key{Name: own[0], Create: k.max}, k.max, own[1:]...)
 	k.s.roster.add(e, &dependent{}, true)
+	b.resumed()
 	k.all = append(k.all, e)
 }
 
@@ -139,11 +140,12 @@ func (k *kinds) happen() {
 		defer s.mu.Lock()
 		f()
 	}
-	until := clock.Now().Add(time.Duration(1+k.rnd.IntN(1_000_000)) * time.Microsecond)
+	left := time.Duration(1+k.rnd.IntN(1_000_000)) * time.Microsecond
+	until := clock.Now().Add(left)
 	switch k.rnd.IntN(12) {
 	case 0:
 		before := e.kept().Until
-		unlocked(func() { s.Keep(e, until) })
+		s.Limit(e, Limits{AtLeast: left})
 		require.False(k.t, e.kept().Until.Before(before) || e.kept().Until.Before(until), "of two times the later one")
 	case 1:
 		e.keep().Promised = later(e.keep().Promised, until)
@@ -252,10 +254,17 @@ func (k *kinds) succeed() *kinds {
 	require.NoError(t, err)
 	require.Equal(t, append([]string(nil), k.keys(func(e *Entry) bool { return e.Phase != state.Held })...), written.ToRemove,
 		"a Handle lists whatever may exist and is not held")
+	held := int64(0)
+	for _, e := range s.book.entries {
+		if e.Phase == state.Held {
+			held++
+		}
+	}
+	require.Equal(t, held+s.book.unresumed, written.Held, "and says how much else there is")
 	next := newKinds(t, k.rnd)
 	next.max, next.s.validity.delay = k.max, s.validity.delay
 	b := &next.s.book
-	require.NoError(t, b.inherit(7, written.Next, written.ToRemove, written.Lost))
+	require.NoError(t, b.inherit(7, written.Next, written.ToRemove, written.Lost, written.Held))
 	for _, kept := range written.Kept {
 		require.Greater(t, kept.Left, time.Duration(0))
 		if e := b.entries[kept.N]; e != nil {

@@ -37,8 +37,9 @@ func (s *Session) state(kept map[string]bool) detached.State {
 	defer s.mu.Unlock()
 	state := detached.State{
 		Lease: s.id, Cluster: s.host.Cluster.ID(), TTL: s.TTL(), LockDelay: s.validity.delay,
-		Key: s.own.key, Create: s.own.create, Mod: s.own.mod, Next: s.book.next, ToRemove: s.book.toRemove(kept), Lost: s.book.losses(),
+		Key: s.own.key, Create: s.own.create, Mod: s.own.mod, Next: s.book.next, Lost: s.book.losses(),
 	}
+	state.ToRemove, state.Held = s.book.toRemove(kept)
 	if state.Kept = s.book.keeps(clock.Now()); len(state.Kept) > 0 {
 		state.At = time.Now().Add(time.Millisecond - 1).Truncate(time.Millisecond) // or the keys would go earlier
 	}

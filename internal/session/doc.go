@@ -23,8 +23,9 @@
 //     single member, connection or stream can end a session (N2, N3). Each session sends its own
 //     renewals, so that none depends on another (N4). RenewNow begins a renewal at once.
 //  6. A session ends when it is closed or detached, when the server says that its lease or its key is
-//     gone or was rewritten, when its deadline has passed (N5), when its cluster has changed (K4), or
-//     when Abandon ends it. A failed renewal alone never ends it. The first cause is final.
+//     gone or was rewritten, when its deadline has passed (N5), when its cluster has changed (K4), when
+//     Abandon ends it, or when an invariant of its book is broken. A failed renewal alone never ends it. The
+//     first cause is final.
 //  7. A session that ends is marked first, then its dependents are notified, then
 //     what it left at the server is removed in the background (H1).
 //  8. Detach hands the lease to another process; a Handle can be taken over

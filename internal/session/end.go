@@ -93,6 +93,7 @@ type ending struct {
 	rest       aftermath
 	dependents []Dependent
 	watch      *watcher.Watch // of the session key; nil if there is none
+	deferred   bool           // something deferred the revocation
 }
 
 // mark marks the session, which has not ended, and all of its dependents as ended. s.mu is held.
@@ -103,7 +104,7 @@ func (s *Session) mark(err error, rest aftermath) ending {
 	if s.revocation.taking && rest != handOver || kept && rest == removeUnlessKept {
 		rest = leave
 	}
-	left := ending{err, rest, s.roster.close(), s.keyWatch.watch}
+	left := ending{err, rest, s.roster.close(), s.keyWatch.watch, s.Deferred() != nil}
 	s.keyWatch.watch = nil
 	for _, d := range left.dependents {
 		d.End(err)
@@ -124,7 +125,7 @@ func (s *Session) announce(left ending) {
 	s.notifyEnded(left.err)
 	switch left.rest {
 	case remove, removeUnlessKept:
-		s.revoke()
+		s.revoke(left.deferred)
 	case handOver:
 		s.revocation.decide(nil)
 	case leave:

@@ -84,6 +84,7 @@ func (s *Session) Adopt(e *Entry, d Dependent, m state.Machine, n int64, own ...
 			e.Machine = m
 			if d != nil {
 				s.roster.add(e, d, true)
+				s.book.resumed()
 			}
 		}
 		return nil

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -216,12 +217,19 @@ func TestKeysMayGoWhenTheLastReasonToKeepThemHasPassed(t *testing.T) {
 // rule: LD3
 func TestATakeoverAddsNothingToALockDelay(t *testing.T) {
 	const delay = 10 * time.Second
-	for name, holds := range map[string]bool{"held": true, "held, and released": true, "held, and released for later": true, "nothing held": false} {
+	for name, holds := range map[string]bool{"held": true, "held, and released": true, "held after others, and released": true, "held, and released for later": true, "nothing held": false} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 				s := r.session(lease.Options{TTL: time.Minute, LockDelay: delay})
 				c := &dependent{}
 				var n int64
+				if strings.Contains(name, "after others") {
+					for range 3 {
+						other, _, err := begin(s, "a/")
+						require.NoError(t, err)
+						isAbsent(s, other)
+					}
+				}
 				if holds {
 					var err error
 					n, c.own, err = begin(s, "a/")
@@ -233,7 +241,7 @@ func TestATakeoverAddsNothingToALockDelay(t *testing.T) {
 				if holds {
 					require.True(t, adopt(next, n, c.own))
 				}
-				if name == "held, and released" {
+				if strings.HasSuffix(name, ", and released") {
 					step(next, n, state.Released{}, state.DeleteSent{}, state.DeleteAnswered{Outcome: state.Applied, Exact: true})
 				}
 				if name == "held, and released for later" {
@@ -255,4 +263,26 @@ func TestATakeoverAddsNothingToALockDelay(t *testing.T) {
 			})
 		})
 	}
+}
+
+// LD3: the lock-delay counts from the end of the work that a session's end found under way, even if the work ends
+// before anything looks at the lease.
+// rule: LD3
+func TestALockDelayCountsFromTheEndOfWorkThatEndsAtOnce(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: time.Minute, LockDelay: 10 * time.Second})
+		n, key, err := begin(s, "a/")
+		require.NoError(t, err)
+		r.Put(key, "", s.ID())
+		done := s.DeferRevocation()
+		c := &dependent{own: key, onEnd: func(error) {
+			time.Sleep(5 * time.Second) // until what is held has been told of the end
+			done()
+		}}
+		require.NoError(t, c.holds(s, n, false))
+		began := time.Now()
+		go s.CloseInBackground()
+		require.NoError(t, s.Close(context.Background()))
+		assert.Equal(t, 15*time.Second, time.Since(began))
+	})
 }

@@ -68,10 +68,10 @@ func (r *revocation) decide(left error) {
 }
 
 // revoke has the lease revoked in the background, once nothing defers that, and nothing that was held
-// has to stay any more: what was promised has passed, and the lock-delays.
-func (s *Session) revoke() {
+// has to stay any more: what was promised has passed, and the lock-delays. deferred says that something did at
+// the session's end.
+func (s *Session) revoke(deferred bool) {
 	ok := s.host.Cleanup.Go(fmt.Sprintf("lease %x", s.id), func(ctx context.Context) {
-		deferred := s.Deferred() != nil
 		if !s.AwaitDeferred(ctx) {
 			s.revocation.decide(leftToExpire(s.id, errors.New("its revocation is deferred")))
 			return

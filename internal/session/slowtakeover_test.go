@@ -49,7 +49,7 @@ func TestAHandleKeepsKeysForNoShorterThanTheyHaveToStay(t *testing.T) {
 			n, _, err := begin(s, "a/")
 			require.NoError(t, err)
 			now := clock.Now()
-			s.Keep(s.book.entries[n], now.Add(left))
+			s.book.entries[n].keep().Until = now.Add(left)
 			kept := s.book.keeps(now)
 			require.Len(t, kept, 1)
 			assert.Equal(t, want, kept[0].Left)

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/clock"
@@ -27,11 +26,7 @@ func (s *Session) Step(e *Entry, ev state.Event) state.Effects {
 		}
 	}
 	s.settle(e, was, fx)
-	if Check != nil {
-		if wrong := s.wrong(); wrong != "" {
-			Check(fmt.Sprintf("%s, after %T%+v in phase %d: %+v", wrong, ev, ev, was, fx))
-		}
-	}
+	s.examine(e, was, ev, fx)
 	return fx
 }
 

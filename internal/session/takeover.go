@@ -39,7 +39,7 @@ func resume(ctx context.Context, host Host, opts lease.Options) (*Session, error
 	s := newSession(host, opts)
 	s.adopt(h.Lease, clock.Instant{}, h.TTL)
 	s.revocation.taking, s.own.create = true, h.Create
-	if err := s.book.inherit(h.Lease, h.Next, h.ToRemove, h.Lost); err != nil {
+	if err := s.book.inherit(h.Lease, h.Next, h.ToRemove, h.Lost, h.Held); err != nil {
 		return nil, fmt.Errorf("lease: resume: %w", err)
 	}
 	for now, wall, i := clock.Now(), time.Now(), 0; i < len(h.Kept); i++ {
