@@ -132,3 +132,28 @@ func TestWhateverIsAcquiredIsWantedOnceSomebodyWaits(t *testing.T) {
 		<-done
 	})
 }
+
+// In etcd's layout a release hands nothing on, not even to a key of pawl's layout, in whose queue it is if the
+// name has no slash. In pawl's layout it does.
+func TestInEtcdsLayoutALockIsNotHandedOn(t *testing.T) {
+	for name, c := range map[string]struct {
+		layout bool
+		writes int64 // of the successor's key
+	}{"etcd's": {true, 1}, "pawl's": {false, 2}} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(w *fixture) {
+				of := func(layout bool) *lock.Mutex {
+					return lock.New(w.session(), "name", lock.Options{EtcdLayout: layout})
+				}
+				first := w.acquire(w.session())
+				second := w.acquiring(w.Context(), of(c.layout))
+				third := w.acquiring(w.Context(), of(false))
+				require.True(w, second.waits() && third.waits())
+				w.release(first)
+				require.True(w, third.waits())
+				w.release(second.won())
+				assert.Equal(w, c.writes, w.f.Get(third.won().Key()).Version)
+			})
+		})
+	}
+}
