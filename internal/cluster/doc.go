@@ -59,8 +59,8 @@
 //
 // The rest has one goroutine. A sender and its login belong to the goroutine of the call, a lineWatch and its
 // exam to the one that watches the line, a dialing to the one that makes the connection, a fetch to the one that
-// logs in. What many goroutines read for each request is atomic: the list of members, the line in use, the
-// highest revision and raft term, the token. No mutex is held during a request, a read or a write, except for the
+// logs in. What many goroutines read or write for each request is atomic: the list of members, the line in use, the
+// highest revision and raft term, the token, what became of each copy of a try. No mutex is held during a request, a read or a write, except for the
 // write of a handshake.
 //
 // # What it does not do
