@@ -116,28 +116,24 @@ func TestScripts(t *testing.T) {
 // serverKey is where a script's values hold its server.
 type serverKey struct{}
 
-// requireNothingLeft fails unless every key and every lease goes before a lease can have expired: what
-// was sent before a process ended may still be under way.
+// requireNothingLeft fails unless every key and every lease goes: what was sent before a process ended may
+// still be under way. It renews the leases meanwhile, so that none expires.
 func requireNothingLeft(t *testing.T, s *etcdtest.Server) {
 	t.Helper()
 	ctx, conn := context.Background(), s.Conn(t)
-	leases := func() []*pb.LeaseStatus {
-		resp, err := pb.NewLeaseClient(conn).LeaseLeases(ctx, &pb.LeaseLeasesRequest{})
+	client := pb.NewLeaseClient(conn)
+	renewals, err := client.LeaseKeepAlive(t.Context())
+	require.NoError(t, err)
+	testscale.Await(t, func() bool {
+		resp, err := client.LeaseLeases(ctx, &pb.LeaseLeasesRequest{})
 		require.NoError(t, err)
-		return resp.Leases
-	}
-	began, expiry := time.Now(), testscale.Hang // how soon after began a lease may expire
-	for _, l := range leases() {
-		resp, err := pb.NewLeaseClient(conn).LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: l.ID})
-		require.NoError(t, err)
-		if resp.TTL >= 0 { // it is not gone
-			expiry = min(expiry, time.Duration(resp.TTL)*time.Second)
+		for _, l := range resp.Leases {
+			require.NoError(t, renewals.Send(&pb.LeaseKeepAliveRequest{ID: l.ID}))
+			_, err := renewals.Recv()
+			require.NoError(t, err)
 		}
-	}
-	for len(leases()) > 0 && time.Since(began) < expiry {
-		time.Sleep(5 * time.Millisecond)
-	}
-	assert.Less(t, time.Since(began), expiry, "a lease was left to expire")
+		return len(resp.Leases) == 0
+	}, "a lease was left to expire")
 	keys, err := pb.NewKVClient(conn).Range(ctx, &pb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}, KeysOnly: true})
 	require.NoError(t, err)
 	assert.Empty(t, keys.Kvs)

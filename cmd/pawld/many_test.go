@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -14,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/testkit/bystander"
 	"github.com/pawl-locks/pawl/internal/testkit/testscale"
-	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
@@ -36,7 +35,7 @@ func TestAClientOfPawldTakesThousandsOfLocksAtOnce(t *testing.T) {
 		return object{"session": hex32(0), "requestId": hex32(i + 1), "names": []string{fmt.Sprintf("n/%d", i)}, "mode": "EXCLUSIVE", "ttlMs": 15000, "waitMs": 5000}
 	}
 	p.acquire(request(0))
-	stop := beside(t, pawl.Config{Endpoints: etcd.Endpoints(), Username: "root", Password: "root"})
+	stop := bystander.Start(t, pawl.Config{Endpoints: etcd.Endpoints(), Username: "root", Password: "root"})
 	ended := make(chan struct{})
 	var renewing, taking sync.WaitGroup
 	renewing.Go(func() {
@@ -74,39 +73,4 @@ func TestAClientOfPawldTakesThousandsOfLocksAtOnce(t *testing.T) {
 		assert.Equal(t, "HELD", l["state"], "%v", l)
 	}
 	assert.NotContains(t, p.said(), "lost")
-}
-
-// beside is a program that holds one lock, and locks further names, until it is stopped.
-func beside(t *testing.T, cfg pawl.Config) (stop func()) {
-	t.Helper()
-	c, err := pawl.Dial(t.Context(), cfg)
-	require.NoError(t, err)
-	kept, err := lock.New(c, "kept beside", lock.Options{}).Acquire(t.Context())
-	require.NoError(t, err)
-	ended := make(chan struct{})
-	var took []time.Duration
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for i := 0; ; i++ {
-			select {
-			case <-ended:
-				return
-			case <-time.After(20 * time.Millisecond):
-			}
-			began := time.Now()
-			h, err := lock.New(c, fmt.Sprint("beside", i), lock.Options{}).Acquire(t.Context())
-			took = append(took, time.Since(began))
-			if assert.NoError(t, err) {
-				assert.NoError(t, h.Release(t.Context()))
-			}
-		}
-	})
-	return func() {
-		close(ended)
-		wg.Wait()
-		slices.Sort(took)
-		t.Logf("a program beside it: %d locks, p50 %v, p99 %v, at most %v", len(took), took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
-		assert.NoError(t, kept.Err())
-		assert.NoError(t, c.Close())
-	}
 }

@@ -4,13 +4,11 @@ package s3blob_test
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 
@@ -19,8 +17,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pawl-locks/pawl/fencing"
-	"github.com/pawl-locks/pawl/fencing/blobfence"
 	"github.com/pawl-locks/pawl/fencing/blobfence/s3blob"
 	"github.com/pawl-locks/pawl/internal/testkit/faultproxy"
 	"github.com/pawl-locks/pawl/internal/testkit/fleet"
@@ -39,58 +35,8 @@ func dial(socket string) *s3.Client {
 	})
 }
 
-// bucketStore keeps each set in an object.
-type bucketStore struct {
-	blobfence.Fence
-	client *s3.Client
-	guard  bool
-}
-
 func openBucket(socket string, guard bool) (fleet.Store, error) {
-	client := dial(socket)
-	store := s3blob.Store{Client: client, Bucket: "bucket", Key: s3blob.Flat, VerifyRead: true}
-	return bucketStore{blobfence.Fence{Store: store, Attempts: 100}, client, guard}, nil
-}
-
-func (s bucketStore) Close() error { return nil }
-
-func (s bucketStore) Read(ctx context.Context, resource string, t fencing.Token) (string, error) {
-	var body []byte
-	var err error
-	if s.guard {
-		body, err = s.Fence.Read(ctx, resource, t)
-	} else {
-		body, _, _, err = s.Store.Get(ctx, resource)
-	}
-	if errors.Is(err, blobfence.ErrNotFound) {
-		err = nil
-	}
-	return string(body), err
-}
-
-func (s bucketStore) ReadShared(ctx context.Context, resource string, t fencing.Token) (string, error) {
-	body, err := s.Fence.ReadShared(ctx, resource, t)
-	if errors.Is(err, blobfence.ErrNotFound) {
-		err = nil
-	}
-	return string(body), err
-}
-
-// Write without the guard is conditional on the version of the moment, which is no condition.
-func (s bucketStore) Write(ctx context.Context, resource string, t fencing.Token, value string) error {
-	if s.guard {
-		return s.Fence.Write(ctx, resource, t, []byte(value))
-	}
-	for {
-		_, at, err := s.Store.Stat(ctx, resource)
-		if err != nil && !errors.Is(err, blobfence.ErrNotFound) {
-			return err
-		}
-		meta := blobfence.Meta{Token: t, Nonce: strconv.FormatInt(time.Now().UnixNano(), 36)}
-		if err := s.Store.Put(ctx, resource, []byte(value), meta, at); !errors.Is(err, blobfence.ErrChanged) {
-			return err
-		}
-	}
+	return fleet.Blobs(s3blob.Store{Client: dial(socket), Bucket: "bucket", Key: s3blob.Flat, VerifyRead: true}, guard), nil
 }
 
 // fleetOf is a fleet on an empty bucket. The gateway takes its time: a longer lease lets some turns

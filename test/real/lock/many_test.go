@@ -3,7 +3,6 @@ package lock_test
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/testkit/bystander"
 	"github.com/pawl-locks/pawl/internal/testkit/testscale"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/observe"
@@ -28,37 +28,6 @@ func (q queued) Observe(_ context.Context, ev observe.Event) {
 	}
 }
 
-// beside is another client that holds one lock, and locks further names, until it is stopped.
-func beside(t *testing.T, cfg pawl.Config) (stop func()) {
-	t.Helper()
-	c, err := pawl.Dial(t.Context(), cfg)
-	require.NoError(t, err)
-	kept, err := lock.New(c, "kept beside", lock.Options{}).Acquire(t.Context())
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	var took []time.Duration
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for i := 0; ctx.Err() == nil; i++ {
-			began := time.Now()
-			h, err := lock.New(c, fmt.Sprint("beside", i), lock.Options{}).Acquire(t.Context())
-			took = append(took, time.Since(began))
-			if assert.NoError(t, err) {
-				assert.NoError(t, h.Release(t.Context()))
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
-	})
-	return func() {
-		cancel()
-		wg.Wait()
-		slices.Sort(took)
-		t.Logf("another client: %d locks, p50 %v, p99 %v, at most %v", len(took), took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
-		assert.NoError(t, kept.Err())
-		assert.NoError(t, c.Close())
-	}
-}
-
 // Thousands begin to wait at once in one session, for a lock that it holds. The holder keeps it while
 // they queue, and while they give up, and so does another client.
 // rule: G12
@@ -69,7 +38,7 @@ func TestThousandsOfWaitersBegunAtOnceLeaveTheHolderItsLock(t *testing.T) {
 	c, err := pawl.Dial(t.Context(), pawl.Config{Endpoints: s.Endpoints(), Observer: all})
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, c.Close()) }()
-	defer beside(t, pawl.Config{Endpoints: s.Endpoints()})()
+	defer bystander.Start(t, pawl.Config{Endpoints: s.Endpoints()})()
 	holder, err := lock.New(c, "name", lock.Options{}).Acquire(t.Context())
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -108,7 +77,7 @@ func TestThousandsOfLocksTakenAtOnceWithAPassword(t *testing.T) {
 	c, err := pawl.Dial(t.Context(), pawl.Config{Endpoints: s.Endpoints(), Username: "app", Password: "pw"})
 	require.NoError(t, err)
 	defer func() { _ = c.Close() }()
-	defer beside(t, pawl.Config{Endpoints: s.Endpoints(), Username: "root", Password: "root"})()
+	defer bystander.Start(t, pawl.Config{Endpoints: s.Endpoints(), Username: "root", Password: "root"})()
 	kept, err := lock.New(c, "kept", lock.Options{}).Acquire(t.Context())
 	require.NoError(t, err)
 	began := time.Now()

@@ -42,8 +42,7 @@ func TestWhatDoesNotEndAProcessProvesNoDeath(t *testing.T) {
 			p := begin(t, syscall.SysProcAttr{}, path)
 			do(t, p, path)
 			alive(t, path)
-			p.signal(unix.SIGKILL)
-			p.dies()
+			p.kill()
 			dead(t, path)
 		})
 	}
@@ -85,8 +84,7 @@ func TestAForkedChildKeepsItsParentAlive(t *testing.T) {
 		path := newPath(t)
 		p := begin(t, syscall.SysProcAttr{}, path)
 		pid := p.does("fork " + descriptors + " stay")
-		p.signal(unix.SIGKILL)
-		p.dies()
+		p.kill()
 		alive(t, path)
 		var number int
 		_, err := fmt.Sscan(pid, &number)
@@ -112,8 +110,7 @@ func TestWhoInheritsTheDescriptorBelievesAsWell(t *testing.T) {
 	p := begin(t, syscall.SysProcAttr{}, path, "inherit")
 	p.does("exec")
 	alive(t, path)
-	p.signal(unix.SIGKILL)
-	p.dies()
+	p.kill()
 	dead(t, path)
 }
 
@@ -121,8 +118,7 @@ func TestWhoInheritsTheDescriptorBelievesAsWell(t *testing.T) {
 func TestAZombieIsDead(t *testing.T) {
 	path := newPath(t)
 	p := begin(t, syscall.SysProcAttr{}, path)
-	p.signal(unix.SIGKILL)
-	p.dies()
+	p.kill()
 	dead(t, path)
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
 	require.NoError(t, err)

@@ -100,6 +100,13 @@ func (p *process) signal(s unix.Signal) {
 	require.NoError(p.t, unix.Kill(p.cmd.Process.Pid, s))
 }
 
+// kill kills the child, and waits for its death.
+func (p *process) kill() {
+	p.t.Helper()
+	p.signal(unix.SIGKILL)
+	p.dies()
+}
+
 // dies waits for the child's death, and leaves it a zombie.
 func (p *process) dies() {
 	p.t.Helper()

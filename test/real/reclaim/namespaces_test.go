@@ -216,8 +216,7 @@ func TestADeathInOtherNamespacesIsProved(t *testing.T) {
 	p := begin(t, syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID}, path)
 	p.does("close")
 	alive(t, path)
-	p.signal(unix.SIGKILL)
-	p.dies()
+	p.kill()
 	dead(t, path)
 }
 
@@ -231,8 +230,7 @@ func TestAFileOfAnotherUserNamespaceIsNoProof(t *testing.T) {
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: 1234, HostID: os.Getgid(), Size: 1}},
 	}
 	p := begin(t, attr, path)
-	p.signal(unix.SIGKILL)
-	p.dies()
+	p.kill()
 	_, err := open(t, path).Claim(name)
 	require.ErrorContains(t, err, "it is of user 1234")
 }

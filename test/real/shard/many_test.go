@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,8 +17,8 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/testkit/bystander"
 	"github.com/pawl-locks/pawl/internal/testkit/testscale"
-	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/shard"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
@@ -154,37 +153,6 @@ func (f *fleet) moved(n int64) {
 	f.await("too few shards move", func() bool { return f.moves.Load() >= n })
 }
 
-// beside is another client that holds one lock, and locks further names, until it is stopped.
-func (f *fleet) beside(cfg pawl.Config) (stop func()) {
-	f.Helper()
-	c, err := pawl.Dial(f.Context(), cfg)
-	require.NoError(f, err)
-	kept, err := lock.New(c, "kept", lock.Options{}).Acquire(f.Context())
-	require.NoError(f, err)
-	ctx, cancel := context.WithCancel(f.Context())
-	var took []time.Duration
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for i := 0; ctx.Err() == nil; i++ {
-			began := time.Now()
-			h, err := lock.New(c, fmt.Sprint("other", i), lock.Options{}).Acquire(f.Context())
-			took = append(took, time.Since(began))
-			if assert.NoError(f, err) {
-				assert.NoError(f, h.Release(f.Context()))
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
-	})
-	return func() {
-		cancel()
-		wg.Wait()
-		slices.Sort(took)
-		f.Logf("another client: %d locks, p50 %v, p99 %v, at most %v", len(took), took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
-		assert.NoError(f, kept.Err())
-		assert.NoError(f, c.Close())
-	}
-}
-
 // One worker starts with thousands of shards, a second one joins and leaves, and a third one joins and dies.
 // Who lives loses nothing, and another client keeps its lock, and gets others.
 // rule: G12, SH11
@@ -203,7 +171,7 @@ func TestThousandsOfShardsOfOneWorker(t *testing.T) {
 				other.Username, other.Password = "root", "root"
 			}
 			f := &fleet{T: t, cfg: mine, n: c.n, news: make(chan struct{}, 1)}
-			stop := f.beside(other)
+			stop := bystander.Start(t, other)
 			f.began = time.Now()
 			first := f.work()
 			f.all("one worker")

@@ -6,7 +6,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"time"
 
 	_ "modernc.org/sqlite"
 
@@ -105,53 +104,6 @@ func (s sqlStore) create(ctx context.Context) error {
 	return nil
 }
 
-// A dirStore keeps each set in a file.
-type dirStore struct {
-	blobfence.Fence
-	guard bool
-}
-
 func openDir(path string, guard bool) (fleet.Store, error) {
-	return dirStore{blobfence.Fence{Store: blobfence.Dir{Path: path}, Attempts: 100}, guard}, nil
-}
-
-func (s dirStore) Close() error { return nil }
-
-func (s dirStore) Read(ctx context.Context, resource string, t fencing.Token) (string, error) {
-	var body []byte
-	var err error
-	if s.guard {
-		body, err = s.Fence.Read(ctx, resource, t)
-	} else {
-		body, _, _, err = s.Store.Get(ctx, resource)
-	}
-	if errors.Is(err, blobfence.ErrNotFound) {
-		err = nil
-	}
-	return string(body), err
-}
-
-func (s dirStore) ReadShared(ctx context.Context, resource string, t fencing.Token) (string, error) {
-	body, err := s.Fence.ReadShared(ctx, resource, t)
-	if errors.Is(err, blobfence.ErrNotFound) {
-		err = nil
-	}
-	return string(body), err
-}
-
-// Write without the guard is conditional on the version of the moment, which is no condition.
-func (s dirStore) Write(ctx context.Context, resource string, t fencing.Token, value string) error {
-	if s.guard {
-		return s.Fence.Write(ctx, resource, t, []byte(value))
-	}
-	for {
-		_, at, err := s.Store.Stat(ctx, resource)
-		if err != nil && !errors.Is(err, blobfence.ErrNotFound) {
-			return err
-		}
-		meta := blobfence.Meta{Token: t, Nonce: time.Now().Format("150405.000000000")}
-		if err := s.Store.Put(ctx, resource, []byte(value), meta, at); !errors.Is(err, blobfence.ErrChanged) {
-			return err
-		}
-	}
+	return fleet.Blobs(blobfence.Dir{Path: path}, guard), nil
 }
