@@ -3,19 +3,14 @@
 package reclaim_test
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"math/rand/v2"
-	"net"
-	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -208,83 +203,21 @@ func TestAWorkerThatIsStartedAgainHoldsAtOnceAndNobodyElse(t *testing.T) {
 	}
 }
 
-// A storage takes some time for each write, and applies it whatever has become of who sent it.
-type storage struct {
-	takes time.Duration
-
-	mu      sync.Mutex
-	highest int64
-	late    map[int64]bool // tokens of which a write came after a higher one's
-}
-
-// serve serves until the test's end, and returns the socket.
-func (s *storage) serve(t testing.TB) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "storage") // short: it is in a socket's path
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	l, err := net.Listen("unix", filepath.Join(dir, "s"))
-	require.NoError(t, err)
-	var all sync.WaitGroup
-	all.Go(func() { // ends with l
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			all.Go(func() { s.apply(c) })
-		}
-	})
-	t.Cleanup(func() { _ = l.Close(); all.Wait() })
-	return l.Addr().String()
-}
-
-func (s *storage) apply(c net.Conn) {
-	defer c.Close()
-	for writes := bufio.NewScanner(c); writes.Scan(); {
-		var token int64
-		fmt.Sscan(writes.Text(), &token)
-		<-time.After(s.takes)
-		s.mu.Lock()
-		if token < s.highest {
-			s.late[token] = true
-		}
-		s.highest = max(s.highest, token)
-		s.mu.Unlock()
-		fmt.Fprintln(c)
+// succeed kills n holders, each of which writes, and before each calls killing.
+func (s *succession) succeed(n int, killing func()) {
+	s.t.Helper()
+	dir := newPath(s.t)
+	reaped(s.t, s.order.Endpoints, dir)
+	holder := s.begin(dir)
+	holder.said("held")
+	for range n {
+		next := s.begin(dir)
+		killing()
+		s.killed = append(s.killed, now())
+		holder.signal(unix.SIGKILL)
+		next.said("held")
+		holder.dies()
+		holder = next
 	}
-}
-
-// What the rest of the TTL drains, and a reclaim does not: docs/how-to/reclaim.md has the table.
-func TestLateWritesOfKilledHolders(t *testing.T) {
-	t.Parallel()
-	endpoints := etcdtest.Start(t).Endpoints()
-	n := testscale.Of(5, 250)
-	for _, row := range []struct {
-		takes     time.Duration
-		pipelined bool
-		delay     time.Duration
-	}{
-		{5 * time.Millisecond, false, 0}, {20 * time.Millisecond, false, 0}, {5 * time.Millisecond, true, 0}, {20 * time.Millisecond, false, 100 * time.Millisecond},
-	} {
-		s := newSuccession(t, endpoints, fmt.Sprint("late", row), n+1, testscale.Seed(t))
-		store := &storage{takes: row.takes, late: map[int64]bool{}}
-		s.order.Storage, s.order.Pipelined, s.order.LockDelay = store.serve(t), row.pipelined, row.delay
-		dir := newPath(t)
-		reaped(t, endpoints, dir)
-		holder := s.begin(dir)
-		holder.said("held")
-		for range n {
-			next := s.begin(dir)
-			s.killed = append(s.killed, now())
-			holder.signal(unix.SIGKILL)
-			next.said("held")
-			holder.dies()
-			holder = next
-		}
-		s.judge()
-		store.mu.Lock()
-		t.Logf("a storage that takes %v, pipelined %t, lock-delay %v: %d of %d changes of holder had a late write", row.takes, row.pipelined, row.delay, len(store.late), n)
-		store.mu.Unlock()
-	}
+	s.judge()
 }
