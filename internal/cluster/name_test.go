@@ -257,13 +257,19 @@ func TestAnotherClusterAtAnAddressOfBeforeEndsNothing(t *testing.T) {
 // rule: C10
 func TestAnotherClusterAtAnAddressOfBeforeIsNotDialedAgain(t *testing.T) {
 	inResolved(t, func(t *testing.T, r *Resolved) {
-		a := resolving(t, r).list()[0].addresses
+		m := resolving(t, r).list()[0]
+		a, l := m.addresses, m.line.Load()
 		a.unlisted = "10.0.0.1:2379"
-		at := func(ip string) net.Conn { return placed{nil, &net.TCPAddr{IP: net.ParseIP(ip), Port: 2379}} }
-		assert.False(t, a.forget(at("10.0.0.2")), "the last connection is another one")
+		disowned := func(ip string) bool {
+			here, there := net.Pipe()
+			defer there.Close()
+			l.wire.Store(&wire{Conn: placed{here, &net.TCPAddr{IP: net.ParseIP(ip), Port: 2379}}, l: l})
+			return l.disown()
+		}
+		assert.False(t, disowned("10.0.0.2"), "the last connection is another one")
 		assert.Equal(t, "10.0.0.1:2379", a.served)
 		assert.Equal(t, []string{"10.0.0.1"}, a.name.hosts)
-		assert.True(t, a.forget(at("10.0.0.1")))
+		assert.True(t, disowned("10.0.0.1"))
 		assert.Empty(t, a.served)
 		assert.Empty(t, a.name.hosts)
 		assert.Equal(t, []string{"10.0.0.2:2379"}, a.order([]string{"10.0.0.2"}))

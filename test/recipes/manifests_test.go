@@ -36,7 +36,7 @@ func TestManifestsAreWhatKubernetesTakes(t *testing.T) {
 		} else {
 			containers := object.(*batchv1.CronJob).Spec.JobTemplate.Spec.Template.Spec.Containers
 			require.Len(t, containers, 1)
-			assert.Equal(t, []string{"pawl", "lock", "-n", "-E", "0", "nightly", "--", "./nightly.sh"}, containers[0].Command)
+			assert.Equal(t, []string{"pawl", "lock", "--once", "now/1d", "nightly", "--", "./nightly.sh"}, containers[0].Command)
 		}
 	}
 }
