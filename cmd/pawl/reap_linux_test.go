@@ -157,7 +157,7 @@ func TestACommandThatLivesKeepsTheLockOfPawlsThatAreDead(t *testing.T) {
 func TestAGuardianKeepsTheLockUntilItHasEndedAllThatAKilledHolderStarted(t *testing.T) {
 	t.Parallel()
 	s, dir := etcdtest.Start(t), reclaimDir(t)
-	r, line := reaper(t, s.Addr(), dir)
+	r, _ := reaper(t, s.Addr(), dir)
 	holder := begin(t, s.Addr(), "lock", "--ttl", "10m", "--grace", "1", "--reclaim-dir", dir, "job", "--", "sh", "-c",
 		`closer sh -c "trap '' TERM; echo \$\$; while :; do sleep 1; done" & echo $$; wait`)
 	out := holder.lines()
@@ -167,10 +167,12 @@ func TestAGuardianKeepsTheLockUntilItHasEndedAllThatAKilledHolderStarted(t *test
 		command, far = second, first
 	}
 	require.NoError(t, unix.Kill(parentOf(t, command), unix.SIGKILL))
-	assert.Equal(t, "reclaimed", line()["event"])
+	eventually(t, func() bool { return countKeys(t, s) == 0 }, "the lease is not revoked")
 	assert.False(t, runs(far), "another could hold while it works")
 	assert.Equal(t, cli.ExitLost, holder.code(t))
+	eventually(t, func() bool { return len(names(t, dir)) == 0 }, "pawl reap leaves the file")
 	require.NoError(t, r.cmd.Process.Signal(unix.SIGTERM))
+	assert.Empty(t, r.all(), "the guardian has revoked it")
 	assert.Equal(t, 0, r.code(t))
 	requireNothingLeft(t, s)
 }

@@ -21,7 +21,7 @@ var ErrElsewhere = errors.New("it is of another cluster or namespace")
 // over (RC3), and removes the file (RC5). It reports the first failure to failing, which may be nil, and tries
 // again until ctx ends. What this client's user may not do, it leaves to others at once. It returns how long
 // ago the proof is, or less than 0 if the lease was not settled: then the file is left. Its error matches
-// lease.ErrTakenOver if the lease was left to another process.
+// lease.ErrTakenOver if the lease was left to another process, and session.ErrGone if it was gone already.
 func (c *Claim) Settle(ctx context.Context, host session.Host, failing func(error)) (time.Duration, error) {
 	defer c.LetGo()
 	if host.Cluster.ID() != c.Cluster || keys.SessionKey(host.Namespace, c.Lease) != c.Key {
@@ -32,9 +32,13 @@ func (c *Claim) Settle(ctx context.Context, host session.Host, failing func(erro
 	}
 	for wait := backoff.Background(); ; {
 		err := c.reclaim(ctx, host)
-		if err == nil || errors.Is(err, lease.ErrTakenOver) {
+		if err == nil || errors.Is(err, lease.ErrTakenOver) || errors.Is(err, session.ErrGone) {
 			after := clock.Now().Sub(c.proved)
-			return after, errors.Join(err, c.removeWithin(ctx))
+			stays := c.removeWithin(ctx)
+			if stays != nil && errors.Is(err, session.ErrGone) {
+				return after, stays // to be said
+			}
+			return after, errors.Join(err, stays)
 		}
 		if failing != nil {
 			failing(err)

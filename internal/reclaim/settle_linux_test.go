@@ -320,6 +320,20 @@ func TestWhatItsUserMayNotRevokeIsLeftToOthersAndSaidOnce(t *testing.T) {
 	})
 }
 
+// As where the guardian of a command has reclaimed it, and then lets go of the file.
+func TestALeaseThatIsGoneIsNotCountedAgain(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		o := r.orphan(lease.Options{})
+		require.True(t, r.Revoke(o.ID()))
+		die(o.file)
+		sweeper, seen := r.reclaimer()
+		require.NoError(t, sweeper.Sweep(t.Context()))
+		assert.Empty(t, seen.reclaimed)
+		assert.Zero(t, seen.failing)
+		assert.Empty(t, r.files())
+	})
+}
+
 func TestADiskThatStandsStillKeepsOneWalkAndNobodyElse(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		claimed := r.claim(r.orphan(lease.Options{}))

@@ -19,7 +19,7 @@ type Reclaimer struct {
 	Dir  *Dir
 	Host session.Host
 
-	// Reclaimed is called for each lease that was settled, so long after the proof of death. err is nil, or
+	// Reclaimed is called for each lease that was settled here, so long after the proof of death. err is nil, or
 	// matches lease.ErrTakenOver, or says why the file could not be removed.
 	Reclaimed func(l Left, after time.Duration, err error)
 	// Failing is called when the cluster does not settle a lease at once, which is tried again, and when this
@@ -147,6 +147,7 @@ func (r *Reclaimer) settle(ctx context.Context, c *Claim) {
 	switch {
 	case errors.Is(err, ErrElsewhere):
 		r.refuse(c.name, err)
+	case errors.Is(err, session.ErrGone): // whoever has reclaimed it reports that
 	case after >= 0 && r.Reclaimed != nil:
 		r.Reclaimed(c.Left, after, err)
 	}

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -11,6 +12,9 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 	"github.com/pawl-locks/pawl/lease"
 )
+
+// ErrGone is the error of Reclaim for a lease that was gone already.
+var ErrGone = errors.New("lease: reclaim: the lease is gone already")
 
 // Remains are what the death of a process leaves of its session at the server: the lease, and the
 // session key with the revisions at which the session wrote it.
@@ -29,8 +33,8 @@ func (s *Session) Remains() Remains {
 // process is left that could believe that it holds something on that lease. It first deletes the
 // session key if that is as the dead process wrote it. So it leaves the lease to a process that has
 // taken it over, with an error that matches lease.ErrTakenOver, and no process can take it over later.
-// It returns nil once the server confirms that the lease is gone. It tries until ctx ends, and for some
-// seconds at most.
+// It returns nil once the server confirms that the lease is gone, or ErrGone if it was already, as where
+// another has reclaimed it. It tries until ctx ends, and for some seconds at most.
 func Reclaim(ctx context.Context, host Host, r Remains) error {
 	if id := host.Cluster.ID(); r.Cluster != id {
 		return fmt.Errorf("lease: reclaim: lease %x is of cluster %x, the endpoints of %x", r.Lease, r.Cluster, id)
@@ -45,6 +49,14 @@ func Reclaim(ctx context.Context, host Host, r Remains) error {
 	}
 	if kv := left.In(resp).KV(0); kv != nil {
 		return fmt.Errorf("lease: reclaim: %w: session key %q is at revision %d, the dead process wrote %d", lease.ErrTakenOver, key, kv.ModRevision, r.Mod)
+	}
+	if !resp.GetSucceeded() { // the key is gone
+		switch err := revokeOnce(ctx, host.Cluster, r.Lease); {
+		case err == nil:
+			return nil
+		case cluster.IsLeaseNotFound(err):
+			return ErrGone
+		}
 	}
 	return revokeUntilGone(ctx, host.Cluster, r.Lease, closeTotal, 0)
 }

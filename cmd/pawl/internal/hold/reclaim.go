@@ -2,6 +2,7 @@ package hold
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -34,11 +35,14 @@ func (o *commonOptions) reclaim(c *cli.Connection, fs *pflag.FlagSet, end superv
 	err := o.afterDelay(ctx, c.DialTimeout, end.Until, func(ctx context.Context) error {
 		return revokeRemains(ctx, c, fs, end.Remains)
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, session.ErrGone):
+		say("is gone already")
+	case err != nil:
 		say("is left to expire: %v", err)
-		return
+	default:
+		say("is revoked")
 	}
-	say("is revoked")
 }
 
 // checkReclaim reports what excludes --reclaim-dir.
