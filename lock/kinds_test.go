@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
 	"github.com/pawl-locks/pawl/lease"
@@ -156,4 +157,15 @@ func TestInEtcdsLayoutALockIsNotHandedOn(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A key in etcd's layout that names its owner is the key of a lock, and of none that a release may hand
+// anything on to.
+func TestAnOwnersKeyInEtcdsLayoutReceivesNoHandoff(t *testing.T) {
+	inBubble(t, func(w *fixture) {
+		h := w.acquireWith(w.session(), lock.Options{EtcdLayout: true, Owner: "somebody"})
+		value := w.f.Get(h.Key()).Value
+		assert.True(w, keys.OfLock(value))
+		assert.NotEqual(w, keys.LockMark, keys.MarkOf(value))
+	})
 }
