@@ -45,18 +45,20 @@ const full = 0.7
 func oneCluster(c costs, w deployment) string {
 	cpu := full * float64(w.cores)
 	var b strings.Builder
-	b.WriteString("| | cost on the server | one cluster carries |\n|---|---|---|\n")
-	row := func(what, costs, carries string) { fmt.Fprintf(&b, "| %s | %s | %s |\n", what, costs, carries) }
-	row("an uncontended acquisition and release", us(c.pair)+" of CPU", rate(cpu/c.pair))
-	row("a handover, 100 waiters, many such queues", us(c.handoff)+" of CPU", rate(cpu/c.handoff))
-	row("a handover, 1,000 waiters", us(c.long)+" of CPU", rate(cpu/c.long))
-	row("a handover, 5,000 waiters", us(c.longest)+" of CPU", rate(cpu/c.longest))
-	row("a session alone in its client, TTL 15 s: four renewals, each with a read", us(c.session)+" of CPU in a TTL", thousands(15*cpu/c.session)+" sessions")
-	row("the same, TTL 60 s", us(c.session)+" of CPU in a TTL", thousands(60*cpu/c.session)+" sessions")
-	row("a new session", us(c.open)+" of CPU", rate(cpu/c.open))
-	row("a lock held, with its watch", bytes(c.lockHeap)+" of heap", thousands(4*gib/c.lockHeap)+" in 4 GiB")
-	row("a waiter, with its two watches", bytes(c.waitHeap)+" of heap", thousands(4*gib/c.waitHeap)+" in 4 GiB")
-	row("a session, with its key's watch", bytes(c.leaseHeap)+" of heap", thousands(4*gib/c.leaseHeap)+" in 4 GiB")
+	b.WriteString("| | cost on the server | one cluster carries | from |\n|---|---|---|---|\n")
+	row := func(what, costs, carries, from string) {
+		fmt.Fprintf(&b, "| %s | %s | %s | `%s` |\n", what, costs, carries, from)
+	}
+	row("an uncontended acquisition and release", us(c.pair)+" of CPU", rate(cpu/c.pair), "uncontended-64")
+	row("a handover, 100 waiters, many such queues", us(c.handoff)+" of CPU", rate(cpu/c.handoff), "chain-100-hold-0s")
+	row("a handover, 1,000 waiters", us(c.long)+" of CPU", rate(cpu/c.long), "chain-1000-hold-0s")
+	row("a handover, 5,000 waiters", us(c.longest)+" of CPU", rate(cpu/c.longest), "chain-5000-hold-0s")
+	row("a session alone in its client, TTL 15 s: four renewals, each with a read", us(c.session)+" of CPU in a TTL", thousands(15*cpu/c.session)+" sessions", "renewals-apart")
+	row("the same, TTL 60 s", us(c.session)+" of CPU in a TTL", thousands(60*cpu/c.session)+" sessions", "renewals-apart")
+	row("a new session", us(c.open)+" of CPU", rate(cpu/c.open), "sessions")
+	row("a lock held, with its watch", bytes(c.lockHeap)+" of heap", thousands(4*gib/c.lockHeap)+" in 4 GiB", "held-many")
+	row("a waiter, with its two watches", bytes(c.waitHeap)+" of heap", thousands(4*gib/c.waitHeap)+" in 4 GiB", "chain-5000-hold-0s")
+	row("a session, with its key's watch", bytes(c.leaseHeap)+" of heap", thousands(4*gib/c.leaseHeap)+" in 4 GiB", "renewals-many")
 	return b.String()
 }
 

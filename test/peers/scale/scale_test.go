@@ -58,7 +58,7 @@ func TestThePageSaysWhatOneClusterCarries(t *testing.T) {
 	require.NoError(t, err)
 	text, err := page(some, g, small)
 	require.NoError(t, err)
-	assert.Contains(t, text, "| an uncontended acquisition and release | 500 µs of CPU | 2,800 a second |")
+	assert.Contains(t, text, "| an uncontended acquisition and release | 500 µs of CPU | 2,800 a second | `uncontended-64` |")
 	assert.Contains(t, text, fmt.Sprintf("| 1 | %s |", grouped(small.holders)))
 	assert.NotContains(t, text, "%!")
 }
