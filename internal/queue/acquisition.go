@@ -282,12 +282,19 @@ func (a *Acquisition) Err() error {
 	}
 	if err := a.s.Err(); err != nil {
 		a.apply(state.EndOfSession{}, err) // for one that is not on its session's roster
-		return a.ended.Load().err
+		return a.endedMeanwhile()
 	}
 	if b := a.entry.Bound(); b != nil && a.overheld(b) {
-		return a.ended.Load().err
+		return a.endedMeanwhile()
 	}
 	return nil
+}
+
+// endedMeanwhile returns why it has ended, once its callers know it: whoever marked it may not have come to them.
+func (a *Acquisition) endedMeanwhile() error {
+	e := a.ended.Load()
+	a.notify(e)
+	return e.err
 }
 
 // interrupted returns why an Acquire under way gives up: the error of Err if there is one,

@@ -57,12 +57,14 @@ func (a *Acquisition) markReleased(as error) (first *deletion, lost error) {
 		if a.entry.Phase == state.Releasing {
 			a.deleting.taken = true
 			first = a.nextDeletion()
-		} else if !a.entry.WasReleased() { // it has ended meanwhile
-			lost = a.ended.Load().err
 		}
 	}
+	released := a.entry.WasReleased()
 	a.mu.Unlock()
 	a.carryOut(did)
+	if lost == nil && !released {
+		lost = a.endedMeanwhile()
+	}
 	if did.End == state.GivenBack && did.Remove {
 		a.notifyReleased(nil) // the key stays for now
 	}

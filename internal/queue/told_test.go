@@ -2,9 +2,13 @@ package queue
 
 import (
 	"context"
+	"runtime"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 
+	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
@@ -20,6 +24,64 @@ func (standing) Arm()                  {}
 func (standing) HoldExpired()          {}
 func (standing) End(error)             {}
 func (s standing) Ended()              { <-s.until }
+
+// awaitMutex returns once a goroutine waits for a mutex inside of method, of Acquisition.
+func awaitMutex(method string) {
+	waits := func(stack string) bool {
+		return strings.Contains(stack, "sync.(*Mutex).Lock") && strings.Contains(stack, "(*Acquisition)."+method+"(")
+	}
+	for all := make([]byte, 1<<20); !slices.ContainsFunc(strings.Split(string(all[:runtime.Stack(all, true)]), "\n\n"), waits); {
+		runtime.Gosched()
+	}
+}
+
+// meeting is a standing dependent that is marked once somebody else has found the end of the session, and waits
+// for the mutex.
+type meeting struct {
+	standing
+	find func()
+}
+
+func (m meeting) End(error) {
+	go m.find()
+	awaitMutex("Err")
+}
+
+// H1: so does who finds the session's end while it is being marked for all that it has.
+// rule: H1
+func TestWhoFindsTheEndOfItsSessionWhileItIsMarkedTellsItsOwnCallers(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(w *fixture) {
+		s, found := w.session(), make(chan error, 1)
+		var a *Acquisition
+		first := meeting{standing{make(chan struct{})}, func() { found <- a.Err() }}
+		defer close(first.until)
+		require.NoError(w, s.Join(&session.Entry{}, first))
+		a = w.acquire(s)
+		done, ctx := a.Done(), a.Context()
+		go s.CloseInBackground()
+		require.ErrorIs(w, <-found, lease.ErrClosed)
+		assert.True(w, isClosed(done))
+		assert.ErrorIs(w, context.Cause(ctx), lease.ErrClosed)
+	})
+}
+
+// H1: and so does a release that finds a loss which nobody has told yet.
+// rule: H1
+func TestAReleaseThatMeetsALossTellsItsOwnCallers(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(w *fixture) {
+		a, found := w.acquire(w.session()), make(chan error, 1)
+		done, ctx := a.Done(), a.Context()
+		a.mu.Lock()
+		go func() { found <- a.Release(w.Context(), errGivenBack) }()
+		awaitMutex("markReleased")
+		did := a.step(state.OwnDeleted{}, nil)
+		a.mu.Unlock()
+		require.ErrorIs(w, <-found, ErrKeyDeleted)
+		assert.True(w, isClosed(done))
+		assert.ErrorIs(w, context.Cause(ctx), ErrKeyDeleted)
+		a.carryOut(did)
+	})
+}
 
 // H1: the end of a session is marked for all that it has at once, and who finds it tells its own callers, though
 // the one who marked it has not come to them yet.

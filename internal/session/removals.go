@@ -170,8 +170,11 @@ func (s *Session) sendFresh(ctx context.Context) {
 }
 
 // batch takes as many of entries as fit into one request, most at most, without those that are
-// gone; s.mu is held.
+// gone. Once the session has ended, it takes none; s.mu is held.
 func (s *Session) batch(entries *[]*Entry, most int) (batch []*Entry) {
+	if s.ended.Load() != nil {
+		return nil
+	}
 	for ops := 0; len(*entries) > 0 && len(batch) < most; *entries = (*entries)[1:] {
 		e := (*entries)[0]
 		need := s.removalOps(e)

@@ -28,6 +28,9 @@ func (s *Session) examine(e *Entry, was state.Phase, ev state.Event, fx state.Ef
 		Check(broken)
 	}
 	if s.ended.Load() == nil {
+		if e.in == nil && e.dependent != nil && e.End == state.Alive {
+			s.roster.add(e, e.dependent, true) // its callers learn of the end, too
+		}
 		err := fmt.Errorf("%w: this session is no longer trusted, because of a defect of pawl: %s", lease.ErrExpired, broken)
 		go s.announce(s.mark(err, leave)) // without the mutex
 	}

@@ -42,6 +42,7 @@ func TestASessionWhoseBookIsWrongEndsAndLeavesItsLease(t *testing.T) {
 				assert.Contains(t, s.Err().Error(), "entry 1")
 				s.mu.Unlock()
 				synctest.Wait()
+				assert.Equal(t, []error{s.Err()}, one.ends)
 				assert.Equal(t, []error{s.Err()}, other.ends)
 				assert.True(t, isClosed(s.Done()))
 				assert.ErrorIs(t, s.Close(context.Background()), cluster.ErrUnknown)
@@ -49,4 +50,29 @@ func TestASessionWhoseBookIsWrongEndsAndLeavesItsLease(t *testing.T) {
 			})
 		})
 	}
+}
+
+// LD2, V4: a book that is wrong does not know what may go, so no removal is sent after that, though somebody
+// holds up those who tell of the end.
+// rule: LD2
+func TestASessionWhoseBookIsWrongRemovesNothing(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: time.Minute})
+		until := make(chan struct{})
+		defer close(until)
+		other := &dependent{onEnd: func(error) { <-until }}
+		require.NoError(t, other.waits(s))
+		n, key, err := begin(s, "a/")
+		require.NoError(t, err)
+		r.Put(key, "", s.ID())
+		require.NoError(t, (&dependent{}).holds(s, n, false))
+		s.mu.Lock()
+		e := s.book.entries[n]
+		e.Phase = state.Undoing
+		s.remove(e)
+		s.Step(e, state.ReadEnded{})
+		s.mu.Unlock()
+		synctest.Wait()
+		assert.NotNil(t, r.Get(key))
+	})
 }
