@@ -146,7 +146,7 @@ func (s *Session) extend(sent clock.Instant, ttl time.Duration) error {
 }
 
 // whileValid is unlessEnded after a call of Err, which compares the clock. Every change that extends
-// the session, adds a waiting dependent or a key to it, or begins a promise goes through it.
+// the session, adds a waiting dependent, an entry or a key to it, or begins a promise goes through it.
 func (s *Session) whileValid(f func() error) error {
 	if err := s.Err(); err != nil {
 		return err
@@ -158,9 +158,8 @@ func (s *Session) whileValid(f func() error) error {
 // marked under mu too, so it either covers all that f adds, or f is refused. The watch of the session
 // key and the arming of a dependent check for the end themselves, because an end is no error for them.
 //
-// It compares neither the clock nor whether the cluster has changed. That is enough for Begin, because
-// an enqueue of a session that has expired makes nobody a holder, and for Hold, whose caller has just
-// compared both.
+// It compares neither the clock nor whether the cluster has changed. That is enough for Adopt, whose caller
+// has just compared both.
 func (s *Session) unlessEnded(f func() error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
