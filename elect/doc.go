@@ -25,8 +25,8 @@
 //  3. Tokens: Term.Token is the create revision of Term.Key, and strictly greater
 //     than that of every earlier term of the name. It stays the same through
 //     Proclaim and Resume.
-//  4. Loss is reported: a term is lost once the session has ended, or somebody else has
-//     deleted or overwritten the key. Then Err returns one final cause, the Context is
+//  4. Loss is reported: a term is lost once the session has ended, somebody else has
+//     deleted or overwritten the key, or RunOptions.Stall has ended it. Then Err returns one final cause, the Context is
 //     cancelled with it, and Done is closed. Err compares the clock at the call, so after a
 //     pause of any length it is right at the first call.
 //  5. Either the error or the Term is nil. After any error of Campaign the candidate's
@@ -43,7 +43,7 @@
 //  8. Run calls lead once for each term that it won, never before the campaign is
 //     decided, and never twice at a time. It cancels lead's context first, waits for
 //     lead, and only then resigns. While lead runs, Run does nothing that would
-//     let another be elected sooner.
+//     let another be elected sooner, unless RunOptions.Stall has ended the term.
 //  9. Every call returns within its context's end plus 100 ms; for Run this counts from
 //     lead's return.
 //  10. Neither a term nor Observe costs a goroutine or a timer.
@@ -77,6 +77,7 @@
 //	  ErrOverrun                   lead outlived its context by more than RunOptions.Overrun
 //	  ErrKeyDeleted                the key was deleted, alone or with its lease
 //	  ErrKeyOverwritten            somebody else wrote to the key
+//	  ErrStalled                   lead reported no Progress for as long as RunOptions.Stall allows
 //	  pawl.ErrClusterChanged       another cluster answers, or its revision went back
 //	a cause alone                a Campaign that never won; Observe, where the client or the cluster ended
 //	ErrResigned                  Err after Resign, and after Run resigned

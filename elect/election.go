@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
@@ -26,6 +27,10 @@ type Options struct {
 	// It is meant for a process that leads on behalf of others. "" means the session's owner,
 	// lease.Options.Owner. It has at most 1 KiB.
 	Owner string
+	// Stall, unless 0, ends the term when Term.Progress was not called for that long: it is lost with
+	// ErrStalled, and its key is deleted in the background. The time counts from the moment when
+	// Campaign, or Resume, succeeded, and again from each Progress. At least 1 s; see lock.Options.Stall.
+	Stall time.Duration
 }
 
 // An Election is a name and a source of sessions. It never changes state: each campaign is a
@@ -34,14 +39,15 @@ type Election struct {
 	sessions pawl.Sessions
 	name     string
 	opts     Options
+	says     time.Duration // the Stall that the candidate's owner key shows
 }
 
 // New returns an Election; it does no I/O. With a *pawl.Client, each call uses the client's current
 // session; with a *pawl.Session, every call uses that one. The first call reports invalid
 // arguments: nil sessions, an empty name or one of more than 1 KiB, an Owner of more than 1 KiB, an
-// EtcdLayout name that would contain the keys of sessions.
+// EtcdLayout name that would contain the keys of sessions, a Stall below 1 s.
 func New(s pawl.Sessions, name string, opts Options) *Election {
-	return &Election{sessions: s, name: name, opts: opts}
+	return &Election{sessions: s, name: name, opts: opts, says: opts.Stall}
 }
 
 // Name returns the election's name, as it was given.
@@ -75,7 +81,7 @@ func (e *Election) campaign(ctx context.Context, op string, value []byte, try bo
 	if err == nil {
 		var t *Term
 		if t, err = e.with(ctx, func(s *session.Session, q queue.Queue) (*queue.Acquisition, error) {
-			return queue.Acquire(ctx, s, queue.Request{Value: bytes.Clone(value), Try: try, Owner: e.owner(s), Enqueued: enqueued}, q)
+			return queue.Acquire(ctx, s, queue.Request{Value: bytes.Clone(value), Try: try, Owner: e.owner(s), Enqueued: enqueued, Limits: queue.Limits{Stall: e.opts.Stall}}, q)
 		}); err == nil {
 			return t, nil
 		}
@@ -85,10 +91,10 @@ func (e *Election) campaign(ctx context.Context, op string, value []byte, try bo
 
 // owner returns the value of the candidate's owner key, or nil if it has none.
 func (e *Election) owner(s *session.Session) []byte {
-	if e.opts.Owner == "" {
+	if e.opts.Owner == "" && e.says == 0 {
 		return nil
 	}
-	return s.OwnerValue(e.opts.Owner)
+	return keys.WithStall(s.OwnerValue(e.opts.Owner), e.says)
 }
 
 // checkValue refuses a value that begins as the values of locks' keys do. A lock of the same name
@@ -107,7 +113,7 @@ func checkValue(value []byte) error {
 // The token, and the value that observers see, stay the same.
 func (e *Election) Resume(ctx context.Context, key string, t fencing.Token) (*Term, error) {
 	term, err := e.with(ctx, func(s *session.Session, q queue.Queue) (*queue.Acquisition, error) {
-		return queue.Resume(ctx, s, []string{key}, t, queue.Limits{}, q)
+		return queue.Resume(ctx, s, []string{key}, t, queue.Limits{Stall: e.opts.Stall}, q)
 	})
 	if err != nil {
 		return nil, failed("resume", e.Name(), ctx, err)
@@ -150,7 +156,7 @@ func (e *Election) check(ctx context.Context) error {
 	case e.sessions == nil:
 		return errors.New("nil session")
 	}
-	opts := queue.Options{EtcdLayout: e.opts.EtcdLayout, Owner: e.opts.Owner}
+	opts := queue.Options{EtcdLayout: e.opts.EtcdLayout, Owner: e.opts.Owner, Limits: queue.Limits{Stall: e.opts.Stall}}
 	if err := opts.Check([]queue.Want{{Name: e.name}}); err != nil {
 		return err
 	}

@@ -10,9 +10,9 @@ import (
 )
 
 // The errors that errors.Is matches. ErrLost comes with exactly one cause: ErrKeyDeleted,
-// ErrKeyOverwritten, ErrOverrun, lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed or
-// pawl.ErrClusterChanged. ErrBusy, ErrLost, ErrKeyDeleted and ErrKeyOverwritten are the
-// same values as package lock's.
+// ErrKeyOverwritten, ErrStalled, ErrOverrun, lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed or
+// pawl.ErrClusterChanged. ErrBusy, ErrLost, ErrKeyDeleted, ErrKeyOverwritten and
+// ErrStalled are the same values as package lock's.
 var (
 	// ErrNoLeader means that nobody leads.
 	ErrNoLeader = errors.New("nobody leads")
@@ -33,6 +33,8 @@ var (
 	ErrKeyDeleted = queue.ErrKeyDeleted
 	// ErrKeyOverwritten means that somebody else wrote to the key.
 	ErrKeyOverwritten = queue.ErrKeyOverwritten
+	// ErrStalled means that no Progress was reported for as long as RunOptions.Stall allows.
+	ErrStalled = queue.ErrStalled
 )
 
 // failed wraps the error of a public call, once, with the operation, the name, and the cause. If

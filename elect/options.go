@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/queue"
 	"github.com/pawl-locks/pawl/lease"
 )
 
@@ -31,14 +32,21 @@ type RunOptions struct {
 	// Overrun is how long lead may run after its context's end before the Term is marked lost,
 	// with ErrOverrun as the cause, and renewing stops; 0 means one TTL, as granted.
 	Overrun time.Duration
+	// Stall, unless 0, ends a term when lead has not called Term.Progress for that long: it is lost
+	// with ErrStalled, its key is deleted, and another candidate leads, even while lead still runs. It is
+	// for a lead that can hang while its session is renewed. The time counts from lead's beginning. Run
+	// still waits for lead: Notify is called with Stalled, and a program that cannot end its lead should
+	// exit then. At least 1 s; see lock.Options.Stall.
+	Stall time.Duration
 	// StopInJeopardy ends lead's context, with ErrJeopardy as the cause, as soon as less than a
 	// third of the session's validity is left. lead then has that third to return in, while
 	// nobody else can lead. When lead has returned, Run resigns, whatever lead returned, and
 	// campaigns again. Without StopInJeopardy, lead's context ends at loss. (The event
 	// observe.SessionInJeopardy comes earlier, at half.)
 	StopInJeopardy bool
-	// Notify is called with every change, in order, from Run's goroutine. It should return quickly,
-	// because Run waits for it. nil means no call.
+	// Notify is called with every change, in order, from Run's goroutine, except for Stalled, which
+	// comes from another one while lead runs. No two calls are under way at once. It should return
+	// quickly, because Run waits for it. nil means no call.
 	Notify func(Event)
 }
 
@@ -56,6 +64,8 @@ func (o RunOptions) check() error {
 		return fmt.Errorf("RunOptions.MinBackoff is %v and MaxBackoff %v, want 0 or more and the second not below the first", o.MinBackoff, o.MaxBackoff)
 	case o.Overrun < 0:
 		return fmt.Errorf("RunOptions.Overrun is %v, want 0 or more", o.Overrun)
+	case o.Stall != 0 && o.Stall < queue.MinStall:
+		return fmt.Errorf("RunOptions.Stall is %v, want 0 or at least %v", o.Stall, queue.MinStall)
 	case o.Session.Resume != (lease.Handle{}):
 		return errors.New("RunOptions.Session.Resume is set: a handle works once, and Run makes many sessions")
 	}
@@ -93,6 +103,7 @@ const (
 	Lost                     // the term was lost, and lead has returned
 	Resigned                 // lead returned during the term, or in jeopardy, and the term was resigned
 	Retrying                 // a session or a campaign failed; Run tries again after a wait
+	Stalled                  // the term was lost with ErrStalled, and lead still runs; Lost comes when it has returned
 )
 
 // String returns the kind's name in lower case.
@@ -106,6 +117,8 @@ func (k Kind) String() string {
 		return "resigned"
 	case Retrying:
 		return "retrying"
+	case Stalled:
+		return "stalled"
 	}
 	return fmt.Sprintf("kind %d", int(k))
 }
@@ -115,7 +128,8 @@ type Event struct {
 	Kind  Kind
 	Term  int64         // the number of this Run's term, from 1; of Retrying, that of the latest term, or 0 before the first
 	Token fencing.Token // the token of that term; 0 if Term is 0
-	// Err is the error of Term.Err for Lost, and what failed for Retrying. For Resigned it says
+	// Err is the error of Term.Err for Lost and for Stalled, whose text also names lead, and what failed
+	// for Retrying. For Resigned it says
 	// that the resignation is not confirmed yet and continues in the background, or it is
 	// ErrJeopardy if that ended lead's context.
 	Err error

@@ -2,17 +2,19 @@ package elect
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/pawl-locks/pawl/internal/notify"
 	"github.com/pawl-locks/pawl/internal/session"
 )
 
 // watchOver returns lead's context, a child of work, and watches lead until ended is called.
 // With StopInJeopardy it ends that context when the session's validity runs low. Once the
 // context has ended, for whatever reason, it gives lead the time of Overrun to return and then
-// abandons the session.
-func (r *runner) watchOver(work context.Context, s *session.Session, t *Term) (lead context.Context, ended func()) {
+// abandons the session. release is called if the term stalls.
+func (r *runner) watchOver(work context.Context, s *session.Session, t *Term, release func()) (lead context.Context, ended func()) {
 	lead, cancel := context.WithCancelCause(work)
 	returned, watched := make(chan struct{}), make(chan struct{})
 	go func() { // ends after lead; ended waits for it
@@ -20,7 +22,7 @@ func (r *runner) watchOver(work context.Context, s *session.Session, t *Term) (l
 		if r.opts.StopInJeopardy && !safe(lead, s, t, returned) {
 			cancel(ErrJeopardy)
 		}
-		r.overrun(lead, s, returned)
+		r.overrun(lead, s, t, release, returned)
 	}()
 	return lead, func() { close(returned); <-watched; cancel(nil) }
 }
@@ -38,8 +40,8 @@ func safe(lead context.Context, s *session.Session, t *Term, returned <-chan str
 			return true
 		case <-timer.C:
 		}
-		deadline := t.Deadline()
-		if deadline.IsZero() { // the term is lost, so lead's context ends
+		deadline := s.Deadline()                 // the term's may be that of a stall
+		if deadline.IsZero() || t.Err() != nil { // the term is lost, so lead's context ends
 			return true
 		}
 		left := time.Until(deadline) - s.Validity()/3
@@ -50,8 +52,9 @@ func safe(lead context.Context, s *session.Session, t *Term, returned <-chan str
 	}
 }
 
-// overrun abandons the session if lead runs for too long after the end of its context.
-func (r *runner) overrun(lead context.Context, s *session.Session, returned <-chan struct{}) {
+// overrun abandons the session if lead runs for too long after the end of its context. If the term stalls,
+// it first lets another candidate lead.
+func (r *runner) overrun(lead context.Context, s *session.Session, t *Term, release func(), returned <-chan struct{}) {
 	select {
 	case <-returned:
 		return
@@ -63,9 +66,29 @@ func (r *runner) overrun(lead context.Context, s *session.Session, returned <-ch
 	}
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
-	select {
-	case <-returned:
-	case <-timer.C:
-		s.Abandon(fmt.Errorf("%w by more than %v", ErrOverrun, patience))
+	for lost := t.Done(); ; {
+		select {
+		case <-returned:
+			return
+		case <-lost:
+			lost = nil
+			if errors.Is(t.Err(), ErrStalled) {
+				release()
+				defer r.stalls(t.Err())()
+			}
+		case <-timer.C:
+			s.Abandon(fmt.Errorf("%w by more than %v", ErrOverrun, patience))
+		}
 	}
+}
+
+// stalls reports that lead has stalled, without waiting for Notify. told does that.
+func (r *runner) stalls(err error) (told func()) {
+	done := make(chan struct{})
+	ev := Event{Kind: Stalled, Term: r.term, Token: r.token, Err: fmt.Errorf("%w; %s still runs", err, notify.FuncName(r.lead))}
+	go func() { // ends with Notify; told waits for it
+		defer close(done)
+		r.notify(ev)
+	}()
+	return func() { <-done }
 }

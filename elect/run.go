@@ -30,7 +30,8 @@ import (
 // Run resigns and the panic continues.
 //
 // The lease is never given up while lead runs, not even after a loss: nobody else is elected before
-// the lease has expired at the server, or somebody else has ended it. If lead runs for more than
+// the lease has expired at the server, or somebody else has ended it. Only a term that was lost with
+// ErrStalled is free at once. If lead runs for more than
 // Overrun after its context's end, its Term is marked lost, and the lease is no longer renewed; Run
 // still waits for lead.
 //
@@ -213,7 +214,9 @@ func (r *runner) round(ctx context.Context) (o outcome) {
 		return outcome{err: err}
 	}
 	defer r.leave(ctx, session) // also if lead or Eligible panics
-	t, err := r.campaign(ctx, New(session, r.name, Options{EtcdLayout: r.opts.EtcdLayout}))
+	e := New(session, r.name, Options{EtcdLayout: r.opts.EtcdLayout})
+	e.says = r.opts.Stall // which counts from lead's beginning
+	t, err := r.campaign(ctx, e)
 	if t == nil {
 		return outcome{err: err}
 	}
@@ -248,11 +251,14 @@ func (r *runner) reign(ctx context.Context, s *session.Session, t *Term) (o outc
 	called, stopped := false, true     // stopped unless lead returned before Run's ctx ended
 	defer func() { r.ended(t, end) }() // also if lead panics
 	var jeopardy error
-	end = t.a.Do(ctx, ErrResigned, func(work context.Context) error {
+	end = t.a.DoNaming(ctx, ErrResigned, r.lead, func(work context.Context) error {
 		called = true
 		defer release()
-		work, watched := r.watchOver(work, s, t)
+		work, watched := r.watchOver(work, s, t, release)
 		defer watched()
+		if r.opts.Stall > 0 {
+			t.a.BoundStall(r.opts.Stall)
+		}
 		result = r.lead(work, t)
 		stopped = ctx.Err() != nil
 		if errors.Is(context.Cause(work), ErrJeopardy) {

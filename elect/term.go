@@ -79,7 +79,13 @@ func (t *Term) Done() <-chan struct{} { return t.acquisition().Done() }
 // so it is right at the first call after a pause. It does no I/O and does not block.
 func (t *Term) Err() error { return t.acquisition().Err() }
 
-// Deadline returns until when the term lasts unless its session is renewed. It is computed at the
+// Progress reports that lead has got something done. It returns what Err returns; once that is not
+// nil, Progress changes nothing. It makes no request, does not block, and may be called often, by
+// several goroutines. Without a Stall it is Err.
+func (t *Term) Progress() error { return t.acquisition().Progress() }
+
+// Deadline returns until when the term lasts unless its session is renewed, or its end by
+// its Stall without another Progress if that is earlier. It is computed at the
 // call, for comparison with time.Now. A stored one is wrong after a suspend. It is the zero Time
 // once the term has ended.
 func (t *Term) Deadline() time.Time { return t.acquisition().Deadline() }

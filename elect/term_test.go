@@ -329,7 +329,7 @@ func TestProclaimAfterALossSaysSoAndWritesNothing(t *testing.T) {
 
 // causes returns how many of the causes of a loss err matches.
 func causes(err error) (n int) {
-	for _, c := range []error{lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed, elect.ErrKeyDeleted, elect.ErrKeyOverwritten, elect.ErrOverrun, pawl.ErrClusterChanged} {
+	for _, c := range []error{lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed, elect.ErrKeyDeleted, elect.ErrKeyOverwritten, elect.ErrOverrun, elect.ErrStalled, pawl.ErrClusterChanged} {
 		if errors.Is(err, c) {
 			n++
 		}

@@ -24,8 +24,8 @@
 //     greater than that of every earlier shared one. Each of several shared holders has its own.
 //     A Semaphore's is greater than that of every earlier holder of its slot.
 //  4. Loss is reported: a lock is lost once the session has ended, somebody else has deleted or
-//     overwritten the key, or it was held for longer than Options.MaxHold. Then Err returns one
-//     final cause, the Context is cancelled with it, and Done is closed. Err compares the clock
+//     overwritten the key, or it was held for longer than Options.MaxHold, or without Progress for
+//     longer than Options.Stall, allows. Then Err returns one final cause, the Context is cancelled with it, and Done is closed. Err compares the clock
 //     at the call, so after a pause of any length it is right at the first call.
 //  5. Either the error or the Held is nil. After any error the acquisition's queue key is
 //     deleted in the background. Until then it blocks others, or until its lease ends if etcd
@@ -62,6 +62,7 @@
 //	  ErrKeyDeleted                the key was deleted, alone or with its lease
 //	  ErrKeyOverwritten            somebody wrote to the key
 //	  ErrMaxHold                   it was held for longer than Options.MaxHold
+//	  ErrStalled                   no Progress was reported for as long as Options.Stall allows
 //	  pawl.ErrClusterChanged       another cluster answers, or its revision went back
 //	a cause alone                an Acquire that never won
 //	ErrReleased                  Err after Release

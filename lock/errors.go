@@ -7,7 +7,7 @@ import (
 )
 
 // The errors that errors.Is matches. ErrLost comes with exactly one cause: ErrKeyDeleted,
-// ErrKeyOverwritten, ErrMaxHold, lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed or
+// ErrKeyOverwritten, ErrMaxHold, ErrStalled, lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed or
 // pawl.ErrClusterChanged.
 var (
 	// ErrBusy means that another holds the name or waits for it. The error's text names the
@@ -24,6 +24,8 @@ var (
 	ErrKeyOverwritten = queue.ErrKeyOverwritten
 	// ErrMaxHold means that it was held for longer than Options.MaxHold.
 	ErrMaxHold = queue.ErrMaxHold
+	// ErrStalled means that no Progress was reported for as long as Options.Stall allows.
+	ErrStalled = queue.ErrStalled
 )
 
 // The errors of Once and Every that concern the record of a name's last run.

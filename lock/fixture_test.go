@@ -158,7 +158,7 @@ func (a *acquireCall) failed() error {
 // causes are all causes that a loss or a failed acquisition can match.
 var causes = []error{
 	lock.ErrKeyDeleted, lock.ErrKeyOverwritten, lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed, pawl.ErrClusterChanged,
-	lock.ErrMaxHold,
+	lock.ErrMaxHold, lock.ErrStalled,
 }
 
 // oneCause asserts that err matches want and no other cause.

@@ -124,8 +124,13 @@ func (h *Held) Done() <-chan struct{} { return h.acquisition().Done() }
 // so it is right at the first call after a pause. It does no I/O and does not block.
 func (h *Held) Err() error { return h.acquisition().Err() }
 
-// Deadline returns until when it is held unless its session is renewed, or the end of
-// Options.MaxHold if that is earlier. It is computed at the call, for comparison with time.Now. A
+// Progress reports that the work has got something done. It returns what Err returns; once that is
+// not nil, Progress changes nothing. It makes no request, does not block, and may be called often,
+// by several goroutines. Without Options.Stall it is Err. The holds of a set have one.
+func (h *Held) Progress() error { return h.acquisition().Progress() }
+
+// Deadline returns until when it is held unless its session is renewed, or its end by
+// Options.MaxHold, or by Options.Stall without another Progress, if that is earlier. It is computed at the call, for comparison with time.Now. A
 // stored one is wrong after a suspend. It is the zero Time once it is no longer held.
 func (h *Held) Deadline() time.Time { return h.acquisition().Deadline() }
 
@@ -153,11 +158,16 @@ func (h *Held) Confirm(ctx context.Context) error {
 // fn's error, the release's, or both. If fn panics, Do releases and the panic continues. Do returns
 // within 100 ms of fn's return and ctx's end, whichever is later.
 func (h *Held) Do(ctx context.Context, fn func(ctx context.Context) error) error {
+	return h.do(ctx, fn, fn)
+}
+
+// do is Do of fn, which calls what.
+func (h *Held) do(ctx context.Context, what any, fn func(ctx context.Context) error) error {
 	return h.wrap("do", ctx, func(ctx context.Context) error {
 		if fn == nil {
 			return errors.Join(errors.New("nil function"), h.acquisition().Release(ctx, ErrReleased))
 		}
-		return h.acquisition().Do(ctx, ErrReleased, fn)
+		return h.acquisition().DoNaming(ctx, ErrReleased, what, fn)
 	})
 }
 

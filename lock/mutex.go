@@ -24,6 +24,23 @@ type Options struct {
 	// counts from the moment when Acquire, or Resume, succeeded, on a clock that runs while the
 	// machine is suspended. If the session ends first, that is the cause.
 	MaxHold time.Duration
+	// Stall ends the hold when no Progress was reported for that long: it is then lost, with ErrStalled,
+	// as one that has lasted for MaxHold is, even while the function that uses the lock still runs. 0
+	// means no bound; otherwise it is at least 1 s. If several bounds end the hold, the earliest is the cause.
+	//
+	// It is for work that can hang while its process lives, and its session is renewed. Call
+	// Held.Progress from the work itself, each time something is done: a page fetched, a batch committed. A
+	// Progress from a timer, or from another goroutine than the work's, or from a callback that a retry
+	// calls too, says only that the timer runs.
+	//
+	// The time counts from the moment when Acquire, or Resume, succeeded, and again from each Progress, on
+	// a clock that runs while the machine is suspended and the process is stopped. So choose at least
+	// the session's TTL, and three times the longest step, loading included.
+	//
+	// A lost hold does not end the work that hangs. Storage refuses its late writes by the token, and
+	// Do waits for it as for any function; the client's logger gets a warning that names it. A process
+	// whose work hangs should be ended.
+	Stall time.Duration
 	// AtLeast keeps the lock taken until it was held for that long, for a short job on many
 	// machines whose clocks differ. An earlier Release returns at once, without a request to the
 	// cluster, and Err then matches ErrReleased. The key is deleted in the background when the time
@@ -58,7 +75,7 @@ type Mutex struct{ target }
 // New returns a Mutex; it does no I/O. With a *pawl.Client, each call uses the client's current
 // session, so that the Mutex is usable again after a session was lost; with a *pawl.Session, every
 // call uses that one. The first call reports invalid arguments: nil sessions, an empty name or one
-// of more than 1 KiB, a negative MaxHold or AtLeast, an Owner of more than 1 KiB, an EtcdLayout
+// of more than 1 KiB, a negative MaxHold or AtLeast, a Stall below 1 s, an Owner of more than 1 KiB, an EtcdLayout
 // name that would contain the keys of sessions.
 func New(s pawl.Sessions, name string, opts Options) *Mutex {
 	return &Mutex{target{sessions: s, opts: opts, wants: []queue.Want{{Name: name, Mode: observe.Exclusive}}}}

@@ -63,7 +63,7 @@ func (m *Mutex) once(ctx context.Context, r *record, due func(run keys.Run, reco
 	if err != nil {
 		return false, err
 	}
-	err = h.Do(ctx, func(ctx context.Context) error {
+	err = h.do(ctx, fn, func(ctx context.Context) error {
 		at, ok, err := readDue(ctx)
 		if err != nil || !ok {
 			return err

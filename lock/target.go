@@ -61,7 +61,7 @@ func (t *target) names() []string {
 func (t *target) options() queue.Options {
 	return queue.Options{
 		EtcdLayout: t.opts.EtcdLayout, Owner: t.opts.Owner,
-		Limits: queue.Limits{Max: t.opts.MaxHold, AtLeast: t.opts.AtLeast},
+		Limits: queue.Limits{Max: t.opts.MaxHold, AtLeast: t.opts.AtLeast, Stall: t.opts.Stall},
 	}
 }
 
@@ -120,7 +120,7 @@ func (t *target) acquire(ctx context.Context, op string, try bool) (*Held, error
 		s := hooks.SessionOf(session)
 		r := queue.Request{
 			Try: try, Limits: t.options().Limits,
-			Value:    s.LabelOf(t.opts.Owner, t.opts.EtcdLayout, t.wants[0].Name, t.more()),
+			Value:    keys.WithStall(s.LabelOf(t.opts.Owner, t.opts.EtcdLayout, t.wants[0].Name, t.more()), t.opts.Stall),
 			Handoffs: len(t.wants) == 1 && t.wants[0].Mode == observe.Exclusive && !t.opts.EtcdLayout,
 		}
 		var a *queue.Acquisition
@@ -152,7 +152,7 @@ func (t *target) do(ctx context.Context, op string, acquire func(context.Context
 	if err != nil {
 		return err
 	}
-	return h.Do(ctx, func(ctx context.Context) error { return fn(ctx, h) })
+	return h.do(ctx, fn, func(ctx context.Context) error { return fn(ctx, h) })
 }
 
 // queue lists who holds the name, and who waits for it.

@@ -74,6 +74,15 @@ type LockLost struct {
 	Err  error // matches lock.ErrLost and one cause
 }
 
+// Progressed reports that a hold with a Stall, of a lock or of a term, begins to count the time without
+// progress, now, because it was acquired, or its work began, or Progress was called. It comes at most
+// ten times in a Stall.
+type Progressed struct {
+	Acquisition
+	Election bool
+	Stall    time.Duration // after which the hold is lost, unless there is progress; 0 if the time does not count any more, because no work runs
+}
+
 // JobRan reports that lock.Mutex.Every has called its function. LockReleased, or LockLost, comes
 // before it.
 type JobRan struct {

@@ -55,6 +55,7 @@ func (LockAcquired) event() {}
 func (LockGaveUp) event()   {}
 func (LockReleased) event() {}
 func (LockLost) event()     {}
+func (Progressed) event()   {}
 func (JobRan) event()       {}
 
 func (CampaignEnqueued) event() {}

@@ -191,7 +191,7 @@ func (c *carrier) acquire(ctx context.Context, i int, ifFree bool) {
 	m.job(func() func() {
 		q := queue.Queue{Queue: m.keys.Queue(i)}
 		works := &session.Deferral{}
-		a, err := queue.Acquire(ctx, c.s, queue.Request{Value: keys.Plain(time.Now(), false), Handoffs: true, Try: ifFree, Work: works,
+		a, err := queue.Acquire(ctx, c.s, queue.Request{Value: keys.WithStall(keys.Plain(time.Now(), false), m.opts.Stall), Handoffs: true, Try: ifFree, Work: works,
 			Enqueued: func() { m.post(func() { m.w.Prepared(i) }) }}, q)
 		return func() {
 			if err == nil && c.acquired(i, a, works) {

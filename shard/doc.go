@@ -44,7 +44,7 @@
 //     TTL is over, it gets the same shards, and no other shard moves.
 //  7. Shards get owners even without a planner: workers count the queues once a TTL, and take what has
 //     had no owner for that long.
-//  8. A shard whose work fails, or that a worker may not take, goes to another worker. While a shard
+//  8. A shard whose work fails or stalls, or that a worker may not take, goes to another worker. While a shard
 //     fails on several workers, all of them together try it about once a minute, and no other shard
 //     moves for it. A worker on which most shards fail gets one at a time, at intervals that grow to
 //     ten minutes, until one runs.
@@ -56,7 +56,8 @@
 // It does not move data. work loads what it needs, and Options.Prepare can do so ahead of time. It does
 // not stop a write that is under way when a hold is lost. Give the storage the token, and let it refuse
 // one below the highest it has seen (package fencing). A worker whose Run hangs while its session is
-// renewed keeps the shards that it holds. The number of shards is part of the data's layout. To change
+// renewed keeps the shards that it holds; one whose work hangs keeps them unless Options.Stall ends that.
+// The number of shards is part of the data's layout. To change
 // it, stop all workers, wait for a TTL and the longest write, and start with the new number. Until then
 // Run returns ErrCount. With authentication, a worker needs permission to read and write the range of
 // the name's keys below <namespace>//pawl/shard/.
@@ -72,6 +73,7 @@
 //	ErrMoved                     the cause of work's context: another waits for the shard, which is still held;
 //	                             with lock.ErrLost: Options.Overrun has taken it
 //	ErrCount                     Run: other workers were started with another number of shards
+//	lock.ErrStalled              with lock.ErrLost: work reported no Progress for as long as Options.Stall allows
 //	lock.ErrLost and one cause   Held.Err and the cause of work's context: the shard is lost, as a lock is
 //	pawl.ErrClusterChanged       Run: another cluster answers, or its revision went back
 //	pawl.ErrTokenFloor           Run: tokens would not exceed Config.TokenFloor

@@ -12,6 +12,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/notify"
 	"github.com/pawl-locks/pawl/internal/queue"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/shards"
@@ -32,6 +33,7 @@ type hold struct {
 	done    func()                  // ends that
 	move    context.CancelCauseFunc // ends the context of the work that runs
 	running bool
+	over    bool             // work has returned, which is not processed yet
 	moved   time.Time        // when work's context ended with ErrMoved; zero if it did not
 	took    time.Duration    // the time from moved until work returned
 	why     observe.ShardEnd // why it is given up
@@ -142,7 +144,12 @@ func (h *hold) begin() {
 	h.moved, h.took, h.why = time.Time{}, 0, "" // of a work that ran before this one
 	h.c.works++
 	m.runner.works++
-	m.runner.call(func() error { return m.work(ctx, h.h) }, func(err error) {
+	m.runner.call(func() error {
+		if m.opts.Stall > 0 {
+			h.a.BoundStall(m.opts.Stall)
+		}
+		return m.work(ctx, h.h)
+	}, func(err error) {
 		cancel(nil)
 		h.returned(err)
 	})
@@ -194,11 +201,21 @@ func (h *hold) lose() {
 		return
 	}
 	h.end()
-	m.w.Lost(h.shard, h.running)
+	stalled := h.running && errors.Is(h.h.Err(), lock.ErrStalled)
+	if stalled {
+		h.done() // the work that hangs keeps nothing from others
+		m.w.Stalled(time.Now(), h.shard)
+	} else {
+		m.w.Lost(h.shard, h.running)
+	}
 	if h.running {
 		h.move(h.h.Err()) // if work has released the shard and goes on, nothing else ends its context
 	}
-	if err := h.h.Err(); !errors.Is(err, lock.ErrReleased) {
+	if err := h.h.Err(); stalled && !h.over {
+		work := notify.FuncName(m.work)
+		m.host.Cluster.Logger().Warn("shards: work still runs after the loss of its shard", "name", m.name, "shard", h.shard, "runs", work)
+		h.isLost(fmt.Errorf("%w; %s still runs", err, work))
+	} else if !errors.Is(err, lock.ErrReleased) {
 		h.isLost(err)
 	} else { // work released it, or its release is under way
 		h.isReleased(nil)
@@ -244,9 +261,12 @@ func (h *hold) returned(err error) {
 		h.c.done()
 	}
 	if h.h.Err() != nil && !errors.Is(h.h.Err(), lock.ErrReleased) {
-		h.running = true
+		h.running, h.over = true, true
 		h.lose() // before its context reports that
 		h.running = false
+	}
+	if m.opts.Stall > 0 {
+		h.a.BoundStall(0) // until work is called again
 	}
 	now := time.Now()
 	if early := m.w.Returned(now, h.shard); early {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/keys"
+	"github.com/pawl-locks/pawl/internal/queue"
 	"github.com/pawl-locks/pawl/internal/shards"
 	"github.com/pawl-locks/pawl/lease"
 )
@@ -42,6 +43,13 @@ type Options struct {
 	// after that. Storage has to refuse, by the token, what work writes after the loss. If Overrun is 0,
 	// Run waits forever for work.
 	Overrun time.Duration
+	// Stall, unless 0, ends a hold when its work has not called Held.Progress for that long: the shard is
+	// lost with lock.ErrStalled, its key is deleted, and it goes to another worker, even while work still
+	// runs. It is for work that can hang while its session is renewed. The time counts from each call of
+	// work. The shard has failed here, so a worker on which three shards hang gets one at a time. Run
+	// waits for work as for any other, and a program that cannot end its work should exit at Lost with
+	// lock.ErrStalled. At least 1 s; see lock.Options.Stall.
+	Stall time.Duration
 	// Moves bounds how many shards this worker gains at once, and how many it gives up at once. A shard
 	// that takes longer than a TTL, because its Prepare, its work or its owner's work hangs, does not
 	// count any more. 0 means no bound.
@@ -78,6 +86,8 @@ func (o Options) check() error {
 		return fmt.Errorf("Options.ID is %q, want UTF-8", o.ID)
 	case o.Overrun < 0:
 		return fmt.Errorf("Options.Overrun is %v, want 0 or more", o.Overrun)
+	case o.Stall != 0 && o.Stall < queue.MinStall:
+		return fmt.Errorf("Options.Stall is %v, want 0 or at least %v", o.Stall, queue.MinStall)
 	case o.Moves < 0:
 		return fmt.Errorf("Options.Moves is %d, want 0 or more", o.Moves)
 	case o.Session.Resume != (lease.Handle{}):
@@ -118,7 +128,8 @@ type Event struct {
 	Kind  Kind
 	Shard int           // -1 for Joined, Retrying and SameID
 	Token fencing.Token // of the hold; 0 if there is none
-	// Err depends on Kind. For Lost, it is the error of Held.Err. For Failed, it is what work or
+	// Err depends on Kind. For Lost, it is the error of Held.Err; its text also names a work that has
+	// stalled and still runs. For Failed, it is what work or
 	// Prepare returned, which is nil if work returned nil, or why the shard could not be queued for.
 	// For Retrying, it is what failed. For Released, it is what work returned after ErrMoved, other
 	// than the end of its context, and that the release is not confirmed yet and continues in the

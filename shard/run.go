@@ -56,6 +56,7 @@ func Run(ctx context.Context, c *pawl.Client, name string, n int, opts Options, 
 	if opts.Load != nil {
 		r.w.Meter = shards.NewMeter(r.w.TTL)
 	}
+	r.w.Stall = opts.Stall
 	r.values = context.WithoutCancel(ctx)
 	r.rejoin = backoff.Backoff{First: minPause, Most: maxPause}
 	return failed("run", name, ctx, r.failures.With(r.queueFailures.With(r.run(ctx))))

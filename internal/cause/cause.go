@@ -25,6 +25,7 @@ var words = []struct {
 	{lock.ErrKeyDeleted, "key_deleted"},
 	{lock.ErrKeyOverwritten, "key_overwritten"},
 	{lock.ErrMaxHold, "max_hold"},
+	{lock.ErrStalled, "stalled"},
 	{elect.ErrOverrun, "overrun"},
 	{lock.ErrBusy, "busy"},
 	{pawl.ErrTokenFloor, "token_floor"},
@@ -33,7 +34,7 @@ var words = []struct {
 }
 
 // Of returns a word for err: "expired", "revoked", "closed", "cluster_changed", "key_deleted",
-// "key_overwritten", "max_hold", "overrun", "busy", "token_floor", "timeout", "canceled", or
+// "key_overwritten", "max_hold", "stalled", "overrun", "busy", "token_floor", "timeout", "canceled", or
 // "other". It returns "" for nil.
 func Of(err error) string {
 	if err == nil {
@@ -49,5 +50,5 @@ func Of(err error) string {
 
 // Losses returns the words that Of uses for the loss of a lock or a term.
 func Losses() []string {
-	return []string{"expired", "revoked", "closed", "cluster_changed", "key_deleted", "key_overwritten", "max_hold", "overrun", "other"}
+	return []string{"expired", "revoked", "closed", "cluster_changed", "key_deleted", "key_overwritten", "max_hold", "stalled", "overrun", "other"}
 }

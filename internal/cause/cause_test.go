@@ -24,6 +24,7 @@ func TestEachCauseHasAWordOfItsOwn(t *testing.T) {
 		"key_deleted":     lock.ErrKeyDeleted,
 		"key_overwritten": lock.ErrKeyOverwritten,
 		"max_hold":        lock.ErrMaxHold,
+		"stalled":         lock.ErrStalled,
 		"overrun":         elect.ErrOverrun,
 		"busy":            lock.ErrBusy,
 		"token_floor":     pawl.ErrTokenFloor,
@@ -42,7 +43,7 @@ func TestEachCauseHasAWordOfItsOwn(t *testing.T) {
 func TestEachLossHasAWordAmongTheLosses(t *testing.T) {
 	for _, err := range []error{
 		lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed, pawl.ErrClusterChanged, lock.ErrKeyDeleted, lock.ErrKeyOverwritten,
-		lock.ErrMaxHold, elect.ErrOverrun, errors.New("permission denied"),
+		lock.ErrMaxHold, lock.ErrStalled, elect.ErrOverrun, errors.New("permission denied"),
 	} {
 		assert.Contains(t, cause.Losses(), cause.Of(fmt.Errorf("%w: %w", lock.ErrLost, err)))
 	}

@@ -48,6 +48,9 @@ type Position struct {
 	// is when the session began, which was earlier. It is zero if unknown.
 	Since time.Time
 
+	// Stall, if not 0, is how long the holder may make no progress. Whether it makes any, no key shows.
+	Stall time.Duration
+
 	Names []string // of a set of names that is locked at once, as its key lists them; nil for a single name
 	Value []byte   // a candidate's, its first KiB
 	Size  int      // of the whole value
@@ -118,6 +121,9 @@ func (p *Position) identify(value []byte) {
 	id := keys.ParseIdentity(value)
 	if !id.Since.IsZero() {
 		p.Since = id.Since
+	}
+	if stall := keys.StallOf(value); stall > 0 {
+		p.Stall = stall
 	}
 	if id.Owner != "" || id.Host != "" || id.PID != 0 {
 		p.Owner, p.Host, p.PID = id.Owner, id.Host, id.PID

@@ -30,6 +30,8 @@ type Queued struct {
 	Lease int64 // the lease that Key is on, its session's ID; 0 if not known
 	Mode  Mode
 	Slot  int // the slot of a semaphore that it holds, or -1
+	// Stall, if not 0, is after how long without Progress it loses what it holds: see lock.Options.Stall.
+	Stall time.Duration
 }
 
 // A Mode is how a position in a queue holds or will hold the name.
@@ -72,7 +74,7 @@ func QueueOf(ctx context.Context, s pawl.Sessions, scope Scope) (Queue, error) {
 func (p Position) queued() Queued {
 	q := Queued{
 		Key: p.Key, Token: p.Token, Holds: p.Holds, Owner: p.Owner, Host: p.Host, PID: p.PID, Since: p.Since,
-		Lease: p.Lease, Mode: p.Mode, Slot: -1,
+		Lease: p.Lease, Mode: p.Mode, Slot: -1, Stall: p.Stall,
 	}
 	if p.HasSlot() {
 		q.Slot = p.Slot

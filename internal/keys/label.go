@@ -3,6 +3,7 @@ package keys
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"time"
 )
@@ -45,7 +46,8 @@ func SessionNonce(value []byte) string {
 func ParseIdentity(value []byte) (id Identity) {
 	line, _, _ := bytes.Cut(value, newline)
 	if IsPlain(line) {
-		id.Since, _ = time.Parse(time.RFC3339, string(line[len(MarkOf(line)):]))
+		since, _, _ := bytes.Cut(line[len(MarkOf(line)):], space)
+		id.Since, _ = time.Parse(time.RFC3339, string(since))
 		return id
 	}
 	if json.Unmarshal(line, &id) != nil {
@@ -79,6 +81,40 @@ func Plain(since time.Time, etcdLayout bool) []byte {
 	b := make([]byte, len(mark), len(mark)+len("2006-01-02T15:04:05Z"))
 	copy(b, mark)
 	return since.UTC().AppendFormat(b, time.RFC3339)
+}
+
+// plainStall is what the value of Plain has after a space if its hold has a Stall.
+const plainStall = " stall="
+
+// WithStall returns a value of Plain, Lock, Multi or Value, in either layout, which says that the hold has a
+// Stall. If stall is 0, it returns the value.
+func WithStall(value []byte, stall time.Duration) []byte {
+	switch {
+	case stall == 0:
+		return value
+	case IsPlain(value):
+		return append(append(value, plainStall...), stall.String()...)
+	}
+	return fmt.Appendf(value[:len(value)-1:len(value)-1], `,"stall":%q}`, stall)
+}
+
+// StallOf is the Stall that a value says its hold has, or 0. It takes any value.
+func StallOf(value []byte) time.Duration {
+	line, _, _ := bytes.Cut(value, newline)
+	var v struct {
+		Stall string `json:"stall"`
+	}
+	if IsPlain(line) {
+		_, text, _ := bytes.Cut(line, []byte(plainStall))
+		v.Stall = string(text)
+	} else if json.Unmarshal(line, &v) != nil {
+		return 0
+	}
+	stall, err := time.ParseDuration(v.Stall)
+	if err != nil || stall < 0 {
+		return 0
+	}
+	return stall
 }
 
 // IsPlain reports whether the value is one of a lock's queue key that does not name its owner.

@@ -1,6 +1,7 @@
 package keys
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -102,4 +103,41 @@ func TestValuesOfOneLabelAreIndependent(t *testing.T) {
 	kept := string(first)
 	_ = label.Lock(ann.Since.Add(time.Hour))
 	assert.Equal(t, kept, string(first))
+}
+
+// A value may say that its hold has a Stall, and says all else as before.
+func TestAValueMaySayThatItsHoldHasAStall(t *testing.T) {
+	label := NewLabel(ann)
+	for _, value := range [][]byte{
+		Plain(ann.Since, false), Plain(ann.Since, true), label.Lock(ann.Since), InEtcdLayout(label.Lock(ann.Since)),
+		label.Multi(ann.Since, []string{"a", "b"}), ann.Value(),
+	} {
+		before := string(value)
+		for _, stall := range []time.Duration{time.Second, 90 * time.Second, 1500 * time.Millisecond, 1<<63 - 1} {
+			with := WithStall([]byte(before), stall)
+			assert.Equal(t, stall, StallOf(with), "%s", with)
+			assert.Equal(t, ParseIdentity(value), ParseIdentity(with), "%s", with)
+			assert.Equal(t, ParseNames(value), ParseNames(with))
+			assert.Equal(t, MarkOf(value), MarkOf(with))
+			assert.Equal(t, IsPlain(value), IsPlain(with))
+			s := Successor{Name: []byte("2-1"), Create: 5, Value: with}
+			if !s.receives(with) {
+				continue
+			}
+			handed := s.HandedOff("1-1", 3, NewSuccessors(slices.Values([]Successor{{Name: []byte("3-1"), Create: 6, Value: with}})))
+			assert.Equal(t, stall, StallOf(handed))
+			h, ok := ParseHandoff(handed)
+			assert.True(t, ok)
+			next, _, ok := h.Successors.First()
+			assert.True(t, ok)
+			assert.Equal(t, string(with), string(next.Value))
+		}
+		assert.Equal(t, before, string(WithStall(value, 0)))
+		assert.Zero(t, StallOf(value))
+	}
+	assert.Equal(t, "pawl:2026-01-02T03:04:05Z stall=30s", string(WithStall(Plain(ann.Since, false), 30*time.Second)))
+	assert.Equal(t, `{"pawl":"lock","owner":"ann \"x\"","host":"h1","pid":7,"since":"2026-01-02T03:04:05.000000006Z","stall":"30s"}`, string(WithStall(label.Lock(ann.Since), 30*time.Second)))
+	for _, odd := range []string{"", "x", "pawl: stall=", "pawl: stall=-1s", "pawl: stall=x", `{"stall":7}`, `{"stall":"-1s"}`, "[", "null"} {
+		assert.Zero(t, StallOf([]byte(odd)), odd)
+	}
 }

@@ -97,7 +97,7 @@ func TestEventsOfASourceComeInOrderAndOneAtATime(t *testing.T) {
 			for range 50 {
 				putting.Lock()
 				n++
-				if put := f.put(notification{t.Context(), event(n), false}); put && i%2 == 0 {
+				if put := f.put(notification{ctx: t.Context(), ev: event(n)}); put && i%2 == 0 {
 					defer f.deliver()
 				} else if put {
 					notifier.enqueue(f)

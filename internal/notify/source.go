@@ -24,6 +24,7 @@ type notification struct {
 	ctx  context.Context
 	ev   observe.Event
 	last bool
+	over func() bool // if it returns true, ev is not added; nil if it always is
 }
 
 // maxPending is how many events may wait. When it is reached, each further event replaces the last one,
@@ -33,14 +34,22 @@ const maxPending = 256
 // Now delivers ev before it returns or, if another goroutine delivers already, leaves ev to that
 // goroutine. The caller must hold no mutex.
 func (s *Source) Now(ctx context.Context, ev observe.Event) {
-	if s.put(notification{ctx, ev, false}) {
+	if s.put(notification{ctx: ctx, ev: ev}) {
 		s.deliver()
 	}
 }
 
 // Later leaves ev to the worker, and does not wait for its delivery.
 func (s *Source) Later(ctx context.Context, ev observe.Event) {
-	if s.put(notification{ctx, ev, false}) {
+	if s.put(notification{ctx: ctx, ev: ev}) {
+		s.notifier.enqueue(s)
+	}
+}
+
+// LaterUnless is Later unless, when the event would come next, over returns true. over may lock a mutex that is
+// not locked while an event is added.
+func (s *Source) LaterUnless(ctx context.Context, ev observe.Event, over func() bool) {
+	if s.put(notification{ctx: ctx, ev: ev, over: over}) {
 		s.notifier.enqueue(s)
 	}
 }
@@ -48,7 +57,7 @@ func (s *Source) Later(ctx context.Context, ev observe.Event) {
 // Last is Later for the final event. Events that other goroutines add afterwards are not delivered,
 // because they may be about what happened before the end, and would be reported after it.
 func (s *Source) Last(ctx context.Context, ev observe.Event) {
-	if s.put(notification{ctx, ev, true}) {
+	if s.put(notification{ctx: ctx, ev: ev, last: true}) {
 		s.notifier.enqueue(s)
 	}
 }
@@ -60,7 +69,7 @@ func (s *Source) put(e notification) (begin bool) {
 		return false
 	}
 	s.mu.Lock()
-	if s.ended {
+	if s.ended || e.over != nil && e.over() {
 		s.mu.Unlock()
 		return false
 	}

@@ -306,7 +306,7 @@ func (a *Acquisition) interrupted(ctx context.Context) error {
 	return cluster.EndOf(ctx)
 }
 
-// Deadline returns until when it is held unless the session is renewed, or the end of its Limits.Max if
+// Deadline returns until when it is held unless the session is renewed, or its end by its Limits if
 // that is earlier. It is computed at the call, for comparison with time.Now. It is the zero Time
 // once the acquisition has ended.
 func (a *Acquisition) Deadline() time.Time { return a.Until().Time(clock.Now()) }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/notify"
 )
 
 // callers are the callers of an acquisition that have to be notified of its end. They are made when somebody
@@ -35,7 +36,10 @@ func (a *Acquisition) anyCallers() *callers {
 }
 
 // work is a call of Do under way, or a context of Bind.
-type work struct{ cancel context.CancelCauseFunc }
+type work struct {
+	cancel context.CancelCauseFunc
+	what   any // the function of Do, as its caller gave it
+}
 
 // child returns a child of ctx that carries the token, and the work that cancels it. That calls no
 // method of ctx, which may be of a caller's type and stand still (rule T6): a context that is cancelled
@@ -44,7 +48,7 @@ type work struct{ cancel context.CancelCauseFunc }
 func (a *Acquisition) child(ctx context.Context) (child context.Context, w *work, leave context.CancelFunc) {
 	between, leave := context.WithCancel(ctx)
 	child, cancel := context.WithCancelCause(a.withToken(between))
-	return child, &work{cancel}, leave
+	return child, &work{cancel: cancel}, leave
 }
 
 // Done returns a channel that is closed once it is no longer held, release included.
@@ -130,7 +134,13 @@ func (c *callers) unbind(w *work) {
 // ended. It returns nil if fn returned nil and it was held until then. If fn panics, Do releases and
 // the panic continues.
 func (a *Acquisition) Do(ctx context.Context, as error, fn func(ctx context.Context) error) (err error) {
+	return a.DoNaming(ctx, as, fn, fn)
+}
+
+// DoNaming is Do of an fn that calls what, a function of the program, which the log names.
+func (a *Acquisition) DoNaming(ctx context.Context, as error, what any, fn func(ctx context.Context) error) (err error) {
 	child, w, leave := a.child(ctx)
+	w.what = what
 	defer leave()
 	if others, err := a.begin(w); err != nil {
 		if others == 0 { // rule ML6: no function uses the other names
@@ -171,6 +181,20 @@ func (c *callers) returned(w *work) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.works = slices.DeleteFunc(c.works, func(other *work) bool { return other == w })
+}
+
+// running names the functions of Do that are still running.
+func (a *Acquisition) running() (names []string) {
+	c := a.callers.Load()
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, w := range c.works {
+		names = append(names, notify.FuncName(w.what))
+	}
+	return names
 }
 
 // working reports whether a function of Do is still running.

@@ -23,6 +23,8 @@ var (
 	ErrOther = errors.New("acquired as something else")
 	// ErrMaxHold means that it was held for as long as its caller allowed.
 	ErrMaxHold = errors.New("held for too long")
+	// ErrStalled means that no Progress was reported for as long as its caller allowed.
+	ErrStalled = errors.New("stalled")
 )
 
 // loss is the error of a holder that lost the lock. It matches ErrLost and, by what it wraps,

@@ -109,6 +109,9 @@ func (a *Acquisition) notifyWon() {
 	} else {
 		v.source.Now(v.ctx, observe.LockAcquired{Acquisition: a.which(), How: a.how(), Wait: wait})
 	}
+	if b := a.entry.Bound(); b != nil && b.Stall > 0 {
+		a.notifyProgress()
+	}
 	v.mu.Lock()
 	v.delivered = true
 	end := v.end
@@ -135,8 +138,12 @@ func (a *Acquisition) notifyGaveUp(err error) {
 // notifyLoss records when the acquisition was marked as ended, and delivers a loss. It logs a
 // loss that concerns the acquisition alone; the session logs its own end, once.
 func (a *Acquisition) notifyLoss(e *ending) {
-	if e.lost && (errors.Is(e.err, ErrKeyDeleted) || errors.Is(e.err, ErrKeyOverwritten) || errors.Is(e.err, ErrMaxHold)) {
-		a.s.Host().Cluster.Logger().Warn("lost", "name", a.queues[0].Name, "key", a.Key(), "cause", cause(e.err).Error())
+	switch log := a.s.Host().Cluster.Logger(); {
+	case !e.lost:
+	case errors.Is(e.err, ErrStalled):
+		log.Warn("lost", "name", a.queues[0].Name, "key", a.Key(), "cause", cause(e.err).Error(), "runs", a.running())
+	case errors.Is(e.err, ErrKeyDeleted), errors.Is(e.err, ErrKeyOverwritten), errors.Is(e.err, ErrMaxHold):
+		log.Warn("lost", "name", a.queues[0].Name, "key", a.Key(), "cause", cause(e.err).Error())
 	}
 	v := a.notice
 	if v == nil {

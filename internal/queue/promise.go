@@ -24,14 +24,16 @@ func (a *Acquisition) Promise(until clock.Instant) error {
 func (a *Acquisition) Retract() { a.s.Retract(&a.entry) }
 
 // Until returns the first instant at which it is no longer held unless the session is renewed, or
-// at which Limits.Max ends it, whichever is earlier. It returns the zero Instant once it has ended.
+// at which Limits end it, whichever is earlier. It returns the zero Instant once it has ended.
 func (a *Acquisition) Until() clock.Instant {
 	if a.Err() != nil {
 		return clock.Instant{}
 	}
 	until := a.s.Until()
-	if b := a.entry.Bound(); b != nil && b.Ends.Before(until) {
-		return b.Ends
+	if b := a.entry.Bound(); b != nil {
+		if end := b.Ends(); end.Before(until) {
+			return end
+		}
 	}
 	return until
 }

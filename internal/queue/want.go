@@ -43,6 +43,8 @@ func (o Options) Check(wants []Want) error {
 		return fmt.Errorf("Options.MaxHold is %v, want 0 or more", o.Max)
 	case o.AtLeast < 0:
 		return fmt.Errorf("Options.AtLeast is %v, want 0 or more", o.AtLeast)
+	case o.Stall != 0 && o.Stall < MinStall:
+		return fmt.Errorf("Options.Stall is %v, want 0 or at least %v", o.Stall, MinStall)
 	}
 	for i, w := range wants {
 		err := o.checkName(w)

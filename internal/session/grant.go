@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -203,8 +204,8 @@ func (s *Session) LabelOf(owner string, etcdLayout bool, name string, more []str
 	return value
 }
 
-// OwnerValue is the value of an owner key that is put now.
-func (s *Session) OwnerValue(owner string) []byte { return identity(owner).Value() }
+// OwnerValue is the value of an owner key that is put now. An empty owner means the session's.
+func (s *Session) OwnerValue(owner string) []byte { return identity(cmp.Or(owner, s.owner)).Value() }
 
 // explain adds to a permission error for a session key which permissions a role needs.
 func explain(err error, namespace string) error {

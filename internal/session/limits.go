@@ -12,23 +12,21 @@ import (
 type Limits struct {
 	Max     time.Duration // a hold that lasts longer is lost; 0 means no limit
 	AtLeast time.Duration // an earlier release leaves the key until then; 0 means none
-}
-
-// A Bound is until when a hold may last at most.
-type Bound struct {
-	Max  time.Duration
-	Ends clock.Instant
+	Stall   time.Duration // a hold without progress for that long is lost; 0 means no limit
 }
 
 // Bound is until when the hold of e may last at most, or nil if only the session ends it. It may be called
 // without the mutex.
 func (e *Entry) Bound() *Bound { return e.bound.Load() }
 
+// Unbind has only the session end the hold of e. The caller holds the mutex.
+func (e *Entry) Unbind() { e.bound.Store(nil) }
+
 // Stays reports whether the keys of e have to stay for now, even if it is released. The caller holds the mutex.
 func (e *Entry) Stays() bool { return e.keeping != nil && clock.Now().Before(e.keeping.Until) }
 
-// Limit starts l for e, which is held from now on. Its dependent's HoldExpired is called at the end of l.Max,
-// if it is held then; the dependent's Err compares the clock too. The caller holds the mutex.
+// Limit starts l for e, which is held from now on. Its dependent's HoldExpired is called at the end of l.Max or
+// l.Stall, if it is held then; the dependent's Err compares the clock too. The caller holds the mutex.
 func (s *Session) Limit(e *Entry, l Limits) {
 	if l == (Limits{}) {
 		return
@@ -37,7 +35,7 @@ func (s *Session) Limit(e *Entry, l Limits) {
 	if l.AtLeast > 0 {
 		e.keep().Until = later(e.keep().Until, now.Add(l.AtLeast))
 	}
-	if l.Max > 0 && s.roster.limit(e, &Bound{l.Max, now.Add(l.Max)}, now) {
+	if (l.Max > 0 || l.Stall > 0) && s.roster.limit(e, &Bound{Max: l.Max, Stall: l.Stall, began: now}, now) {
 		s.endSooner()
 	}
 }

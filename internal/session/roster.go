@@ -83,7 +83,7 @@ func (r *roster) due(now time.Time) (due []Dependent, next time.Time) {
 func (r *roster) limit(h *Entry, b *Bound, now clock.Instant) bool {
 	h.bound.Store(b)
 	r.limited = true
-	return b.Ends.Time(now).Before(r.next)
+	return b.Ends().Time(now).Before(r.next)
 }
 
 // overdue returns the dependents whose holds have reached their limit at now, and when
@@ -92,10 +92,10 @@ func (r *roster) overdue(now clock.Instant, next time.Time) (expired []Dependent
 	for h := r.holding.first; h != nil && r.limited; h = h.next {
 		switch b := h.bound.Load(); {
 		case b == nil:
-		case !now.Before(b.Ends):
+		case !now.Before(b.Ends()):
 			expired = append(expired, h.dependent)
-		case b.Ends.Time(now).Before(next):
-			next = b.Ends.Time(now)
+		case b.Ends().Time(now).Before(next):
+			next = b.Ends().Time(now)
 		}
 	}
 	r.next = next

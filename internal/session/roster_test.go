@@ -102,17 +102,21 @@ func TestHoldsWithALimitEndInTime(t *testing.T) {
 		for i := range hooks {
 			r.add(&hooks[i], dependents[i], true)
 		}
-		assert.True(t, r.limit(&hooks[2], &Bound{Ends: now.Add(3 * time.Second)}, now), "the loop sleeps for an hour")
-		r.limit(&hooks[0], &Bound{Ends: now.Add(2 * time.Second)}, now)
-		r.limit(&hooks[1], &Bound{Ends: now.Add(time.Second)}, now)
+		assert.True(t, r.limit(&hooks[2], &Bound{Stall: 3 * time.Second, began: now}, now), "the loop sleeps for an hour")
+		r.limit(&hooks[0], &Bound{Max: 2 * time.Second, began: now}, now)
+		r.limit(&hooks[1], &Bound{Max: time.Second, began: now}, now)
 		hooks[1].leave() // released
 		over, next = r.overdue(now.Add(2*time.Second-1), later)
 		assert.Empty(t, over)
 		assert.Equal(t, began.Add(2*time.Second), next)
-		assert.False(t, r.limit(&hooks[3], &Bound{Ends: now.Add(3 * time.Second)}, now), "the loop wakes before")
+		assert.False(t, r.limit(&hooks[3], &Bound{Max: 3 * time.Second, began: now}, now), "the loop wakes before")
 		over, next = r.overdue(now.Add(3*time.Second), later)
 		assert.Equal(t, []Dependent{dependents[0], dependents[2], dependents[3]}, over)
 		assert.Equal(t, later, next)
+		assert.True(t, hooks[2].Bound().Progress(now.Add(2*time.Second)))
+		over, next = r.overdue(now.Add(3*time.Second), later)
+		assert.Equal(t, []Dependent{dependents[0], dependents[3]}, over)
+		assert.Equal(t, began.Add(5*time.Second), next, "there was progress")
 	})
 }
 

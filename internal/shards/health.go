@@ -120,7 +120,7 @@ func (w *Worker) proven() (at time.Time) {
 	if at.IsZero() {
 		return at
 	}
-	return at.Add(min(max(time.Duration(trialOver*float64(h.longest)), minTrial), maxTrial))
+	return at.Add(min(max(time.Duration(trialOver*float64(h.longest)), minTrial), max(maxTrial, w.Stall+w.Stall/2)))
 }
 
 // healthWake is when recover has something to do, or zero.

@@ -43,6 +43,7 @@ type task struct {
 	phase     phase
 	preparing bool // only if queued, whether it has no key yet
 	try       bool // only if queued, whether by Try
+	failed    bool // only if stuck, whether the shard has failed, as its work hangs
 	forced    bool // only if moving, whether it is released even if no successor waits
 	waits     bool // only if held, whether a successor waits
 	since     time.Time
@@ -71,8 +72,9 @@ type Worker struct {
 	Self   Member // Weight and Value; Member fills in the rest
 	TTL    time.Duration
 	Settle time.Duration
-	Meter  *Meter // of the shards' loads; nil if they are not measured
-	Moves  int    // how many shards are gained at once, and how many given up; 0 means all
+	Stall  time.Duration // a work that hangs shows it after this; 0 if it never does
+	Meter  *Meter        // of the shards' loads; nil if they are not measured
+	Moves  int           // how many shards are gained at once, and how many given up; 0 means all
 	// Growth is how many more shards above its share it takes with each further TTL, if they have no
 	// owner. It is 1, unless a test sets another.
 	Growth int
@@ -210,7 +212,7 @@ func (w *Worker) Waits(i int, waits bool) {
 func (w *Worker) Returned(now time.Time, i int) (early bool) {
 	t := w.tasks[i]
 	early = t.phase == working
-	if t.phase != working || now.Sub(t.since) >= forgiven {
+	if t.phase != working && !t.failed || t.phase == working && now.Sub(t.since) >= forgiven {
 		delete(w.bars, i)
 		w.at.barred.Remove(i)
 	}
@@ -254,6 +256,14 @@ func (w *Worker) Lost(i int, runs bool) {
 	} else {
 		w.set(i, nil)
 	}
+}
+
+// Stalled is Lost for a hold whose work runs and hangs: the shard has failed.
+func (w *Worker) Stalled(now time.Time, i int) {
+	ran := now.Sub(w.tasks[i].since)
+	w.Lost(i, true)
+	w.tasks[i].failed = true
+	w.failure(now, i, ran)
 }
 
 func (w *Worker) act(k ActionKind, i int) { w.out = append(w.out, Action{k, i}) }

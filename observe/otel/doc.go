@@ -28,6 +28,7 @@
 //
 //	pawl.wait.duration           s   histogram  pawl.kind, pawl.mode, pawl.how
 //	pawl.hold.duration           s   histogram  pawl.kind, pawl.mode
+//	pawl.progress.age            s   gauge      since the last progress, of the worst hold with a Stall
 //	pawl.lost                        counter    pawl.kind, pawl.mode, pawl.cause
 //	pawl.gave_up                     counter    pawl.kind, pawl.mode, pawl.cause
 //	pawl.waiting                     up-down    pawl.kind, pawl.mode

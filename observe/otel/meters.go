@@ -29,9 +29,9 @@ var (
 	long  = metric.WithExplicitBucketBoundaries(.001, .005, .025, .1, .5, 1, 5, 15, 60, 300, 900, 3600, 4*3600, 24*3600)
 )
 
-// newMeters makes the metrics. least returns the least remaining validity, and counted what runs of
-// shards have counted last.
-func newMeters(m metric.Meter, least func() (time.Duration, bool), counted func() (worst observe.ShardsCounted, any bool)) (ms meters, err error) {
+// newMeters makes the metrics. least returns the least remaining validity, idle the longest time without
+// progress, and counted what runs of shards have counted last.
+func newMeters(m metric.Meter, least, idle func() (time.Duration, bool), counted func() (worst observe.ShardsCounted, any bool)) (ms meters, err error) {
 	var errs []error
 	histogram := func(name, help string, bounds metric.HistogramOption) metric.Float64Histogram {
 		h, err := m.Float64Histogram(name, metric.WithDescription(help), metric.WithUnit("s"), bounds)
@@ -98,6 +98,15 @@ func newMeters(m metric.Meter, least func() (time.Duration, bool), counted func(
 		metric.WithFloat64Callback(func(_ context.Context, o metric.Float64Observer) error {
 			if left, any := least(); any {
 				o.Observe(left.Seconds())
+			}
+			return nil
+		}))
+	errs = append(errs, err)
+	_, err = m.Float64ObservableGauge("pawl.progress.age", metric.WithUnit("s"),
+		metric.WithDescription("How long the hold with a Stall that has made no progress for longest has made none."),
+		metric.WithFloat64Callback(func(_ context.Context, o metric.Float64Observer) error {
+			if age, any := idle(); any {
+				o.Observe(age.Seconds())
 			}
 			return nil
 		}))

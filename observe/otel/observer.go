@@ -43,7 +43,8 @@ type run struct {
 // A span is the span of a hold or a term.
 type span struct {
 	trace.Span
-	lease int64
+	lease    int64
+	progress time.Time // the last, if it has a Stall that counts; otherwise zero
 }
 
 // New makes an Observer. The error is the MeterProvider's.
@@ -60,7 +61,7 @@ func New(opts Options) (*Observer, error) {
 		counted: make(map[run]observe.ShardsCounted),
 	}
 	var err error
-	o.meters, err = newMeters(opts.MeterProvider.Meter(scope), o.least, o.worst)
+	o.meters, err = newMeters(opts.MeterProvider.Meter(scope), o.least, o.idle, o.worst)
 	return o, err
 }
 
@@ -87,6 +88,8 @@ func (o *Observer) Observe(ctx context.Context, ev observe.Event) {
 		o.over(ctx, anElection, ev.Acquisition, ev.Led, ev.Err, ev.Pending)
 	case observe.TermProclaimed:
 		o.proclaimed(ev)
+	case observe.Progressed:
+		o.progressed(ev)
 	default:
 		o.observeSession(ctx, ev)
 	}

@@ -299,6 +299,28 @@ func TestAFencedWriteIsAnEventOfTheCallersSpan(t *testing.T) {
 	})
 }
 
+func TestTheTimeWithoutProgressIsShown(t *testing.T) {
+	inBubble(t, func(w *fixture) {
+		h, err := lock.New(w.session(0), "n", lock.Options{Stall: 20 * time.Second}).Acquire(w.Context())
+		require.NoError(w, err)
+		time.Sleep(5 * time.Second)
+		w.shows(map[string]string{"pawl.progress.age": "5"})
+		require.NoError(w, h.Progress())
+		w.shows(map[string]string{"pawl.progress.age": "0"})
+		<-h.Done()
+		w.shows(map[string]string{"pawl.progress.age": "", "pawl.lost{cause=stalled,kind=lock,mode=exclusive}": "1"})
+	})
+	w := newFixture(t)
+	of := observe.Acquisition{ID: 7}
+	w.o.Observe(w.Context(), observe.Progressed{Acquisition: of, Stall: time.Second}) // of which nothing is known
+	assert.NotContains(w, w.points(), "pawl.progress.age")
+	w.o.Observe(w.Context(), observe.TermElected{Acquisition: of})
+	w.o.Observe(w.Context(), observe.Progressed{Acquisition: of, Election: true, Stall: time.Second})
+	assert.Contains(w, w.points(), "pawl.progress.age")
+	w.o.Observe(w.Context(), observe.Progressed{Acquisition: of, Election: true})
+	assert.NotContains(w, w.points(), "pawl.progress.age", "no work runs")
+}
+
 func TestAReleaseThatIsPendingIsAnEvent(t *testing.T) {
 	w := newFixture(t)
 	c := observe.Acquisition{ID: 7, Name: "n"}
@@ -315,6 +337,7 @@ var everything = []observe.Event{
 	observe.SessionGranted{Left: func() time.Duration { return time.Second }}, observe.SessionRenewed{}, observe.SessionHedged{},
 	observe.SessionInJeopardy{}, observe.SessionLost{Lease: 1}, observe.Reclaimed{}, observe.LockEnqueued{}, observe.LockAcquired{},
 	observe.LockLost{Err: lease.ErrExpired}, observe.LockGaveUp{Err: lease.ErrExpired},
+	observe.LockAcquired{Acquisition: observe.Acquisition{ID: 3}}, observe.Progressed{Acquisition: observe.Acquisition{ID: 3}, Stall: time.Second},
 	observe.MemberSwitched{}, observe.MemberServes{}, observe.WriteFenced{Err: kv.ErrFenced}, observe.JobRan{},
 	observe.ShardHeld{}, observe.ShardEnded{Why: observe.ShardMoved, Took: time.Second}, observe.ShardsCounted{}, observe.ShardsPlanned{},
 }

@@ -116,7 +116,7 @@ func (o *Observer) won(ctx context.Context, k kind, c observe.Acquisition, how o
 	hold.SetAttributes(as)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.spans[c.ID] = span{hold, c.Lease}
+	o.spans[c.ID] = span{Span: hold, lease: c.Lease}
 }
 
 func (o *Observer) gaveUp(ctx context.Context, k kind, c observe.Acquisition, wait time.Duration, err error) {
@@ -151,6 +151,30 @@ func (o *Observer) over(ctx context.Context, k kind, c observe.Acquisition, held
 	case pending != nil:
 		s.AddEvent("release pending", trace.WithAttributes(text(pending)))
 	}
+}
+
+// progressed records when the time without progress of a hold began anew.
+func (o *Observer) progressed(ev observe.Progressed) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if s, ok := o.spans[ev.ID]; ok {
+		if s.progress = time.Now(); ev.Stall == 0 {
+			s.progress = time.Time{}
+		}
+		o.spans[ev.ID] = s
+	}
+}
+
+// idle is the longest time without progress. It returns false if none counts.
+func (o *Observer) idle() (longest time.Duration, any bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, s := range o.spans {
+		if !s.progress.IsZero() {
+			longest, any = max(longest, time.Since(s.progress)), true
+		}
+	}
+	return longest, any
 }
 
 func (o *Observer) proclaimed(ev observe.TermProclaimed) {

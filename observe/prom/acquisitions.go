@@ -58,13 +58,15 @@ func (c *Collector) observeAcquisition(ev observe.Event) {
 	case observe.CampaignGaveUp:
 		c.gone(c.labels(anElection, ev.Acquisition), ev.ID, ev.Err)
 	case observe.LockReleased:
-		c.finished(c.labels(aLock, ev.Acquisition), ev.Held, nil, ev.Pending)
+		c.finished(c.labels(aLock, ev.Acquisition), ev.ID, ev.Held, nil, ev.Pending)
 	case observe.LockLost:
-		c.finished(c.labels(aLock, ev.Acquisition), ev.Held, ev.Err, nil)
+		c.finished(c.labels(aLock, ev.Acquisition), ev.ID, ev.Held, ev.Err, nil)
 	case observe.TermEnded:
-		c.finished(c.labels(anElection, ev.Acquisition), ev.Led, ev.Err, ev.Pending)
+		c.finished(c.labels(anElection, ev.Acquisition), ev.ID, ev.Led, ev.Err, ev.Pending)
 	case observe.TermProclaimed:
 		c.proclaim.WithLabelValues(c.values(c.labels(anElection, ev.Acquisition), result(ev.Err))[2:]...).Inc() // elections have one mode
+	case observe.Progressed:
+		c.progressed(ev)
 	case observe.JobRan:
 		l := c.labels(aLock, observe.Acquisition{Name: ev.Name})
 		c.late.WithLabelValues(c.values(l)[2:]...).Observe(ev.Late.Seconds())
@@ -113,7 +115,25 @@ func (c *Collector) gone(l labels, id int64, err error) {
 	c.gaveUp.WithLabelValues(c.values(l, cause.Of(err))...).Inc()
 }
 
-func (c *Collector) finished(l labels, held time.Duration, lost, pending error) {
+// progressed records when the time without progress of a hold began anew.
+func (c *Collector) progressed(ev observe.Progressed) {
+	kind := aLock
+	if ev.Election {
+		kind = anElection
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if ev.Stall == 0 {
+		delete(c.bounded, ev.ID)
+		return
+	}
+	c.bounded[ev.ID] = waiter{c.labels(kind, ev.Acquisition), time.Now()}
+}
+
+func (c *Collector) finished(l labels, id int64, held time.Duration, lost, pending error) {
+	c.mu.Lock()
+	delete(c.bounded, id)
+	c.mu.Unlock()
 	c.held.WithLabelValues(c.values(l)...).Dec()
 	c.hold.WithLabelValues(c.values(l)...).Observe(held.Seconds())
 	if lost != nil {
@@ -124,24 +144,34 @@ func (c *Collector) finished(l labels, held time.Duration, lost, pending error) 
 	}
 }
 
-// collectWaiting computes how many wait, and since when.
+// collectWaiting computes how many wait, and since when, and for how long holds have made no progress.
 func (c *Collector) collectWaiting(ch chan<- prometheus.Metric) {
-	type queue struct {
-		n      int
-		oldest time.Time
-	}
-	lines := map[labels]queue{}
 	c.mu.Lock()
-	for _, w := range c.waiting {
+	waiting, bounded := oldest(c.waiting), oldest(c.bounded)
+	c.mu.Unlock()
+	for of, l := range waiting {
+		ch <- prometheus.MustNewConstMetric(c.line, prometheus.GaugeValue, float64(l.n), c.values(of)...)
+		ch <- prometheus.MustNewConstMetric(c.oldest, prometheus.GaugeValue, time.Since(l.oldest).Seconds(), c.values(of)...)
+	}
+	for of, l := range bounded {
+		ch <- prometheus.MustNewConstMetric(c.idle, prometheus.GaugeValue, time.Since(l.oldest).Seconds(), c.values(of)...)
+	}
+}
+
+// line is how many of all have the same labels, and since when the oldest is there.
+type line struct {
+	n      int
+	oldest time.Time
+}
+
+func oldest(all map[int64]waiter) map[labels]line {
+	lines := map[labels]line{}
+	for _, w := range all {
 		l, there := lines[w.labels]
 		if l.n++; !there || w.since.Before(l.oldest) {
 			l.oldest = w.since
 		}
 		lines[w.labels] = l
 	}
-	c.mu.Unlock()
-	for of, l := range lines {
-		ch <- prometheus.MustNewConstMetric(c.line, prometheus.GaugeValue, float64(l.n), c.values(of)...)
-		ch <- prometheus.MustNewConstMetric(c.oldest, prometheus.GaugeValue, time.Since(l.oldest).Seconds(), c.values(of)...)
-	}
+	return lines
 }

@@ -34,11 +34,12 @@ type Collector struct {
 	mu       sync.Mutex
 	sessions map[int64]func() time.Duration // remaining validity of valid ones, by lease
 	waiting  map[int64]waiter               // by the ID of the acquisition
+	bounded  map[int64]waiter               // of the holds with a Stall, since the last progress
 	known    map[labels]bool                // whose series exist
 	counted  map[run]observe.ShardsCounted  // by runs of shards that have not left
 }
 
-// A waiter is an acquisition or a campaign that is in a queue.
+// A waiter is an acquisition or a campaign that is in a queue, or waits for progress.
 type waiter struct {
 	labels labels
 	since  time.Time
@@ -51,7 +52,7 @@ func New(opts Options) *Collector {
 	}
 	c := &Collector{
 		opts: opts, metrics: newMetrics(opts),
-		sessions: make(map[int64]func() time.Duration), waiting: make(map[int64]waiter), known: make(map[labels]bool), counted: make(map[run]observe.ShardsCounted),
+		sessions: make(map[int64]func() time.Duration), waiting: make(map[int64]waiter), bounded: make(map[int64]waiter), known: make(map[labels]bool), counted: make(map[run]observe.ShardsCounted),
 	}
 	c.begin()
 	return c
@@ -107,7 +108,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, m := range c.all() {
 		m.Describe(ch)
 	}
-	for _, d := range []*prometheus.Desc{c.valid, c.validity, c.oldest, c.line, c.unowned, c.resting, c.unplanned, c.load, c.unmeasured} {
+	for _, d := range []*prometheus.Desc{c.valid, c.validity, c.oldest, c.line, c.idle, c.unowned, c.resting, c.unplanned, c.load, c.unmeasured} {
 		ch <- d
 	}
 }

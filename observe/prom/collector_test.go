@@ -172,6 +172,49 @@ func TestTheLifeOfALock(t *testing.T) {
 	})
 }
 
+// The age is that of the hold without progress for longest, to a tenth of its Stall. It goes with the hold.
+func TestTheTimeWithoutProgressIsShown(t *testing.T) {
+	inBubble(t, prom.Options{}, func(t *testing.T, c *prom.Collector, _ *pawltest.Cluster, client *pawl.Client) {
+		s := sessionOf(t, client)
+		acquire := func(name string) *lock.Held {
+			h, err := lock.New(s, name, lock.Options{Stall: 20 * time.Second}).Acquire(t.Context())
+			require.NoError(t, err)
+			return h
+		}
+		age := func(want string) {
+			t.Helper()
+			synctest.Wait()
+			shows(t, c, `pawl_progress_age_seconds{kind="lock",mode="exclusive"} `+want)
+		}
+		plain, err := lock.New(s, "plain", lock.Options{}).Acquire(t.Context())
+		require.NoError(t, err)
+		assert.Zero(t, testutil.CollectAndCount(c, "pawl_progress_age_seconds"))
+		a, b := acquire("a"), acquire("b")
+		time.Sleep(5 * time.Second)
+		age("5")
+		require.NoError(t, a.Progress())
+		age("5")
+		require.NoError(t, b.Progress())
+		age("0")
+		time.Sleep(time.Second)
+		require.NoError(t, a.Progress())
+		require.NoError(t, b.Progress())
+		age("1") // a tenth of the Stall has not passed
+		time.Sleep(time.Second)
+		require.NoError(t, a.Progress())
+		require.NoError(t, b.Release(t.Context()))
+		age("0")
+		<-a.Done()
+		synctest.Wait()
+		assert.Zero(t, testutil.CollectAndCount(c, "pawl_progress_age_seconds"))
+		shows(t, c, `pawl_lost_total{cause="stalled",kind="lock",mode="exclusive"} 1`)
+		require.NoError(t, plain.Release(t.Context()))
+		_ = a.Progress() // after the end
+		synctest.Wait()
+		assert.Zero(t, testutil.CollectAndCount(c, "pawl_progress_age_seconds"))
+	})
+}
+
 func TestTheLifeOfATerm(t *testing.T) {
 	inBubble(t, prom.Options{Name: strings.ToUpper}, func(t *testing.T, c *prom.Collector, _ *pawltest.Cluster, client *pawl.Client) {
 		term, err := elect.New(sessionOf(t, client), "e", elect.Options{}).Campaign(t.Context(), nil)

@@ -15,7 +15,7 @@
 // semaphore, "semaphore". Several names at once count as one lock, which is shared if all of them are.
 // name is there only with Options.Name, because there can be as many names as jobs; of several names it
 // is the first. cause is one of a few words: expired, revoked, closed, cluster_changed, key_deleted,
-// key_overwritten, max_hold, overrun, busy, token_floor, timeout, canceled, other.
+// key_overwritten, max_hold, stalled, overrun, busy, token_floor, timeout, canceled, other.
 //
 //	pawl_sessions                                     gauge      sessions that are valid
 //	pawl_session_validity_seconds{lease}              gauge      validity left, at the scrape
@@ -31,6 +31,7 @@
 //	pawl_wait_seconds{kind,mode,name,how}             histogram  until it was held; how: free, granted, confirmed, resumed
 //	pawl_gave_up_total{kind,mode,name,cause}          counter    acquisitions that failed
 //	pawl_held{kind,mode,name}                         gauge      held, or led, by this process
+//	pawl_progress_age_seconds{kind,mode,name}         gauge      since the last progress, of the worst hold with a Stall
 //	pawl_hold_seconds{kind,mode,name}                 histogram  until it was released or lost
 //	pawl_lost_total{kind,mode,name,cause}             counter
 //	pawl_releases_pending_total{kind,mode,name}       counter    unconfirmed when the call returned

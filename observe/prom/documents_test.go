@@ -28,7 +28,7 @@ var everything = []observe.Event{
 	observe.CampaignEnqueued{Acquisition: observe.Acquisition{ID: 2}}, observe.CampaignGaveUp{Err: lease.ErrExpired},
 	observe.TermElected{}, observe.TermProclaimed{}, observe.TermEnded{}, observe.JobRan{},
 	observe.ShardHeld{}, observe.ShardEnded{Why: observe.ShardMoved, Took: time.Second}, observe.ShardsCounted{Lease: 1}, observe.ShardsPlanned{},
-	observe.MemberSwitched{}, observe.MemberServes{}, observe.WriteFenced{},
+	observe.MemberSwitched{}, observe.MemberServes{}, observe.WriteFenced{}, observe.Progressed{Acquisition: observe.Acquisition{ID: 3}, Stall: time.Second},
 }
 
 var described = regexp.MustCompile(`fqName: "([^"]+)".*variableLabels: \{([^}]*)\}`)

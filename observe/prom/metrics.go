@@ -10,6 +10,7 @@ import (
 // scrape.
 type metrics struct {
 	valid, validity, line, oldest *prometheus.Desc
+	idle                          *prometheus.Desc
 	unowned, resting, unplanned   *prometheus.Desc
 	load, unmeasured              *prometheus.Desc
 
@@ -75,6 +76,8 @@ func newMetrics(opts Options) metrics {
 		validity: b.desc("pawl_session_validity_seconds", "How long the session is valid from now on, unless it is renewed.", "lease"),
 		line:     b.desc("pawl_waiting", "Acquisitions and campaigns of this process that wait in a queue.", b.of()...),
 		oldest:   b.desc("pawl_oldest_wait_seconds", "How long the one that has waited longest in this process has.", b.of()...),
+
+		idle: b.desc("pawl_progress_age_seconds", "How long the hold with a Stall that has made no progress for longest has made none.", b.of()...),
 
 		unowned:   b.desc("pawl_shards_unowned", "Shards that nobody works on, as this process has counted last.", b.ofShards()...),
 		resting:   b.desc("pawl_shards_resting", "Shards that nobody works on, on purpose, because they failed on several workers, as this process has counted last.", b.ofShards()...),
