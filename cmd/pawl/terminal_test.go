@@ -153,6 +153,22 @@ func TestAStoppedJobKeepsItsLockUntilItGoesOn(t *testing.T) {
 	s.nobodyWorks("stop")
 }
 
+// A stopped job makes no progress, which counts, and who stops it is told.
+//
+// rule: H6
+func TestAStoppedJobIsToldThatItsTimeCounts(t *testing.T) {
+	t.Parallel()
+	s := startShell(t)
+	s.types(`pawl lock --stall 1h stop -- worker a.beat`)
+	s.sees("works ")
+	s.press(ctrlZ)
+	for _, text := range []string{"Stopped", "worker is stopped, and --stall counts: it is ended unless it goes on and touches PAWL_PROGRESS within 1h0m0s of the last time"} {
+		eventually(t, func() bool { return s.has(text) }, text) // in either order
+	}
+	s.types("kill -KILL %1")
+	s.nobodyWorks("stop")
+}
+
 func TestAStoppedJobIsEndedByKill(t *testing.T) {
 	t.Parallel()
 	s := startShell(t)

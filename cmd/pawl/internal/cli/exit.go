@@ -25,6 +25,7 @@ import (
 const (
 	ExitOK          = 0
 	ExitWrong       = 1   // demo, doctor: something is not as it should be; show -q: nobody holds it
+	ExitStalled     = 120 // the command made no progress for as long as --stall allows, and was ended for it
 	ExitLost        = 121 // the lock or term was lost, and the command was ended for it
 	ExitUsage       = 122 // wrong arguments
 	ExitNoCluster   = 123 // no cluster answers, or it refuses the credentials
@@ -38,6 +39,7 @@ const (
 const ExitHelp = `Exit codes:
   the command's own code, or 128+n if signal n ended the command or the wait
        (at Ctrl-C pawl dies of INT, as the command does, so that a shell's loop ends)
+  120  COMMAND made no progress within --stall, and pawl ended it
   121  the lock was lost, or about to be lost, and pawl ended the command
   122  wrong usage
   123  no cluster answers, or it refuses the credentials
@@ -93,11 +95,11 @@ func CodeOf(err error) int {
 	return ExitFailed
 }
 
-// WasEnded reports whether err says that a command was ended because of a loss. It returns false
+// WasEnded reports whether err says that a command was ended because of a loss, or a stall. It returns false
 // for a command's exit code that has the same value.
 func WasEnded(err error) bool {
 	var e *exitError
-	return errors.As(err, &e) && e.code == ExitLost && e.err != nil
+	return errors.As(err, &e) && (e.code == ExitLost || e.code == ExitStalled) && e.err != nil
 }
 
 // Reach adds an exit code to the error of a call that needed the cluster.

@@ -14,6 +14,7 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
 	"github.com/pawl-locks/pawl/elect"
+	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/inspect"
 	"github.com/pawl-locks/pawl/lease"
 )
@@ -33,16 +34,21 @@ type candidate struct {
 	limit       *time.Timer // ends the wait for the first term; nil if the wait is not limited
 	waited      func()      // called at the first term; nil if nobody waits for it
 	failed      error       // of the last campaign
-	led         bool        // a signal ended a term, which is how pawl elect without a command ends
-	over        bool        // the command ended by itself, in a term that was not lost
-	result      error       // of the command, if over
+	pause       backoff.Backoff
+	rested      time.Time // it does not campaign before, because its command has stalled
+	led         bool      // a signal ended a term, which is how pawl elect without a command ends
+	over        bool      // the command ended by itself, in a term that was not lost
+	result      error     // of the command, if over
 
 	asked *supervise.Interrupted // the deadly signal that the command was sent; nil if there was none
 }
 
 // run campaigns and leads until a signal, or until the command ends.
 func (c *candidate) run(ctx context.Context) error {
-	opts := elect.RunOptions{EtcdLayout: c.o.etcd, Value: []byte(c.value), Session: c.opts, Notify: c.notify}
+	opts := elect.RunOptions{EtcdLayout: c.o.etcd, Value: []byte(c.value), Session: c.opts, Notify: c.notify, Stall: c.stall()}
+	if c.o.stall > 0 {
+		opts.Eligible = func(context.Context) bool { return !time.Now().Before(c.rested) }
+	}
 	for {
 		if err, again := c.end(ctx, elect.Run(ctx, c.client, c.name, opts, c.lead)); !again {
 			return err
@@ -82,7 +88,7 @@ func (c *candidate) try(ctx context.Context) (_ error, again bool) {
 		return c.end(ctx, err)
 	}
 	defer c.leave(session)
-	t, err := elect.New(session, c.name, elect.Options{EtcdLayout: c.o.etcd}).TryCampaign(trying, []byte(c.value))
+	t, err := elect.New(session, c.name, elect.Options{EtcdLayout: c.o.etcd, Stall: c.stall()}).TryCampaign(trying, []byte(c.value))
 	switch {
 	case errors.Is(err, elect.ErrBusy):
 		return c.o.refusal(c.say, c.o.Verbose, c.blocker(context.WithoutCancel(ctx))), false
@@ -158,9 +164,48 @@ func (c *candidate) lead(ctx context.Context, t *elect.Term) error {
 			c.asked = &supervise.Interrupted{Signal: sig.Number}
 		}
 	}
+	began := time.Now()
+	p := c.o.watchProgress(c.command.Argv[0], t.Progress)
+	c.command.Stops = p.whileStopped()
 	err := commandEnd(c.command.Run(holding{t}))
+	p.ended()
+	err = p.stalls(err, supervise.Notice(c.command.Grace), t.Session().Deadline())
 	c.ended(err)
+	c.rests(err, time.Since(began))
 	return err
+}
+
+// stall is the Stall of each term.
+func (c *candidate) stall() time.Duration {
+	if c.command == nil {
+		return 0
+	}
+	return c.o.stallOf(c.command.Grace)
+}
+
+// The bounds of the wait before the next campaign of a candidate whose command has stalled.
+const (
+	firstRest = 10 * time.Second
+	mostRest  = 10 * time.Minute
+)
+
+// rests has a candidate whose command has stalled, after it ran for a while, wait before it campaigns again: longer
+// each time, until a term lasts for longer than the longest wait, or ends otherwise.
+func (c *candidate) rests(err error, ran time.Duration) {
+	if ran > mostRest || cli.CodeOf(err) != cli.ExitStalled {
+		c.pause.Reset()
+	}
+	if cli.CodeOf(err) != cli.ExitStalled || c.over || c.asked != nil {
+		return
+	}
+	wait := c.pause.Next()
+	c.rested = time.Now().Add(wait)
+	n := notice{Event: "stalled", Name: c.name, Term: c.terms, Cause: fmt.Sprintf("%v; it campaigns again in %v", err, wait.Round(time.Second))}
+	if c.say.w == nil {
+		fmt.Fprintf(cli.Stderr, "pawl: %s\n", n.text())
+		return
+	}
+	c.say.say(n)
 }
 
 // ended records how the command ended.

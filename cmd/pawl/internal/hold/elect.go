@@ -11,6 +11,7 @@ import (
 
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
+	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/lease"
 )
 
@@ -35,6 +36,11 @@ during a term, pawl resigns and exits with its code.
 COMMAND runs as under pawl lock, with the same stdin, stdout, stderr, signals and
 environment (PAWL_LOCK is NAME). It is dead before the deadline of its term, and so are
 all processes that it started.
+
+With --stall 30s a leader that hangs is replaced: COMMAND touches a file after each
+thing done (touch "$PAWL_PROGRESS"). If it has not for 30 s, it is ended, and pawl gives
+up the term. It campaigns again after 10 s, and after twice as long each time, up to
+10 min.
 
 ` + cli.ExitHelp,
 		Example: `  pawl elect scheduler "$(hostname)" -- ./scheduler
@@ -63,7 +69,7 @@ func (o *electOptions) run(cmd *cobra.Command, name, value string, argv []string
 	if err := cli.CheckName(name, o.etcd); err != nil {
 		return err
 	}
-	if err := cmp.Or(o.waiting.check(), checkReclaim(&o.Connection, argv, false)); err != nil {
+	if err := cmp.Or(o.waiting.check(), o.checkStall(argv), checkReclaim(&o.Connection, argv, false)); err != nil {
 		return err
 	}
 	program, err := lookPath(argv)
@@ -74,7 +80,7 @@ func (o *electOptions) run(cmd *cobra.Command, name, value string, argv []string
 		return o.campaign(cmd, name, value, opts, nil)
 	}
 	c := &supervise.Command{Argv: argv, Path: program, Warn: warn, Grace: o.graceOf(cmp.Or(opts.TTL, lease.DefaultTTL))}
-	return guarded(c, func() error { return o.campaign(cmd, name, value, opts, c) }, func(end supervise.End) {
+	return o.guarded(c, func() error { return o.campaign(cmd, name, value, opts, c) }, func(end supervise.End) {
 		o.reclaim(&o.Connection, cmd.Flags(), end)
 	})
 }
@@ -87,6 +93,7 @@ func (o *electOptions) campaign(cmd *cobra.Command, name, value string, opts lea
 	c := candidate{
 		o: o, name: name, value: value, opts: opts, say: o.reporter(cmd, command != nil, o.Verbose),
 		command: command, sigs: sigs, cancel: cancel, rest: sigs.Listen(cancel),
+		pause: backoff.Backoff{First: firstRest, Most: mostRest},
 	}
 	defer func() { c.rest() }()
 	client, closed, err := open(ctx, &o.Connection, cmd.Flags())

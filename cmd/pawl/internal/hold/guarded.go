@@ -33,8 +33,9 @@ func lookPath(argv []string) (path string, err error) {
 }
 
 // guarded calls hold in the process that holds the lock and can run c. The process that the user
-// started guards that process, and ends as it does. If the holder fails c, it calls reclaim first.
-func guarded(c *supervise.Command, hold func() error, reclaim func(supervise.End)) error {
+// started guards that process, and ends as it does. If the holder fails c, it calls reclaim first. With --stall it
+// makes the file that c touches, and removes it even if the holder was killed.
+func (o *commonOptions) guarded(c *supervise.Command, hold func() error, reclaim func(supervise.End)) error {
 	link, err := supervise.Inherited()
 	switch {
 	case err != nil:
@@ -45,6 +46,13 @@ func guarded(c *supervise.Command, hold func() error, reclaim func(supervise.End
 	}
 	if text := supervise.Caveat(c.Path); text != "" {
 		warn(text)
+	}
+	if o.stall > 0 {
+		remove, err := makeProgressFile()
+		if err != nil {
+			return fmt.Errorf("--stall: %w", err)
+		}
+		defer remove()
 	}
 	end, err := supervise.Guard()
 	switch {

@@ -76,6 +76,9 @@ func (o *lockOptions) hold(cmd *cobra.Command, names []string, opts lease.Option
 		return o.untilSignal(sigs, held, say)
 	}
 	c.Grace, c.Env = o.graceOf(o.longest(session.TTL())), held.environ(cli.LeaseHex(session.ID()))
+	if o.stall > 0 {
+		c.Grace = o.promptGrace()
+	}
 	if o.wanted != 0 {
 		c.Cue, c.Sign = held.Wanted(), syscall.Signal(o.wanted)
 	}
@@ -91,7 +94,11 @@ func (o *lockOptions) hold(cmd *cobra.Command, names []string, opts lease.Option
 			ended = sig.Number
 		}
 	}
-	err = o.overheld(commandEnd(c.Run(holding{held})), session, began)
+	p := o.watchProgress(c.Argv[0], held.Progress)
+	c.Stops = p.whileStopped()
+	err = commandEnd(c.Run(holding{held}))
+	p.ended()
+	err = o.overheld(p.stalls(err, supervise.Notice(c.Grace), o.endOf(session, began)), session, began)
 	if err == nil {
 		err = o.writeAfter(record, held, ended)
 	}
@@ -218,7 +225,7 @@ func (o *lockOptions) release(cmd *cobra.Command, held heldLock, session *pawl.S
 		rerr = cerr
 	}
 	switch {
-	case rerr == nil || cli.CodeOf(err) == cli.ExitLost:
+	case rerr == nil || cli.CodeOf(err) == cli.ExitLost || cli.WasEnded(err):
 	case errors.Is(rerr, lock.ErrLost):
 		return cli.Exit(cli.ExitLost, rerr)
 	default:

@@ -39,7 +39,7 @@ func (g heldLock) environ(lease string) []string {
 // take acquires names once, according to the options, and waits unless try is set. It reports
 // what is wrong with the names and the options before it needs a session.
 func (o *lockOptions) take(ctx context.Context, s pawl.Sessions, names []string, try bool) (heldLock, error) {
-	opts := lock.Options{EtcdLayout: o.etcd, MaxHold: time.Duration(o.maxHold)}
+	opts := lock.Options{EtcdLayout: o.etcd, MaxHold: time.Duration(o.maxHold), Stall: o.stallOf(o.promptGrace())}
 	var h *lock.Held
 	var err error
 	switch {

@@ -74,8 +74,13 @@ of COMMAND has
   PAWL_MODE      exclusive, shared or semaphore, for storage that checks tokens
   PAWL_SLOT      with --permits the slot, from 0: the token is for this slot only
   PAWL_LEASE     the lease, in hex
+  PAWL_PROGRESS  with --stall the file to touch, each time that something is done
   PAWL_DEADLINE  the deadline of the lock when COMMAND starts (RFC 3339); pawl renews
                  the lease, so the actual deadline moves
+
+With --stall 30s a COMMAND that can hang does not keep the lock: after each thing done
+it touches a file (touch "$PAWL_PROGRESS"). If it has not for 30 s, it gets TERM, and
+then KILL, as when the lock is lost, and the exit code is 120.
 
 If the lock is lost, or renewals have failed for so long that less than --grace is left,
 COMMAND and all processes that it started get TERM, then KILL, and are dead before the
@@ -138,7 +143,7 @@ func (o *lockOptions) run(cmd *cobra.Command, names, argv []string) error {
 	if err := o.check(names); err != nil {
 		return err
 	}
-	if err := cmp.Or(o.waiting.check(), o.checkOnce(names, argv), o.checkWanted(argv), checkReclaim(&o.Connection, argv, o.atLeast > 0)); err != nil {
+	if err := cmp.Or(o.waiting.check(), o.checkOnce(names, argv), o.checkWanted(argv), o.checkStall(argv), checkReclaim(&o.Connection, argv, o.atLeast > 0)); err != nil {
 		return err
 	}
 	if o.pid != 0 {
@@ -160,7 +165,7 @@ func (o *lockOptions) run(cmd *cobra.Command, names, argv []string) error {
 		return o.hold(cmd, names, opts, nil)
 	}
 	c := &supervise.Command{Argv: argv, Path: program, Warn: warn}
-	return guarded(c, func() error { return o.hold(cmd, names, opts, c) }, func(end supervise.End) {
+	return o.guarded(c, func() error { return o.hold(cmd, names, opts, c) }, func(end supervise.End) {
 		if o.atLeast == 0 { // or the lease keeps the lock for as long as it lasts
 			o.reclaim(&o.Connection, cmd.Flags(), end)
 		}

@@ -1,6 +1,7 @@
 package hold
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
 	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/kv"
+	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 )
 
@@ -99,6 +101,20 @@ func (o *lockOptions) longest(ttl time.Duration) time.Duration {
 		return min(ttl, time.Duration(o.maxHold))
 	}
 	return ttl
+}
+
+// promptGrace is the grace that is known before the session is.
+func (o *lockOptions) promptGrace() time.Duration {
+	return o.graceOf(o.longest(cmp.Or(time.Duration(o.ttl), lease.DefaultTTL)))
+}
+
+// endOf is when a lock that was held since began ends, unless its session is renewed.
+func (o *lockOptions) endOf(session *pawl.Session, began time.Time) time.Time {
+	end := session.Deadline()
+	if most := began.Add(time.Duration(o.maxHold)); o.maxHold > 0 && most.Before(end) {
+		return most
+	}
+	return end
 }
 
 // overheld names --max-hold in the error of a command that was ended because of it. The command is

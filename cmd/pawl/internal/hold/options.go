@@ -20,6 +20,7 @@ type commonOptions struct {
 	owner string
 	grace seconds
 	json  bool
+	stall seconds
 }
 
 func (o *commonOptions) flags(fs *pflag.FlagSet, c *cli.Connection) {
@@ -29,6 +30,7 @@ func (o *commonOptions) flags(fs *pflag.FlagSet, c *cli.Connection) {
 	fs.StringVar(&o.owner, "owner", "", "name of the holder, for display (default host:pid)")
 	o.grace = noGrace
 	fs.Var(&o.grace, "grace", "time between TERM and KILL for the command, at most a sixth of the TTL, which is the default, up to 50s")
+	fs.Var(&o.stall, "stall", "with a COMMAND: end it if it has not touched the file that PAWL_PROGRESS names for this long, at least 1s: touch \"$PAWL_PROGRESS\" after each thing done; the exit code is 120")
 	fs.BoolVar(&o.json, "json", false, "report what happens as lines of JSON")
 }
 

@@ -28,7 +28,7 @@ it has held or waited; of a holder that may have waited before, it is an upper b
 Of a queue the first 100 are shown, and with --all or --json all of it. A shared
 lock can have several holders, and a semaphore has one for each slot that is taken. A
 waiter of a semaphore has no token yet. A holder of several names at once is shown with
-its other names.
+its other names, and one with a Stall with that; no key shows whether it makes progress.
 
 Tokens increase along the queue: each is the revision at which the key was put. A
 foreign key is one that neither pawl nor clientv3 wrote; all keys behind it wait until
@@ -210,6 +210,9 @@ func (v *view) print(w io.Writer, l inspect.NamedQueue, first int) error {
 		fmt.Fprintf(w, "value: %q%s\n", p.Value, cli.More(p))
 	}
 	for _, p := range front {
+		if p.Stall > 0 && p.Holds {
+			fmt.Fprintf(w, "%s loses it after %v without progress\n", cli.Plain(cli.Who(p)), p.Stall)
+		}
 		if with := cli.With(l.Name, p); with != "" {
 			fmt.Fprintf(w, "%s%s: all or none\n", cli.Plain(cli.Who(p)), with)
 		}

@@ -33,6 +33,7 @@ type position struct {
 	PID      int           `json:"pid,omitempty"`
 	Since    *time.Time    `json:"since,omitempty"`
 	Held     *time.Time    `json:"heldSince,omitempty"` // of a holder, if it is known
+	Stall    float64       `json:"stall,omitempty"`     // seconds without progress after which it is lost
 	Value    string        `json:"value,omitempty"`     // a candidate's, its first KiB
 	Revision int64         `json:"revision"`
 
@@ -87,7 +88,7 @@ func (v *view) queueOnly(l inspect.NamedQueue) position {
 func (v *view) position(l inspect.NamedQueue, i int) position {
 	p, out := l.Queue[i], v.queueOnly(l)
 	out.Key, out.Form, out.Owner, out.Host, out.PID, out.Value = p.Key, p.Form.String(), p.Owner, p.Host, p.PID, string(p.Value)
-	out.Mode, out.Limit, out.Names = p.Mode, p.Limit, p.Names
+	out.Mode, out.Limit, out.Names, out.Stall = p.Mode, p.Limit, p.Names, p.Stall.Seconds()
 	out.KeyBase64, out.ValueBase64 = cli.Base64(p.Key), cli.Base64(string(p.Value))
 	if !p.Holds {
 		out.Position = i - len(l.Holders()) + 1

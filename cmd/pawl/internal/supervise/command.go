@@ -20,6 +20,7 @@ type Command struct {
 	Cue   <-chan struct{} // once it is closed, the command is sent Sign, as soon as it catches that; may be nil
 	Sign  syscall.Signal
 	Heard func(Signal) // called with each signal that arrives meanwhile; may be nil
+	Stops func()       // called when the command was stopped; may be nil
 	Warn  func(string) // called with warnings for the user; may be nil
 }
 

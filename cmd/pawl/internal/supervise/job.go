@@ -124,6 +124,9 @@ func (j *job) stop(sig unix.Signal) {
 	}
 	command, _ := find(j.pid, all)
 	guardian, ok := find(j.Link.parent, all)
+	if j.Stops != nil {
+		j.Stops()
+	}
 	if ok && command.stopped && !guardian.stopped && j.watch.cause == nil {
 		_ = unix.Kill(j.Link.parent, sig)
 	}

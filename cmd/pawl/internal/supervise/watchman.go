@@ -67,10 +67,12 @@ type watchman struct {
 	kills    int           // how often it was killed
 }
 
+// Notice is how long before the end of what it runs under a command is ended.
+func Notice(grace time.Duration) time.Duration { return max(grace, reserveOf(grace)) }
+
 // newWatchman is the holder's.
 func newWatchman(h Holding, grace time.Duration) *watchman {
-	reserve := reserveOf(grace)
-	return &watchman{h: h, grace: grace, notice: max(grace, reserve), reserve: reserve, deadline: h.Deadline()}
+	return &watchman{h: h, grace: grace, notice: Notice(grace), reserve: reserveOf(grace), deadline: h.Deadline()}
 }
 
 // check does what is due now, and returns how long until the next check.
