@@ -48,6 +48,8 @@ export interface AcquireOptions extends SignalOptions {
   timeout?: number;
   shared?: boolean;
   maxHold?: number;
+  /** It is lost when lock.progress() was not called for that long, even while the session renews it. At least 1,000. */
+  stall?: number;
 }
 
 /** Times are in milliseconds. */
@@ -56,6 +58,7 @@ export interface AcquireAllOptions extends SignalOptions {
   shared?: string[];
   timeout?: number;
   maxHold?: number;
+  stall?: number;
 }
 
 /** One acquisition of a lock or of several at once, or one term of an election. */
@@ -83,6 +86,11 @@ export class Lock {
   wanted(): AbortSignal;
   /** Queries etcd. */
   confirm(options?: SignalOptions): Promise<void>;
+  /**
+   * Reports that the work has got something done, to pawld, within half a second. Rejects with LockLost unless the lock is
+   * held. If pawld does not answer, it does not count. Call it from the work, each time something is done.
+   */
+  progress(options?: SignalOptions): Promise<void>;
   /** Changes the value of an election's term. */
   proclaim(value: string | Uint8Array, options?: SignalOptions): Promise<void>;
   /** Releases the lock. Rejects with LockLost if it was lost before. */
@@ -106,16 +114,16 @@ export class Session extends EventEmitter {
   /** Rejects with an Error whose name is TimeoutError after timeout. */
   acquire(name: string, options?: AcquireOptions): Promise<Lock>;
   /** null if another holds the lock, or waits for it. */
-  tryAcquire(name: string, options?: SignalOptions & { shared?: boolean; maxHold?: number }): Promise<Lock | null>;
+  tryAcquire(name: string, options?: SignalOptions & { shared?: boolean; maxHold?: number; stall?: number }): Promise<Lock | null>;
   /** All names at once, in any order. Acquisitions of several names never wait for one another in a circle. */
   acquireAll(names: string[], options?: AcquireAllOptions): Promise<Lock>;
   /** All of the names or none. null if one of them is not free. */
-  tryAcquireAll(names: string[], options?: SignalOptions & { shared?: string[]; maxHold?: number }): Promise<Lock | null>;
+  tryAcquireAll(names: string[], options?: SignalOptions & { shared?: string[]; maxHold?: number; stall?: number }): Promise<Lock | null>;
   /** One of a semaphore's limit slots. lock.slot says which. */
-  acquireSlot(name: string, limit: number, options?: SignalOptions & { timeout?: number; maxHold?: number }): Promise<Lock>;
+  acquireSlot(name: string, limit: number, options?: SignalOptions & { timeout?: number; maxHold?: number; stall?: number }): Promise<Lock>;
   /** null if no slot is free, or if others wait for one. */
-  tryAcquireSlot(name: string, limit: number, options?: SignalOptions & { maxHold?: number }): Promise<Lock | null>;
-  campaign(name: string, value?: string | Uint8Array, options?: SignalOptions & { timeout?: number }): Promise<Lock>;
+  tryAcquireSlot(name: string, limit: number, options?: SignalOptions & { maxHold?: number; stall?: number }): Promise<Lock | null>;
+  campaign(name: string, value?: string | Uint8Array, options?: SignalOptions & { timeout?: number; stall?: number }): Promise<Lock>;
   withLock<T>(name: string, options: AcquireOptions, f: (lock: Lock) => Promise<T> | T): Promise<T>;
   /** Releases everything, and ends what waits. acquire rejects with the code closed, then and afterwards. Called again, it waits for the first call. */
   close(): Promise<void>;

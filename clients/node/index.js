@@ -213,7 +213,7 @@ function checked(method, answer) {
   };
   want(answer && typeof answer === 'object' && !Array.isArray(answer), 'no object');
   if (method === 'Acquire') want(['HELD', 'BUSY', 'WAITING', 'LOST'].includes(answer.state), 'state');
-  if (method === 'Confirm' || method === 'Proclaim' || answer.state === 'HELD' || answer.state === 'LOST') isLock(answer.lock);
+  if (['Confirm', 'Proclaim', 'Progress'].includes(method) || answer.state === 'HELD' || answer.state === 'LOST') isLock(answer.lock);
   if (method === 'Acquire') want(answer.state !== 'HELD' || answer.lock.state === 'HELD', 'a lock that is not held');
   for (const list of ['locks', 'results']) want(answer[list] === undefined || Array.isArray(answer[list]), list);
   for (const l of answer.locks || []) isLock(l);
@@ -231,10 +231,13 @@ class Lock {
   #known = null;
   #wanted = null;
   #maxHold;
+  #stall;
+  #progressed = null;
 
-  constructor(session, id, names, maxHold) {
+  constructor(session, id, names, maxHold, stall) {
     this.#session = session;
     this.#maxHold = maxHold;
+    this.#stall = stall;
     this.id = id;
     this.name = names.join(', ');
     this.names = names;
@@ -250,9 +253,13 @@ class Lock {
     return this.#ended === '';
   }
 
-  /** bound says what ended the validity, as far as the client can tell. That is MAX_HOLD if the hold's limit comes before the end of the TTL. */
+  /** bound says what ended the validity, as far as the client can tell. That is MAX_HOLD or STALLED if that bound comes before the end of the TTL. */
   #bound() {
-    return this.#sent && this.#maxHold && since(this.#sent, this.#known) + this.#session._ttl >= this.#maxHold ? 'MAX_HOLD' : 'EXPIRED';
+    if (!this.#sent) return 'EXPIRED';
+    const until = since(this.#sent, this.#known) + this.#session._ttl;
+    const stall = this.#stall ? since(this.#progressed || this.#known, this.#known) + this.#stall : Infinity;
+    if (this.#maxHold && this.#maxHold <= Math.min(until, stall)) return 'MAX_HOLD';
+    return stall <= until ? 'STALLED' : 'EXPIRED';
   }
 
   /** check throws LockLost unless the lock is held. It does no I/O. */
@@ -276,11 +283,22 @@ class Lock {
     return this.#query('Proclaim', { value: Buffer.from(value).toString('base64') }, signal);
   }
 
-  async #query(method, more, signal) {
+  /** progress reports that the work has got something done. It rejects with LockLost unless the lock is held. If pawld does not answer, it does not count. */
+  async progress({ signal } = {}) {
+    try {
+      await this.#query('Progress', {}, signal, MARGIN);
+    } catch (e) {
+      if (!AGAIN.includes(e.code)) throw e;
+      this.check();
+    }
+  }
+
+  async #query(method, more, signal, timeout = PATIENCE) {
     this.check();
     const sent = now();
     const body = { session: this.#session._id, requestId: this.id, ...more };
-    const { lock } = await this.#session._waiting((wait) => this.#session._call(method, body, PATIENCE, wait), signal);
+    const { lock } = await this.#session._waiting((wait) => this.#session._call(method, body, timeout, wait), signal);
+    if (lock.state === 'HELD' && method === 'Progress' && (!this.#progressed || sent.steady > this.#progressed.steady)) this.#progressed = sent;
     if (lock.state === 'HELD') this._believe(sent, lock);
     else this._lose(lock.why || 'NOT_HELD');
     this.check();
@@ -387,38 +405,38 @@ class Session extends EventEmitter {
   }
 
   /** acquire waits until the lock is held. It rejects with a TimeoutError after timeout ms, and with signal's reason once that is aborted. */
-  acquire(name, { timeout = Infinity, signal, shared = false, maxHold = 0 } = {}) {
-    return this._acquire([name], timeout, signal, { mode: shared ? 'SHARED' : 'EXCLUSIVE', maxHoldMs: maxHold });
+  acquire(name, { timeout = Infinity, signal, shared = false, maxHold = 0, stall = 0 } = {}) {
+    return this._acquire([name], timeout, signal, { mode: shared ? 'SHARED' : 'EXCLUSIVE', maxHoldMs: maxHold, stallMs: stall });
   }
 
   /** tryAcquire resolves with null if another holds the lock, or waits for it. */
-  tryAcquire(name, { signal, shared = false, maxHold = 0 } = {}) {
-    return this._acquire([name], this._ttl, signal, { mode: shared ? 'SHARED' : 'EXCLUSIVE', maxHoldMs: maxHold, try: true });
+  tryAcquire(name, { signal, shared = false, maxHold = 0, stall = 0 } = {}) {
+    return this._acquire([name], this._ttl, signal, { mode: shared ? 'SHARED' : 'EXCLUSIVE', maxHoldMs: maxHold, stallMs: stall, try: true });
   }
 
   /** acquireAll waits until all names are held at once, those of shared together with other readers. */
-  acquireAll(names, { shared = [], timeout = Infinity, signal, maxHold = 0 } = {}) {
-    return this._acquire([...names, ...shared], timeout, signal, { modes: modesOf(names, shared), maxHoldMs: maxHold });
+  acquireAll(names, { shared = [], timeout = Infinity, signal, maxHold = 0, stall = 0 } = {}) {
+    return this._acquire([...names, ...shared], timeout, signal, { modes: modesOf(names, shared), maxHoldMs: maxHold, stallMs: stall });
   }
 
   /** tryAcquireAll acquires all of the names or none. It resolves with null if one of them is not free. */
-  tryAcquireAll(names, { shared = [], signal, maxHold = 0 } = {}) {
-    return this._acquire([...names, ...shared], this._ttl, signal, { modes: modesOf(names, shared), maxHoldMs: maxHold, try: true });
+  tryAcquireAll(names, { shared = [], signal, maxHold = 0, stall = 0 } = {}) {
+    return this._acquire([...names, ...shared], this._ttl, signal, { modes: modesOf(names, shared), maxHoldMs: maxHold, stallMs: stall, try: true });
   }
 
   /** acquireSlot waits until one of a semaphore's limit slots is held. lock.slot says which. */
-  acquireSlot(name, limit, { timeout = Infinity, signal, maxHold = 0 } = {}) {
-    return this._acquire([name], timeout, signal, { mode: 'SEMAPHORE', limit, maxHoldMs: maxHold });
+  acquireSlot(name, limit, { timeout = Infinity, signal, maxHold = 0, stall = 0 } = {}) {
+    return this._acquire([name], timeout, signal, { mode: 'SEMAPHORE', limit, maxHoldMs: maxHold, stallMs: stall });
   }
 
   /** tryAcquireSlot resolves with null if no slot is free, or if others wait for one. */
-  tryAcquireSlot(name, limit, { signal, maxHold = 0 } = {}) {
-    return this._acquire([name], this._ttl, signal, { mode: 'SEMAPHORE', limit, maxHoldMs: maxHold, try: true });
+  tryAcquireSlot(name, limit, { signal, maxHold = 0, stall = 0 } = {}) {
+    return this._acquire([name], this._ttl, signal, { mode: 'SEMAPHORE', limit, maxHoldMs: maxHold, stallMs: stall, try: true });
   }
 
   /** campaign waits until it leads. The Lock is its term. */
-  campaign(name, value = '', { timeout = Infinity, signal } = {}) {
-    return this._acquire([name], timeout, signal, { mode: 'ELECTION', value: Buffer.from(value).toString('base64') });
+  campaign(name, value = '', { timeout = Infinity, signal, stall = 0 } = {}) {
+    return this._acquire([name], timeout, signal, { mode: 'ELECTION', value: Buffer.from(value).toString('base64'), stallMs: stall });
   }
 
   /** withLock runs f under the lock, and releases it. */
@@ -436,7 +454,7 @@ class Session extends EventEmitter {
   }
 
   async _acquire(names, timeout, signal, more) {
-    const lock = new Lock(this, newId(), names, more.maxHoldMs);
+    const lock = new Lock(this, newId(), names, more.maxHoldMs, more.stallMs);
     const body = { session: this._id, requestId: lock.id, names, owner: this._owner, ttlMs: this._ttl, ...more };
     if (this._bind) body.bind = true;
     if (this._closed) throw closed();

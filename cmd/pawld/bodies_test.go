@@ -172,7 +172,7 @@ func TestAHeaderThatDoesNotEndIsGivenUp(t *testing.T) {
 // With a policy, who has no line in it takes nothing of anybody: he is refused before he is counted.
 func TestWhoHasNoLineIsRefusedBeforeHeIsCounted(t *testing.T) {
 	for name, rules := range map[string]*policy.Policy{"another's policy": policyOf(t, "cn:other a"), "no policy, and not local": nil} {
-		for _, call := range []string{"Acquire", "Renew", "Release", "Confirm", "Proclaim", "Leader", "List"} {
+		for _, call := range []string{"Acquire", "Renew", "Release", "Confirm", "Proclaim", "Progress", "Leader", "List"} {
 			t.Run(name+" "+call, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					dial, limit := served(t, rules, 2)

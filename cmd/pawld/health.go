@@ -48,6 +48,8 @@ func (d *daemon) healthHandler() http.Handler {
 			{"pawld_orphans_total", "counter", "Locks given back because no answer had listed them.", c.Orphans},
 			{"pawld_locks_expired_total", "counter", "Locks taken from clients that were silent for their TTL, or whose bound process exited.", c.Expired},
 			{"pawld_locks_overheld_total", "counter", "Locks taken from clients that held them for longer than their max_hold_ms.", c.Overheld},
+			{"pawld_locks_stalled_total", "counter", "Locks taken from clients that reported no Progress for their stall_ms.", c.Stalled},
+			{"pawld_progress_age_seconds", "gauge", "How long the lock with a stall_ms that has made no progress for longest has made none, in whole seconds.", c.Idle},
 		} {
 			fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n%s %d\n", m.name, m.help, m.name, m.kind, m.name, m.value)
 		}

@@ -238,6 +238,7 @@ func TestEachCallCanBeRepeated(t *testing.T) {
 	token := lockOf(acquired)["token"]
 	assert.Equal(t, []string{"PUT"}, writes(t, etcd, "n"))
 	assert.Equal(t, token, lockOf(thrice("Confirm", object{"session": s, "requestId": id}))["token"])
+	assert.Equal(t, token, lockOf(thrice("Progress", object{"session": s, "requestId": id}))["token"])
 	renewed := thrice("Renew", object{"session": s})["locks"].([]any)
 	require.Len(t, renewed, 1)
 	assert.Equal(t, token, renewed[0].(object)["token"])

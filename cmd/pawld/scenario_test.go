@@ -294,6 +294,8 @@ func grpcCall(socket string) caller {
 			return over(ctx, b, new(pb.AcquireRequest), client.Acquire)
 		case "Renew":
 			return over(ctx, b, new(pb.RenewRequest), client.Renew)
+		case "Progress":
+			return over(ctx, b, new(pb.ProgressRequest), client.Progress)
 		default:
 			return over(ctx, b, new(pb.ReleaseRequest), client.Release)
 		}
@@ -457,6 +459,12 @@ func (c *thin) play(cmd object) (object, error) {
 		}
 		l.over = l.over || !clock.Now().Before(l.until)
 		return object{"held": !l.over}, nil
+	case "progress":
+		got, err := c.call("Progress", object{"session": c.session, "requestId": l.id})
+		if err != nil {
+			return nil, err
+		}
+		return object{"held": lockOf(got)["state"] == "HELD"}, nil
 	case "wanted":
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -503,7 +511,7 @@ func (c *thin) acquire(name string, cmd object) (object, error) {
 	if cmd["limit"] != nil {
 		body["mode"] = "SEMAPHORE"
 	}
-	for _, field := range []string{"try", "maxHoldMs", "limit", "ttlMs"} {
+	for _, field := range []string{"try", "maxHoldMs", "stallMs", "limit", "ttlMs"} {
 		if cmd[field] != nil {
 			body[field] = cmd[field]
 		}

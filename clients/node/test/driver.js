@@ -21,7 +21,7 @@ async function play(c) {
         else if (c.names) lock = await session.acquireAll(c.names, { shared: c.sharedNames, timeout: c.timeoutMs });
         else lock = c.try
           ? await session.tryAcquire(c.name, { shared: c.shared })
-          : await session.acquire(c.name, { timeout: c.timeoutMs, shared: c.shared, maxHold: c.maxHoldMs });
+          : await session.acquire(c.name, { timeout: c.timeoutMs, shared: c.shared, maxHold: c.maxHoldMs, stall: c.stallMs });
       } catch (e) {
         if (e.name === 'TimeoutError') return { state: 'TIMEOUT' };
         if (e instanceof LockLost) return { state: 'LOST' };
@@ -33,6 +33,14 @@ async function play(c) {
     }
     case 'check':
       return { held: held.held() };
+    case 'progress':
+      try {
+        await held.progress();
+      } catch (e) {
+        if (e instanceof LockLost) return { held: false };
+        throw e;
+      }
+      return { held: true };
     case 'wanted':
       return { wanted: held.wanted().aborted };
     case 'renewed': {

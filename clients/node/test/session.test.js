@@ -212,21 +212,50 @@ for (const [known, rows, result, why] of [
   }));
 }
 
-for (const [maxHold, waited, renewed, why] of [
+test('progress that is not answered rejects with nothing while the lock is held', within(async (w) => {
+  for (const answer of [[503, { code: 'unavailable' }], [429, { code: 'resource_exhausted' }]]) {
+    w.answers.Progress = () => answer;
+    const lock = await w.session.acquire('n', { stall: 60000 });
+    await lock.progress();
+    w.passBy(VALID);
+    await assert.rejects(lock.progress(), { name: 'LockLost' });
+  }
+}));
+
+test('progress extends a validity, and says why a lock is lost', within(async (w) => {
+  w.answers.Progress = (body) => [200, { lock: held(body.requestId) }];
+  const lock = await w.session.acquire('n', { stall: 60000 });
+  w.passBy(VALID - 1);
+  await lock.progress();
+  w.passBy(VALID - 1);
+  assert.ok(lock.held());
+  w.answers.Progress = (body) => [200, { lock: { requestId: body.requestId, state: 'LOST', why: 'STALLED' } }];
+  for (let i = 0; i < 2; i++) await assert.rejects(lock.progress(), { name: 'LockLost', why: 'STALLED' });
+}));
+
+for (const [maxHold, waited, renewed, why, stall = 0, progressed = false] of [
   [TTL, 0, 0, 'MAX_HOLD'],
   [TTL + 1, 0, 0, 'EXPIRED'],
   [TTL + 10000, 0, 10000, 'MAX_HOLD'],
   [TTL + 10001, 0, 10000, 'EXPIRED'],
   [TTL + 10000, 10000, 0, 'EXPIRED'],
   [TTL + 10000, 10000, 10000, 'MAX_HOLD'],
+  [0, 0, 0, 'STALLED', TTL],
+  [0, 0, 0, 'EXPIRED', TTL + 1],
+  [0, 0, 10000, 'EXPIRED', TTL + 5000, true],
+  [0, 0, 10000, 'STALLED', TTL + 5000],
+  [TTL, 0, 0, 'STALLED', TTL - 1],
+  [TTL - 1, 0, 0, 'MAX_HOLD', TTL],
 ]) {
-  test(`what ends a validity of a lock held after ${waited} ms, renewed after ${renewed}, with a limit of ${maxHold} and a TTL of ${TTL}: ${why}`, within(async (w) => {
+  test(`what ends a validity of a lock held after ${waited} ms, renewed after ${renewed}, with a limit of ${maxHold}, a stall of ${stall}, progress ${progressed} and a TTL of ${TTL}: ${why}`, within(async (w) => {
     w.answers.Acquire = (body) => {
       w.passBy(waited);
       return [200, { state: 'HELD', lock: held(body.requestId) }];
     };
-    const lock = await w.session.acquire('n', { maxHold });
+    w.answers.Progress = (body) => [200, { lock: held(body.requestId) }];
+    const lock = await w.session.acquire('n', { maxHold, stall });
     w.passBy(renewed);
+    if (progressed) await lock.progress();
     w.answers.Renew = () => [200, { locks: [held(lock.id)] }];
     await w.renewals(2);
     w.passBy(VALID);

@@ -37,8 +37,8 @@ T = TypeVar("T")
 class Lock(Validity):
     """One acquisition of a lock or of several at once, or one term of an election."""
 
-    def __init__(self, session: "Session", request_id: str, names: List[str], max_hold: int) -> None:
-        super().__init__(request_id, names, session._ttl, max_hold)
+    def __init__(self, session: "Session", request_id: str, names: List[str], max_hold: int, stall: int) -> None:
+        super().__init__(request_id, names, session._ttl, max_hold, stall)
         self._session = session
         self._wanted: threading.Event = threading.Event()
 
@@ -55,6 +55,15 @@ class Lock(Validity):
     def confirm(self) -> None:
         """Queries etcd. Raises LockLost unless it is held."""
         at_once(self._session._query(self, "Confirm", {}))
+
+    def progress(self) -> None:
+        """Reports that the work has got something done. Raises LockLost unless the lock is held.
+
+        A lock that was acquired with stall is lost when none came for that many seconds, even while the session renews
+        it. Call it from the work, each time something is done: one request to pawld, of half a second at most. If pawld
+        does not answer, it does not count, and nothing is raised while the lock is held.
+        """
+        at_once(self._session._progress(self))
 
     def proclaim(self, value: bytes) -> None:
         """Changes the value of an election's term."""
@@ -113,6 +122,7 @@ class Session(_steps.Steps[Lock, Wait]):
         timeout: Optional[float] = None,
         shared: bool = False,
         max_hold: float = 0,
+        stall: float = 0,
         cancel: Optional[IsSet] = None,
     ) -> Lock:
         """Waits until the lock is held. Raises TimeoutError after timeout seconds.
@@ -120,11 +130,11 @@ class Session(_steps.Steps[Lock, Wait]):
         Once cancel is set, a threading.Event or the like, it raises an Error with the code canceled within
         a tenth of a second. Then its position in the queue is given up, and nothing is held.
         """
-        return self._hold(_steps.one(name, shared, max_hold), timeout, cancel)
+        return self._hold(_steps.one(name, shared, max_hold, stall), timeout, cancel)
 
-    def try_acquire(self, name: str, *, shared: bool = False, max_hold: float = 0) -> Optional[Lock]:
+    def try_acquire(self, name: str, *, shared: bool = False, max_hold: float = 0, stall: float = 0) -> Optional[Lock]:
         """None if another holds the lock, or waits for it."""
-        return at_once(self._try_acquire(_steps.one(name, shared, max_hold), Wait()))
+        return at_once(self._try_acquire(_steps.one(name, shared, max_hold, stall), Wait()))
 
     def acquire_all(
         self,
@@ -133,31 +143,32 @@ class Session(_steps.Steps[Lock, Wait]):
         shared: Iterable[str] = (),
         timeout: Optional[float] = None,
         max_hold: float = 0,
+        stall: float = 0,
         cancel: Optional[IsSet] = None,
     ) -> Lock:
         """Waits until all names are held at once, those of shared together with other readers.
 
         Acquisitions of several names never wait for one another in a circle, whatever their order.
         """
-        return self._hold(_steps.several(names, shared, max_hold), timeout, cancel)
+        return self._hold(_steps.several(names, shared, max_hold, stall), timeout, cancel)
 
-    def try_acquire_all(self, names: Iterable[str], *, shared: Iterable[str] = (), max_hold: float = 0) -> Optional[Lock]:
+    def try_acquire_all(self, names: Iterable[str], *, shared: Iterable[str] = (), max_hold: float = 0, stall: float = 0) -> Optional[Lock]:
         """All of the names or none. None if one of them is not free."""
-        return at_once(self._try_acquire(_steps.several(names, shared, max_hold), Wait()))
+        return at_once(self._try_acquire(_steps.several(names, shared, max_hold, stall), Wait()))
 
     def acquire_slot(
-        self, name: str, limit: int, *, timeout: Optional[float] = None, max_hold: float = 0, cancel: Optional[IsSet] = None
+        self, name: str, limit: int, *, timeout: Optional[float] = None, max_hold: float = 0, stall: float = 0, cancel: Optional[IsSet] = None
     ) -> Lock:
         """Waits until one of a semaphore's limit slots is held. lock.slot says which."""
-        return self._hold(_steps.slot(name, limit, max_hold), timeout, cancel)
+        return self._hold(_steps.slot(name, limit, max_hold, stall), timeout, cancel)
 
-    def try_acquire_slot(self, name: str, limit: int, *, max_hold: float = 0) -> Optional[Lock]:
+    def try_acquire_slot(self, name: str, limit: int, *, max_hold: float = 0, stall: float = 0) -> Optional[Lock]:
         """None if no slot is free, or if others wait for one."""
-        return at_once(self._try_acquire(_steps.slot(name, limit, max_hold), Wait()))
+        return at_once(self._try_acquire(_steps.slot(name, limit, max_hold, stall), Wait()))
 
-    def campaign(self, name: str, value: bytes = b"", *, timeout: Optional[float] = None, cancel: Optional[IsSet] = None) -> Lock:
+    def campaign(self, name: str, value: bytes = b"", *, timeout: Optional[float] = None, stall: float = 0, cancel: Optional[IsSet] = None) -> Lock:
         """Waits until it leads. The Lock is its term."""
-        return self._hold(_steps.term(name, value), timeout, cancel)
+        return self._hold(_steps.term(name, value, stall), timeout, cancel)
 
     def _hold(self, wanted: _steps.Wanted, timeout: Optional[float], cancel: Optional[IsSet]) -> Lock:
         wait = Wait(cancel)
@@ -193,8 +204,8 @@ class Session(_steps.Steps[Lock, Wait]):
             if error is None:
                 raise
 
-    def _lock(self, request_id: str, names: List[str], max_hold: int) -> Lock:
-        return Lock(self, request_id, names, max_hold)
+    def _lock(self, request_id: str, names: List[str], max_hold: int, stall: int) -> Lock:
+        return Lock(self, request_id, names, max_hold, stall)
 
     def _wait(self) -> Wait:
         return Wait()

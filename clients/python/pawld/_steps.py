@@ -26,23 +26,27 @@ Wanted = Tuple[List[str], Dict[str, Any]]
 """The names of an acquisition, and what else an Acquire says."""
 
 
-def one(name: str, shared: bool, max_hold: float) -> Wanted:
-    return [name], {"mode": "SHARED" if shared else "EXCLUSIVE", "maxHoldMs": int(max_hold * 1000)}
+def bounds(max_hold: float, stall: float) -> Dict[str, Any]:
+    return {"maxHoldMs": int(max_hold * 1000), "stallMs": int(stall * 1000)}
 
 
-def several(names: Iterable[str], shared: Iterable[str], max_hold: float) -> Wanted:
+def one(name: str, shared: bool, max_hold: float, stall: float) -> Wanted:
+    return [name], {"mode": "SHARED" if shared else "EXCLUSIVE", **bounds(max_hold, stall)}
+
+
+def several(names: Iterable[str], shared: Iterable[str], max_hold: float, stall: float) -> Wanted:
     if isinstance(names, str) or isinstance(shared, str):
         raise TypeError("want several names, not one string")
     alone, together = list(names), list(shared)
-    return alone + together, {"modes": ["EXCLUSIVE"] * len(alone) + ["SHARED"] * len(together), "maxHoldMs": int(max_hold * 1000)}
+    return alone + together, {"modes": ["EXCLUSIVE"] * len(alone) + ["SHARED"] * len(together), **bounds(max_hold, stall)}
 
 
-def slot(name: str, limit: int, max_hold: float) -> Wanted:
-    return [name], {"mode": "SEMAPHORE", "limit": limit, "maxHoldMs": int(max_hold * 1000)}
+def slot(name: str, limit: int, max_hold: float, stall: float) -> Wanted:
+    return [name], {"mode": "SEMAPHORE", "limit": limit, **bounds(max_hold, stall)}
 
 
-def term(name: str, value: bytes) -> Wanted:
-    return [name], {"mode": "ELECTION", "value": b64encode(value).decode()}
+def term(name: str, value: bytes, stall: float) -> Wanted:
+    return [name], {"mode": "ELECTION", "value": b64encode(value).decode(), **bounds(0, stall)}
 
 
 class Wait(Protocol):
@@ -91,7 +95,7 @@ class Steps(Generic[L, W]):
         self._given = False  # all was given back
         self._away = ""  # the code that calls fail with
 
-    def _lock(self, request_id: str, names: List[str], max_hold: int) -> L:
+    def _lock(self, request_id: str, names: List[str], max_hold: int, stall: int) -> L:
         raise NotImplementedError
 
     def _wait(self) -> W:
@@ -129,7 +133,7 @@ class Steps(Generic[L, W]):
     async def _try(self, wanted: Wanted, timeout: Optional[float], wait: W) -> Optional[L]:
         names, more = wanted
         self._mine()
-        lock = self._lock(secrets.token_hex(16), names, more.get("maxHoldMs", 0) * 1_000_000)
+        lock = self._lock(secrets.token_hex(16), names, more["maxHoldMs"] * 1_000_000, more["stallMs"] * 1_000_000)
         body = {"session": self._id, "requestId": lock._id, "names": names, "owner": self._owner, "ttlMs": int(self._ttl * 1000), **more}
         if self._bind:
             body["bind"] = True
@@ -187,16 +191,26 @@ class Steps(Generic[L, W]):
             if end is not None and time.monotonic() >= end:
                 raise TimeoutError(f"lock {lock.name!r}: not held after {timeout} s")
 
-    async def _query(self, lock: L, method: str, more: Answer) -> None:
+    async def _progress(self, lock: L) -> None:
+        try:
+            await self._query(lock, "Progress", {}, MARGIN)
+        except Error as e:
+            if e.code not in AGAIN:
+                raise
+            lock.check()
+
+    async def _query(self, lock: L, method: str, more: Answer, timeout: float = PATIENCE) -> None:
         wait = self._wait()
         self._waits[wait] = None
         try:
             lock.check()  # looked at when close can see the wait
             sent = Instant()
-            answer = (await self._call(method, {"session": self._id, "requestId": lock._id, **more}, PATIENCE, wait))["lock"]
+            answer = (await self._call(method, {"session": self._id, "requestId": lock._id, **more}, timeout, wait))["lock"]
         finally:
             self._waits.pop(wait, None)
         if answer["state"] == "HELD":
+            if method == "Progress":
+                lock._progress(sent)
             lock._believe(sent, answer)
         else:
             lock._lose(answer.get("why", "NOT_HELD"))

@@ -63,7 +63,7 @@ class Validity:
 
     _wanted: Flag
 
-    def __init__(self, request_id: str, names: List[str], ttl: float, max_hold: int) -> None:
+    def __init__(self, request_id: str, names: List[str], ttl: float, max_hold: int, stall: int) -> None:
         self.name = ", ".join(names)
         self.names = names
         self.token = 0
@@ -77,6 +77,8 @@ class Validity:
         self._ttl = ttl
         self._validity = (Instant(), 0)  # since when, and for how many ns
         self._max_hold = max_hold
+        self._stall = stall
+        self._progressed: Optional[Instant] = None
         self._ended: Dict[str, str] = {}  # "why", once it has: the first to say so is right
         self._lost = ""
         self._asks = False  # whether it is wanted
@@ -109,10 +111,14 @@ class Validity:
         return 0 if self._ended else max(valid - now.since(sent), 0)
 
     def _bound(self) -> str:
-        """What ended the validity, as far as the client can tell. That is MAX_HOLD if the hold's limit comes before the end of the TTL."""
+        """What ended the validity, as far as the client can tell. That is MAX_HOLD or STALLED if that bound comes before the end of the TTL."""
         sent, _ = self._validity
-        until = sent.since(self._known or sent) + int(self._ttl * 1e9)
-        return "MAX_HOLD" if 0 < self._max_hold <= until else "EXPIRED"
+        known = self._known or sent
+        until = sent.since(known) + int(self._ttl * 1e9)
+        stall = (self._progressed or known).since(known) + self._stall if self._stall > 0 else until + 1
+        if 0 < self._max_hold <= min(until, stall):
+            return "MAX_HOLD"
+        return "STALLED" if stall <= until else "EXPIRED"
 
     def _believe(self, sent: Instant, answer: Dict[str, Any]) -> None:
         valid = int(answer.get("validForMs", "0")) * 1_000_000
@@ -130,6 +136,12 @@ class Validity:
                 self._end(self._bound())
             elif now.since(sent) - valid < now.since(before) - was:
                 self._validity = sent, valid
+
+    def _progress(self, sent: Instant) -> None:
+        """A Progress that was sent then was answered."""
+        with self._guard:
+            if self._progressed is None or sent.boot > self._progressed.boot:
+                self._progressed = sent
 
     def _knew(self, sent: Instant) -> bool:
         """Whether it was known to be held when a request was sent."""

@@ -232,7 +232,7 @@ def checked(method: str, answer: Answer) -> Answer:
     """The answer, if it has the form of method's."""
     try:
         locks = answer.get("locks", []) if method == "Renew" else []
-        if method in ("Confirm", "Proclaim") or (method == "Acquire" and answer["state"] in ("HELD", "LOST")):
+        if method in ("Confirm", "Proclaim", "Progress") or (method == "Acquire" and answer["state"] in ("HELD", "LOST")):
             locks = [answer["lock"]]
         elif method == "Acquire" and answer["state"] not in ("BUSY", "WAITING"):
             raise ValueError(f"state {answer['state']!r}")

@@ -36,8 +36,8 @@ T = TypeVar("T")
 class Lock(Validity):
     """One acquisition of a lock or of several at once, or one term of an election."""
 
-    def __init__(self, session: "Session", request_id: str, names: List[str], max_hold: int) -> None:
-        super().__init__(request_id, names, session._ttl, max_hold)
+    def __init__(self, session: "Session", request_id: str, names: List[str], max_hold: int, stall: int) -> None:
+        super().__init__(request_id, names, session._ttl, max_hold, stall)
         self._session = session
         self._wanted: asyncio.Event = asyncio.Event()
 
@@ -54,6 +54,15 @@ class Lock(Validity):
     async def confirm(self) -> None:
         """Queries etcd. Raises LockLost unless it is held."""
         await self._session._query(self, "Confirm", {})
+
+    async def progress(self) -> None:
+        """Reports that the work has got something done. Raises LockLost unless the lock is held.
+
+        A lock that was acquired with stall is lost when none came for that many seconds, even while the session renews
+        it. Call it from the work, each time something is done: one request to pawld, of half a second at most. If pawld
+        does not answer, it does not count, and nothing is raised while the lock is held.
+        """
+        await self._session._progress(self)
 
     async def proclaim(self, value: bytes) -> None:
         """Changes the value of an election's term."""
@@ -261,46 +270,46 @@ class Session(_steps.Steps[Lock, Wait]):
 
     @asynccontextmanager
     async def lock(
-        self, name: str, *, timeout: Optional[float] = None, shared: bool = False, max_hold: float = 0
+        self, name: str, *, timeout: Optional[float] = None, shared: bool = False, max_hold: float = 0, stall: float = 0
     ) -> AsyncIterator[Lock]:
         """acquire, for async with: it is released at the end."""
-        async with await self.acquire(name, timeout=timeout, shared=shared, max_hold=max_hold) as lock:
+        async with await self.acquire(name, timeout=timeout, shared=shared, max_hold=max_hold, stall=stall) as lock:
             yield lock
 
     async def acquire(
-        self, name: str, *, timeout: Optional[float] = None, shared: bool = False, max_hold: float = 0
+        self, name: str, *, timeout: Optional[float] = None, shared: bool = False, max_hold: float = 0, stall: float = 0
     ) -> Lock:
         """Waits until the lock is held. Raises TimeoutError after timeout seconds."""
-        return await self._acquire(_steps.one(name, shared, max_hold), timeout, Wait())
+        return await self._acquire(_steps.one(name, shared, max_hold, stall), timeout, Wait())
 
-    async def try_acquire(self, name: str, *, shared: bool = False, max_hold: float = 0) -> Optional[Lock]:
+    async def try_acquire(self, name: str, *, shared: bool = False, max_hold: float = 0, stall: float = 0) -> Optional[Lock]:
         """None if another holds the lock, or waits for it."""
-        return await self._try_acquire(_steps.one(name, shared, max_hold), Wait())
+        return await self._try_acquire(_steps.one(name, shared, max_hold, stall), Wait())
 
     async def acquire_all(
-        self, names: Iterable[str], *, shared: Iterable[str] = (), timeout: Optional[float] = None, max_hold: float = 0
+        self, names: Iterable[str], *, shared: Iterable[str] = (), timeout: Optional[float] = None, max_hold: float = 0, stall: float = 0
     ) -> Lock:
         """Waits until all names are held at once, those of shared together with other readers.
 
         Acquisitions of several names never wait for one another in a circle, whatever their order.
         """
-        return await self._acquire(_steps.several(names, shared, max_hold), timeout, Wait())
+        return await self._acquire(_steps.several(names, shared, max_hold, stall), timeout, Wait())
 
-    async def try_acquire_all(self, names: Iterable[str], *, shared: Iterable[str] = (), max_hold: float = 0) -> Optional[Lock]:
+    async def try_acquire_all(self, names: Iterable[str], *, shared: Iterable[str] = (), max_hold: float = 0, stall: float = 0) -> Optional[Lock]:
         """All of the names or none. None if one of them is not free."""
-        return await self._try_acquire(_steps.several(names, shared, max_hold), Wait())
+        return await self._try_acquire(_steps.several(names, shared, max_hold, stall), Wait())
 
-    async def acquire_slot(self, name: str, limit: int, *, timeout: Optional[float] = None, max_hold: float = 0) -> Lock:
+    async def acquire_slot(self, name: str, limit: int, *, timeout: Optional[float] = None, max_hold: float = 0, stall: float = 0) -> Lock:
         """Waits until one of a semaphore's limit slots is held. lock.slot says which."""
-        return await self._acquire(_steps.slot(name, limit, max_hold), timeout, Wait())
+        return await self._acquire(_steps.slot(name, limit, max_hold, stall), timeout, Wait())
 
-    async def try_acquire_slot(self, name: str, limit: int, *, max_hold: float = 0) -> Optional[Lock]:
+    async def try_acquire_slot(self, name: str, limit: int, *, max_hold: float = 0, stall: float = 0) -> Optional[Lock]:
         """None if no slot is free, or if others wait for one."""
-        return await self._try_acquire(_steps.slot(name, limit, max_hold), Wait())
+        return await self._try_acquire(_steps.slot(name, limit, max_hold, stall), Wait())
 
-    async def campaign(self, name: str, value: bytes = b"", *, timeout: Optional[float] = None) -> Lock:
+    async def campaign(self, name: str, value: bytes = b"", *, timeout: Optional[float] = None, stall: float = 0) -> Lock:
         """Waits until it leads. The Lock is its term."""
-        return await self._acquire(_steps.term(name, value), timeout, Wait())
+        return await self._acquire(_steps.term(name, value, stall), timeout, Wait())
 
     async def close(self) -> None:
         """Releases everything, and ends what waits.
@@ -326,8 +335,8 @@ class Session(_steps.Steps[Lock, Wait]):
             raise Error("invalid_argument", "the session is another event loop's")
         self._loop = loop
 
-    def _lock(self, request_id: str, names: List[str], max_hold: int) -> Lock:
-        return Lock(self, request_id, names, max_hold)
+    def _lock(self, request_id: str, names: List[str], max_hold: int, stall: int) -> Lock:
+        return Lock(self, request_id, names, max_hold, stall)
 
     def _wait(self) -> Wait:
         return Wait()

@@ -46,7 +46,7 @@ def play(c):
             elif c.get("try"):
                 lock = do(session.try_acquire, c["name"], shared=c.get("shared", False))
             else:
-                lock = do(session.acquire, c["name"], timeout=c["timeoutMs"] / 1000, shared=c.get("shared", False), max_hold=c.get("maxHoldMs", 0) / 1000)
+                lock = do(session.acquire, c["name"], timeout=c["timeoutMs"] / 1000, shared=c.get("shared", False), max_hold=c.get("maxHoldMs", 0) / 1000, stall=c.get("stallMs", 0) / 1000)
         except TimeoutError:
             return {"state": "TIMEOUT"}
         except pawld.LockLost:
@@ -57,6 +57,12 @@ def play(c):
         return {"state": "HELD", "token": lock.token, "key": lock.keys[0], "slot": lock.slot}
     if c["op"] == "check":
         return {"held": lock.held()}
+    if c["op"] == "progress":
+        try:
+            do(lock.progress)
+        except pawld.LockLost:
+            return {"held": False}
+        return {"held": True}
     if c["op"] == "wanted":
         return {"wanted": lock.wanted().is_set()}
     if c["op"] == "renewed":

@@ -157,15 +157,18 @@ class ValidityTest(unittest.TestCase):
     def test_what_pawld_knows_goes_before_what_ended_a_validity(self):
         self.is_told([{"state": "LOST", "why": "MAX_HOLD"}], {"why": "MAX_HOLD"}, "MAX_HOLD")
 
-    def ends(self, max_hold, waited, renewed, why):
+    def ends(self, max_hold, waited, renewed, why, stall=0, progressed=False):
         """What ends a validity of a lock that was held and renewed after so many seconds."""
         def acquire(body):
             self.pass_by(waited * SECOND)
             return 200, {"state": "HELD", "lock": held(body["requestId"])}
 
         self.pawld.answers["Acquire"] = acquire
-        lock = self.session.acquire("n", max_hold=max_hold)
+        self.pawld.answers["Progress"] = lambda body: (200, {"lock": held(body["requestId"])})
+        lock = self.session.acquire("n", max_hold=max_hold, stall=stall)
         self.pass_by(renewed * SECOND)
+        if progressed:
+            lock.progress()
         self.pawld.answers["Renew"] = lambda body: (200, {"locks": [held(lock._id)]})
         self.await_renewals(2)
         self.pass_by(VALID)
@@ -189,6 +192,46 @@ class ValidityTest(unittest.TestCase):
 
     def test_what_ends_a_validity_counts_a_limit_from_when_the_lock_was_held(self):
         self.ends(TTL + 10, 10, 0, "EXPIRED")
+
+    def test_what_ends_a_validity_is_a_stall_that_comes_before_its_ttl(self):
+        self.ends(0, 0, 0, "STALLED", stall=TTL)
+
+    def test_what_ends_a_validity_is_its_ttl_where_the_stall_comes_later(self):
+        self.ends(0, 0, 0, "EXPIRED", stall=TTL + 0.001)
+
+    def test_what_ends_a_validity_counts_a_stall_from_the_last_progress(self):
+        self.ends(0, 0, 10, "EXPIRED", stall=TTL + 5, progressed=True)
+        self.ends(0, 0, 10, "STALLED", stall=TTL + 5)
+
+    def test_what_ends_a_validity_is_the_earlier_of_the_limit_and_the_stall(self):
+        self.ends(TTL, 0, 0, "STALLED", stall=TTL - 1)
+        self.ends(TTL - 1, 0, 0, "MAX_HOLD", stall=TTL)
+
+    def test_progress_extends_a_validity_and_is_one_request(self):
+        calls = []
+        self.pawld.answers["Progress"] = lambda body: (calls.append(body["requestId"]), (200, {"lock": held(body["requestId"])}))[1]
+        lock = self.session.acquire("n", stall=60)
+        self.pass_by(VALID - 1)
+        lock.progress()
+        self.pass_by(VALID - 1)
+        self.assertTrue(lock.held())
+        self.assertEqual(calls, [lock._id])
+
+    def test_progress_that_is_not_answered_raises_nothing_while_the_lock_is_held(self):
+        for answer in (503, {"code": "unavailable"}), (429, {"code": "resource_exhausted"}):
+            self.pawld.answers["Progress"] = lambda body, answer=answer: answer
+            lock = self.session.acquire("n", stall=60)
+            lock.progress()
+            self.pass_by(VALID)
+            with self.assertRaises(pawld.LockLost):
+                lock.progress()
+
+    def test_progress_of_a_lock_that_is_lost_says_why(self):
+        self.pawld.answers["Progress"] = lambda body: (200, {"lock": {"requestId": body["requestId"], "state": "LOST", "why": "STALLED"}})
+        lock = self.session.acquire("n", stall=60)
+        for _ in range(2):
+            with self.assertRaisesRegex(pawld.LockLost, "STALLED"):
+                lock.progress()
 
     def test_it_stops_believing_before_a_release_is_sent(self):
         lock = self.session.acquire("n")

@@ -1,6 +1,6 @@
 // The API of pawld: locks and elections on etcd for programs in any language.
 //
-// Seven unary calls, over Connect's JSON (curl can do all of it), gRPC and gRPC-Web. A
+// Eight unary calls, over Connect's JSON (curl can do all of it), gRPC and gRPC-Web. A
 // Connect error means that the call was refused, or that etcd does not answer; what became
 // of a lock is data, in an answer with status 200. Every connection may break at any time
 // without meaning anything: a request that is sent again finds what it found before.
@@ -152,6 +152,7 @@ const (
 	Why_KEY_OVERWRITTEN Why = 4 // somebody else wrote to the key
 	Why_CLUSTER_CHANGED Why = 5 // another cluster answers, or its revision went back
 	Why_MAX_HOLD        Why = 6 // held for longer than max_hold_ms
+	Why_STALLED         Why = 8 // no Progress came for stall_ms
 	Why_NOT_HELD        Why = 7 // never held: it waited, or is not known
 )
 
@@ -165,6 +166,7 @@ var (
 		4: "KEY_OVERWRITTEN",
 		5: "CLUSTER_CHANGED",
 		6: "MAX_HOLD",
+		8: "STALLED",
 		7: "NOT_HELD",
 	}
 	Why_value = map[string]int32{
@@ -175,6 +177,7 @@ var (
 		"KEY_OVERWRITTEN": 4,
 		"CLUSTER_CHANGED": 5,
 		"MAX_HOLD":        6,
+		"STALLED":         8,
 		"NOT_HELD":        7,
 	}
 )
@@ -223,7 +226,10 @@ type AcquireRequest struct {
 	// The session belongs to the process that sends this, and no other may use it. When that
 	// exits, all of the session is given up at once. On the Unix socket alone, and Linux 6.5 and
 	// later. A restart of pawld ends it, until it is requested again.
-	Bind          bool `protobuf:"varint,13,opt,name=bind,proto3" json:"bind,omitempty"`
+	Bind bool `protobuf:"varint,13,opt,name=bind,proto3" json:"bind,omitempty"`
+	// How long it is held without a Progress: then it is lost, even if its client renews. At least
+	// 1,000; 0: no limit.
+	StallMs       int32 `protobuf:"varint,14,opt,name=stall_ms,json=stallMs,proto3" json:"stall_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -347,6 +353,13 @@ func (x *AcquireRequest) GetBind() bool {
 		return x.Bind
 	}
 	return false
+}
+
+func (x *AcquireRequest) GetStallMs() int32 {
+	if x != nil {
+		return x.StallMs
+	}
+	return 0
 }
 
 type AcquireResponse struct {
@@ -939,6 +952,102 @@ func (x *ProclaimResponse) GetLock() *Lock {
 	return nil
 }
 
+type ProgressRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	RequestId     string                 `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProgressRequest) Reset() {
+	*x = ProgressRequest{}
+	mi := &file_pawl_v1_locks_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProgressRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProgressRequest) ProtoMessage() {}
+
+func (x *ProgressRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_v1_locks_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProgressRequest.ProtoReflect.Descriptor instead.
+func (*ProgressRequest) Descriptor() ([]byte, []int) {
+	return file_pawl_v1_locks_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ProgressRequest) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *ProgressRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+type ProgressResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lock          *Lock                  `protobuf:"bytes,1,opt,name=lock,proto3" json:"lock,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProgressResponse) Reset() {
+	*x = ProgressResponse{}
+	mi := &file_pawl_v1_locks_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProgressResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProgressResponse) ProtoMessage() {}
+
+func (x *ProgressResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_v1_locks_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProgressResponse.ProtoReflect.Descriptor instead.
+func (*ProgressResponse) Descriptor() ([]byte, []int) {
+	return file_pawl_v1_locks_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ProgressResponse) GetLock() *Lock {
+	if x != nil {
+		return x.Lock
+	}
+	return nil
+}
+
 type LeaderRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -950,7 +1059,7 @@ type LeaderRequest struct {
 
 func (x *LeaderRequest) Reset() {
 	*x = LeaderRequest{}
-	mi := &file_pawl_v1_locks_proto_msgTypes[11]
+	mi := &file_pawl_v1_locks_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -962,7 +1071,7 @@ func (x *LeaderRequest) String() string {
 func (*LeaderRequest) ProtoMessage() {}
 
 func (x *LeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_v1_locks_proto_msgTypes[11]
+	mi := &file_pawl_v1_locks_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -975,7 +1084,7 @@ func (x *LeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderRequest.ProtoReflect.Descriptor instead.
 func (*LeaderRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_v1_locks_proto_rawDescGZIP(), []int{11}
+	return file_pawl_v1_locks_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *LeaderRequest) GetName() string {
@@ -1011,7 +1120,7 @@ type LeaderResponse struct {
 
 func (x *LeaderResponse) Reset() {
 	*x = LeaderResponse{}
-	mi := &file_pawl_v1_locks_proto_msgTypes[12]
+	mi := &file_pawl_v1_locks_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1023,7 +1132,7 @@ func (x *LeaderResponse) String() string {
 func (*LeaderResponse) ProtoMessage() {}
 
 func (x *LeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_v1_locks_proto_msgTypes[12]
+	mi := &file_pawl_v1_locks_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1036,7 +1145,7 @@ func (x *LeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderResponse.ProtoReflect.Descriptor instead.
 func (*LeaderResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_v1_locks_proto_rawDescGZIP(), []int{12}
+	return file_pawl_v1_locks_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *LeaderResponse) GetToken() int64 {
@@ -1077,7 +1186,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_pawl_v1_locks_proto_msgTypes[13]
+	mi := &file_pawl_v1_locks_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1089,7 +1198,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_v1_locks_proto_msgTypes[13]
+	mi := &file_pawl_v1_locks_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1102,7 +1211,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_v1_locks_proto_rawDescGZIP(), []int{13}
+	return file_pawl_v1_locks_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListRequest) GetName() string {
@@ -1129,7 +1238,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_pawl_v1_locks_proto_msgTypes[14]
+	mi := &file_pawl_v1_locks_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1141,7 +1250,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_v1_locks_proto_msgTypes[14]
+	mi := &file_pawl_v1_locks_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1154,7 +1263,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_v1_locks_proto_rawDescGZIP(), []int{14}
+	return file_pawl_v1_locks_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListResponse) GetQueues() []*ListResponse_Queue {
@@ -1182,7 +1291,7 @@ type ReleaseResponse_Result struct {
 
 func (x *ReleaseResponse_Result) Reset() {
 	*x = ReleaseResponse_Result{}
-	mi := &file_pawl_v1_locks_proto_msgTypes[15]
+	mi := &file_pawl_v1_locks_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1194,7 +1303,7 @@ func (x *ReleaseResponse_Result) String() string {
 func (*ReleaseResponse_Result) ProtoMessage() {}
 
 func (x *ReleaseResponse_Result) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_v1_locks_proto_msgTypes[15]
+	mi := &file_pawl_v1_locks_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1241,7 +1350,7 @@ type ListResponse_Queue struct {
 
 func (x *ListResponse_Queue) Reset() {
 	*x = ListResponse_Queue{}
-	mi := &file_pawl_v1_locks_proto_msgTypes[16]
+	mi := &file_pawl_v1_locks_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1253,7 +1362,7 @@ func (x *ListResponse_Queue) String() string {
 func (*ListResponse_Queue) ProtoMessage() {}
 
 func (x *ListResponse_Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_v1_locks_proto_msgTypes[16]
+	mi := &file_pawl_v1_locks_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1266,7 +1375,7 @@ func (x *ListResponse_Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse_Queue.ProtoReflect.Descriptor instead.
 func (*ListResponse_Queue) Descriptor() ([]byte, []int) {
-	return file_pawl_v1_locks_proto_rawDescGZIP(), []int{14, 0}
+	return file_pawl_v1_locks_proto_rawDescGZIP(), []int{16, 0}
 }
 
 func (x *ListResponse_Queue) GetName() string {
@@ -1299,7 +1408,7 @@ type ListResponse_Entry struct {
 
 func (x *ListResponse_Entry) Reset() {
 	*x = ListResponse_Entry{}
-	mi := &file_pawl_v1_locks_proto_msgTypes[17]
+	mi := &file_pawl_v1_locks_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1311,7 +1420,7 @@ func (x *ListResponse_Entry) String() string {
 func (*ListResponse_Entry) ProtoMessage() {}
 
 func (x *ListResponse_Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_v1_locks_proto_msgTypes[17]
+	mi := &file_pawl_v1_locks_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1324,7 +1433,7 @@ func (x *ListResponse_Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse_Entry.ProtoReflect.Descriptor instead.
 func (*ListResponse_Entry) Descriptor() ([]byte, []int) {
-	return file_pawl_v1_locks_proto_rawDescGZIP(), []int{14, 1}
+	return file_pawl_v1_locks_proto_rawDescGZIP(), []int{16, 1}
 }
 
 func (x *ListResponse_Entry) GetOwner() string {
@@ -1387,7 +1496,7 @@ var File_pawl_v1_locks_proto protoreflect.FileDescriptor
 
 const file_pawl_v1_locks_proto_rawDesc = "" +
 	"\n" +
-	"\x13pawl/v1/locks.proto\x12\apawl.v1\"\xdf\x02\n" +
+	"\x13pawl/v1/locks.proto\x12\apawl.v1\"\xfa\x02\n" +
 	"\x0eAcquireRequest\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x1d\n" +
 	"\n" +
@@ -1403,7 +1512,8 @@ const file_pawl_v1_locks_proto_rawDesc = "" +
 	" \x01(\x05R\x06waitMs\x12\x1e\n" +
 	"\vmax_hold_ms\x18\v \x01(\x05R\tmaxHoldMs\x12#\n" +
 	"\x05modes\x18\f \x03(\x0e2\r.pawl.v1.ModeR\x05modes\x12\x12\n" +
-	"\x04bind\x18\r \x01(\bR\x04bind\"\x8e\x01\n" +
+	"\x04bind\x18\r \x01(\bR\x04bind\x12\x19\n" +
+	"\bstall_ms\x18\x0e \x01(\x05R\astallMs\"\x8e\x01\n" +
 	"\x0fAcquireResponse\x12$\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x0e.pawl.v1.StateR\x05state\x12!\n" +
 	"\x04lock\x18\x02 \x01(\v2\r.pawl.v1.LockR\x04lock\x12\x1a\n" +
@@ -1451,6 +1561,12 @@ const file_pawl_v1_locks_proto_rawDesc = "" +
 	"request_id\x18\x02 \x01(\tR\trequestId\x12\x14\n" +
 	"\x05value\x18\x03 \x01(\fR\x05value\"5\n" +
 	"\x10ProclaimResponse\x12!\n" +
+	"\x04lock\x18\x01 \x01(\v2\r.pawl.v1.LockR\x04lock\"J\n" +
+	"\x0fProgressRequest\x12\x18\n" +
+	"\asession\x18\x01 \x01(\tR\asession\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x02 \x01(\tR\trequestId\"5\n" +
+	"\x10ProgressResponse\x12!\n" +
 	"\x04lock\x18\x01 \x01(\v2\r.pawl.v1.LockR\x04lock\"c\n" +
 	"\rLeaderRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12%\n" +
@@ -1491,7 +1607,7 @@ const file_pawl_v1_locks_proto_rawDesc = "" +
 	"\x04BUSY\x10\x01\x12\v\n" +
 	"\aWAITING\x10\x02\x12\b\n" +
 	"\x04HELD\x10\x03\x12\b\n" +
-	"\x04LOST\x10\x04*\x8b\x01\n" +
+	"\x04LOST\x10\x04*\x98\x01\n" +
 	"\x03Why\x12\x13\n" +
 	"\x0fWHY_UNSPECIFIED\x10\x00\x12\v\n" +
 	"\aEXPIRED\x10\x01\x12\v\n" +
@@ -1499,14 +1615,16 @@ const file_pawl_v1_locks_proto_rawDesc = "" +
 	"\vKEY_DELETED\x10\x03\x12\x13\n" +
 	"\x0fKEY_OVERWRITTEN\x10\x04\x12\x13\n" +
 	"\x0fCLUSTER_CHANGED\x10\x05\x12\f\n" +
-	"\bMAX_HOLD\x10\x06\x12\f\n" +
-	"\bNOT_HELD\x10\a2\xaa\x03\n" +
+	"\bMAX_HOLD\x10\x06\x12\v\n" +
+	"\aSTALLED\x10\b\x12\f\n" +
+	"\bNOT_HELD\x10\a2\xeb\x03\n" +
 	"\x05Locks\x12<\n" +
 	"\aAcquire\x12\x17.pawl.v1.AcquireRequest\x1a\x18.pawl.v1.AcquireResponse\x126\n" +
 	"\x05Renew\x12\x15.pawl.v1.RenewRequest\x1a\x16.pawl.v1.RenewResponse\x12<\n" +
 	"\aRelease\x12\x17.pawl.v1.ReleaseRequest\x1a\x18.pawl.v1.ReleaseResponse\x12<\n" +
 	"\aConfirm\x12\x17.pawl.v1.ConfirmRequest\x1a\x18.pawl.v1.ConfirmResponse\x12?\n" +
-	"\bProclaim\x12\x18.pawl.v1.ProclaimRequest\x1a\x19.pawl.v1.ProclaimResponse\x129\n" +
+	"\bProclaim\x12\x18.pawl.v1.ProclaimRequest\x1a\x19.pawl.v1.ProclaimResponse\x12?\n" +
+	"\bProgress\x12\x18.pawl.v1.ProgressRequest\x1a\x19.pawl.v1.ProgressResponse\x129\n" +
 	"\x06Leader\x12\x16.pawl.v1.LeaderRequest\x1a\x17.pawl.v1.LeaderResponse\x123\n" +
 	"\x04List\x12\x14.pawl.v1.ListRequest\x1a\x15.pawl.v1.ListResponseB4Z2github.com/pawl-locks/pawl/cmd/pawld/pawlv1;pawlv1b\x06proto3"
 
@@ -1523,7 +1641,7 @@ func file_pawl_v1_locks_proto_rawDescGZIP() []byte {
 }
 
 var file_pawl_v1_locks_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_pawl_v1_locks_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_pawl_v1_locks_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_pawl_v1_locks_proto_goTypes = []any{
 	(Mode)(0),                      // 0: pawl.v1.Mode
 	(State)(0),                     // 1: pawl.v1.State
@@ -1539,13 +1657,15 @@ var file_pawl_v1_locks_proto_goTypes = []any{
 	(*ConfirmResponse)(nil),        // 11: pawl.v1.ConfirmResponse
 	(*ProclaimRequest)(nil),        // 12: pawl.v1.ProclaimRequest
 	(*ProclaimResponse)(nil),       // 13: pawl.v1.ProclaimResponse
-	(*LeaderRequest)(nil),          // 14: pawl.v1.LeaderRequest
-	(*LeaderResponse)(nil),         // 15: pawl.v1.LeaderResponse
-	(*ListRequest)(nil),            // 16: pawl.v1.ListRequest
-	(*ListResponse)(nil),           // 17: pawl.v1.ListResponse
-	(*ReleaseResponse_Result)(nil), // 18: pawl.v1.ReleaseResponse.Result
-	(*ListResponse_Queue)(nil),     // 19: pawl.v1.ListResponse.Queue
-	(*ListResponse_Entry)(nil),     // 20: pawl.v1.ListResponse.Entry
+	(*ProgressRequest)(nil),        // 14: pawl.v1.ProgressRequest
+	(*ProgressResponse)(nil),       // 15: pawl.v1.ProgressResponse
+	(*LeaderRequest)(nil),          // 16: pawl.v1.LeaderRequest
+	(*LeaderResponse)(nil),         // 17: pawl.v1.LeaderResponse
+	(*ListRequest)(nil),            // 18: pawl.v1.ListRequest
+	(*ListResponse)(nil),           // 19: pawl.v1.ListResponse
+	(*ReleaseResponse_Result)(nil), // 20: pawl.v1.ReleaseResponse.Result
+	(*ListResponse_Queue)(nil),     // 21: pawl.v1.ListResponse.Queue
+	(*ListResponse_Entry)(nil),     // 22: pawl.v1.ListResponse.Entry
 }
 var file_pawl_v1_locks_proto_depIdxs = []int32{
 	0,  // 0: pawl.v1.AcquireRequest.mode:type_name -> pawl.v1.Mode
@@ -1555,31 +1675,34 @@ var file_pawl_v1_locks_proto_depIdxs = []int32{
 	1,  // 4: pawl.v1.Lock.state:type_name -> pawl.v1.State
 	2,  // 5: pawl.v1.Lock.why:type_name -> pawl.v1.Why
 	5,  // 6: pawl.v1.RenewResponse.locks:type_name -> pawl.v1.Lock
-	18, // 7: pawl.v1.ReleaseResponse.results:type_name -> pawl.v1.ReleaseResponse.Result
+	20, // 7: pawl.v1.ReleaseResponse.results:type_name -> pawl.v1.ReleaseResponse.Result
 	5,  // 8: pawl.v1.ConfirmResponse.lock:type_name -> pawl.v1.Lock
 	5,  // 9: pawl.v1.ProclaimResponse.lock:type_name -> pawl.v1.Lock
-	19, // 10: pawl.v1.ListResponse.queues:type_name -> pawl.v1.ListResponse.Queue
-	2,  // 11: pawl.v1.ReleaseResponse.Result.why:type_name -> pawl.v1.Why
-	20, // 12: pawl.v1.ListResponse.Queue.entries:type_name -> pawl.v1.ListResponse.Entry
-	3,  // 13: pawl.v1.Locks.Acquire:input_type -> pawl.v1.AcquireRequest
-	6,  // 14: pawl.v1.Locks.Renew:input_type -> pawl.v1.RenewRequest
-	8,  // 15: pawl.v1.Locks.Release:input_type -> pawl.v1.ReleaseRequest
-	10, // 16: pawl.v1.Locks.Confirm:input_type -> pawl.v1.ConfirmRequest
-	12, // 17: pawl.v1.Locks.Proclaim:input_type -> pawl.v1.ProclaimRequest
-	14, // 18: pawl.v1.Locks.Leader:input_type -> pawl.v1.LeaderRequest
-	16, // 19: pawl.v1.Locks.List:input_type -> pawl.v1.ListRequest
-	4,  // 20: pawl.v1.Locks.Acquire:output_type -> pawl.v1.AcquireResponse
-	7,  // 21: pawl.v1.Locks.Renew:output_type -> pawl.v1.RenewResponse
-	9,  // 22: pawl.v1.Locks.Release:output_type -> pawl.v1.ReleaseResponse
-	11, // 23: pawl.v1.Locks.Confirm:output_type -> pawl.v1.ConfirmResponse
-	13, // 24: pawl.v1.Locks.Proclaim:output_type -> pawl.v1.ProclaimResponse
-	15, // 25: pawl.v1.Locks.Leader:output_type -> pawl.v1.LeaderResponse
-	17, // 26: pawl.v1.Locks.List:output_type -> pawl.v1.ListResponse
-	20, // [20:27] is the sub-list for method output_type
-	13, // [13:20] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	5,  // 10: pawl.v1.ProgressResponse.lock:type_name -> pawl.v1.Lock
+	21, // 11: pawl.v1.ListResponse.queues:type_name -> pawl.v1.ListResponse.Queue
+	2,  // 12: pawl.v1.ReleaseResponse.Result.why:type_name -> pawl.v1.Why
+	22, // 13: pawl.v1.ListResponse.Queue.entries:type_name -> pawl.v1.ListResponse.Entry
+	3,  // 14: pawl.v1.Locks.Acquire:input_type -> pawl.v1.AcquireRequest
+	6,  // 15: pawl.v1.Locks.Renew:input_type -> pawl.v1.RenewRequest
+	8,  // 16: pawl.v1.Locks.Release:input_type -> pawl.v1.ReleaseRequest
+	10, // 17: pawl.v1.Locks.Confirm:input_type -> pawl.v1.ConfirmRequest
+	12, // 18: pawl.v1.Locks.Proclaim:input_type -> pawl.v1.ProclaimRequest
+	14, // 19: pawl.v1.Locks.Progress:input_type -> pawl.v1.ProgressRequest
+	16, // 20: pawl.v1.Locks.Leader:input_type -> pawl.v1.LeaderRequest
+	18, // 21: pawl.v1.Locks.List:input_type -> pawl.v1.ListRequest
+	4,  // 22: pawl.v1.Locks.Acquire:output_type -> pawl.v1.AcquireResponse
+	7,  // 23: pawl.v1.Locks.Renew:output_type -> pawl.v1.RenewResponse
+	9,  // 24: pawl.v1.Locks.Release:output_type -> pawl.v1.ReleaseResponse
+	11, // 25: pawl.v1.Locks.Confirm:output_type -> pawl.v1.ConfirmResponse
+	13, // 26: pawl.v1.Locks.Proclaim:output_type -> pawl.v1.ProclaimResponse
+	15, // 27: pawl.v1.Locks.Progress:output_type -> pawl.v1.ProgressResponse
+	17, // 28: pawl.v1.Locks.Leader:output_type -> pawl.v1.LeaderResponse
+	19, // 29: pawl.v1.Locks.List:output_type -> pawl.v1.ListResponse
+	22, // [22:30] is the sub-list for method output_type
+	14, // [14:22] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_pawl_v1_locks_proto_init() }
@@ -1593,7 +1716,7 @@ func file_pawl_v1_locks_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pawl_v1_locks_proto_rawDesc), len(file_pawl_v1_locks_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   18,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

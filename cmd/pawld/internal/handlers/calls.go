@@ -16,7 +16,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/keys"
 )
 
-// calls implements the seven calls of the API.
+// calls implements the eight calls of the API.
 type calls struct{ s *Server }
 
 // request makes a service.Request from what each call on a session has in common.
@@ -156,6 +156,22 @@ func (c *calls) Proclaim(ctx context.Context, r *connect.Request[pb.ProclaimRequ
 		return nil, refusal(err)
 	}
 	return connect.NewResponse(&pb.ProclaimResponse{Lock: listed(l)}), nil
+}
+
+// Progress implements the service.
+func (c *calls) Progress(ctx context.Context, r *connect.Request[pb.ProgressRequest]) (*connect.Response[pb.ProgressResponse], error) {
+	req, err := c.request(ctx, r.Msg.Session, 0)
+	if err == nil {
+		err = checkID("request_id", r.Msg.RequestId)
+	}
+	if err != nil {
+		return nil, err
+	}
+	l, err := c.s.Locks.Progress(req, r.Msg.RequestId)
+	if err != nil {
+		return nil, refusal(err)
+	}
+	return connect.NewResponse(&pb.ProgressResponse{Lock: listed(l)}), nil
 }
 
 // maxLeaderWait bounds how long a call of Leader may be parked.

@@ -17,7 +17,7 @@ import (
 
 // wanted returns what a request wants to acquire, or what is wrong with it.
 func wanted(m *pb.AcquireRequest, identity string) (service.Want, error) {
-	w := service.Want{Names: m.Names, Value: m.Value, Try: m.Try, MaxHold: millis(m.MaxHoldMs), Limit: int(m.Limit)}
+	w := service.Want{Names: m.Names, Value: m.Value, Try: m.Try, MaxHold: millis(m.MaxHoldMs), Stall: millis(m.StallMs), Limit: int(m.Limit)}
 	modes, err := modesOf(m)
 	if err != nil {
 		return w, err
@@ -34,6 +34,8 @@ func wanted(m *pb.AcquireRequest, identity string) (service.Want, error) {
 		return w, invalid("ttl_ms is %d, want 0 or more", m.TtlMs)
 	case m.MaxHoldMs < 0:
 		return w, invalid("max_hold_ms is %d, want 0 or more", m.MaxHoldMs)
+	case m.StallMs != 0 && m.StallMs < 1000:
+		return w, invalid("stall_ms is %d, want 0 or at least 1000", m.StallMs)
 	case modes[0] != service.Election && len(m.Value) > 0:
 		return w, invalid("value is for ELECTION alone")
 	case len(m.Owner) > maxOwner:

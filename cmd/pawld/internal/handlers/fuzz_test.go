@@ -29,7 +29,7 @@ func FuzzCallsRefuseWhatCannotBeRight(f *testing.F) {
 	}
 	f.Add(byte(0), "\x00\x00\x00\x00\x02\x0a\x00", "application/grpc")
 	f.Add(byte(1), "\x0a\xff\xff\xff\xff\x0f", "application/proto")
-	methods := []string{"Acquire", "Renew", "Release", "Confirm", "Proclaim", "Leader", "List", "None"}
+	methods := []string{"Acquire", "Renew", "Release", "Confirm", "Proclaim", "Progress", "Leader", "List", "None"}
 	f.Fuzz(func(t *testing.T, method byte, body, kind string) {
 		if strings.Contains(body, "aitMs") || strings.Contains(body, "ait_ms") || strings.Contains(body, `\`) {
 			return // it would wait

@@ -57,7 +57,7 @@ func (t *Registry) list(s *session, r *row, arrival, now clock.Instant) Listed {
 			t.retire(s, r, Lost, err)
 		} else {
 			r.sent = true
-			if d := r.holding.Until(); d.Before(s.expiry) {
+			if d := r.holding.Until(); d.Before(s.expiry) && r.params.Stall == 0 {
 				t.counts.Cut++
 			}
 			l.end, l.Valid = end, Validity(end.Sub(arrival))

@@ -36,6 +36,7 @@ type Params struct {
 	Text    string        // all of them, encoded
 	More    int           // how many names beside the first, each of which counts
 	MaxHold time.Duration // 0 if none
+	Stall   time.Duration `json:",omitempty"` // 0 if none; its Holding.Until has it
 }
 
 func (p Params) names() int { return 1 + p.More }

@@ -77,7 +77,7 @@ func (s *Service) Acquire(ctx context.Context, r Request, id string, ttl time.Du
 		go s.wait(ctx, ref, s.parts[ref]) // returns when the row or life ends
 	}
 	p := s.parts[ref]
-	parkable := mostParked(s.registry.TTL(r.Session), w.MaxHold)
+	parkable := mostParked(s.registry.TTL(r.Session), w.longest())
 	park := newParking(ctx, r, parkable)
 	for {
 		now := clock.Now()

@@ -40,6 +40,7 @@ var causes = []struct {
 }{
 	{"NOT_HELD", registry.ErrNotHeld},
 	{"MAX_HOLD", registry.ErrMaxHold},
+	{"STALLED", lock.ErrStalled},
 	{"EXPIRED", registry.ErrExpired},
 	{"KEY_DELETED", lock.ErrKeyDeleted},
 	{"KEY_OVERWRITTEN", lock.ErrKeyOverwritten},

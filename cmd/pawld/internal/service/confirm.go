@@ -19,6 +19,13 @@ func (s *Service) Confirm(ctx context.Context, r Request, id string) (Lock, erro
 	return s.withHeld(r, id, func(*part) error { return nil }, func(h *held) error { return h.Confirm(ctx) })
 }
 
+// Progress reports progress of a lock that has a Stall. It counts from now, which is not before the request's
+// arrival.
+func (s *Service) Progress(r Request, id string) (Lock, error) {
+	noted := func(p *part) error { p.progress = clock.Now(); return nil }
+	return s.withHeld(r, id, noted, func(h *held) error { return h.Progress() })
+}
+
 // Proclaim changes the value of a term, unless may refuses its name, because a term that was taken
 // over may be of a name that a newer policy does not allow.
 func (s *Service) Proclaim(ctx context.Context, r Request, id string, value []byte, may func(name string) error) (Lock, error) {

@@ -31,6 +31,7 @@ type part struct {
 	asked    bool          // its client has asked whether it is wanted
 	wanted   bool          // somebody waits behind it
 	notified bool          // an answer said so
+	progress clock.Instant // the last, for a metric
 	again    bool          // the predecessor began its release, so a key that is gone was released
 }
 
@@ -138,7 +139,7 @@ func (s *Service) won(ref registry.Ref, p *part, h *held) bool {
 	// p's.
 	ok := !s.stopping() && s.parts[ref] == p && s.registry.Won(ref, h, clock.Now())
 	if ok {
-		p.held = h
+		p.held, p.progress = h, clock.Now()
 		s.wake(ref.Session)
 	}
 	back := func() {}
@@ -198,6 +199,9 @@ func (s *Service) watch(ref registry.Ref, p *part) {
 		now := clock.Now()
 		if s.parts[ref] == p { // otherwise the registry has ended it, and the row may be another acquisition's
 			s.registry.Lose(ref, p.held.Err(), now)
+			if errors.Is(p.held.Err(), lock.ErrStalled) {
+				s.stalled++
+			}
 			delete(s.parts, ref)
 			s.wake(ref.Session)
 		}

@@ -45,6 +45,7 @@ type Service struct {
 
 	own     gate.Gate // entered to use or replace session
 	session *pawl.Session
+	stalled int          // how many locks were lost without progress
 	lost    atomic.Int64 // how many sessions of pawld were lost
 
 	probing gate.Gate // entered to probe etcd, or to use probed
@@ -233,13 +234,21 @@ func (s *Service) Knows(identity string) bool {
 // Counts are the numbers for metrics.
 type Counts struct {
 	registry.Counts
-	Lost int // sessions of pawld
+	Lost    int // sessions of pawld
+	Stalled int // locks that were lost without progress
+	Idle    int // how long the one without progress for longest has made none, in seconds
 }
 
 // Counts returns the current numbers.
 func (s *Service) Counts() (c Counts) {
 	s.mu.Lock()
-	c.Counts = s.registry.Counts()
+	c.Counts, c.Stalled = s.registry.Counts(), s.stalled
+	now := clock.Now()
+	for _, p := range s.parts {
+		if p.isHeld() && p.want.Stall > 0 {
+			c.Idle = max(c.Idle, int(now.Sub(p.progress)/time.Second))
+		}
+	}
 	s.unlock()
 	c.Lost = int(s.lost.Load())
 	return c

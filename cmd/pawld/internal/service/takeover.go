@@ -229,7 +229,7 @@ func isForGood(err error) bool {
 // watchTaken waits for the end of a lock that was taken over, or continues to release it. s.mu is
 // held.
 func (s *Service) watchTaken(ref registry.Ref, r registry.SavedRow) {
-	p := &part{ref: ref, cancel: func() {}, held: r.Holding.(*held), ahead: -1, again: r.State == registry.Releasing}
+	p := &part{ref: ref, cancel: func() {}, held: r.Holding.(*held), progress: clock.Now(), ahead: -1, again: r.State == registry.Releasing}
 	_ = json.Unmarshal([]byte(r.Params.Text), &p.want)
 	s.parts[ref] = p
 	if p.again {

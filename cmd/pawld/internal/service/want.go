@@ -34,6 +34,7 @@ type Want struct {
 	Try     bool          `json:",omitempty"`
 	Owner   string        // written into the key
 	MaxHold time.Duration // enforced by the registry; the engine does not know it
+	Stall   time.Duration `json:",omitempty"` // enforced by the engine
 }
 
 // params are the parameters that a repeat must have in common with the request.
@@ -42,7 +43,15 @@ func (w Want) params() registry.Params {
 	if err != nil {
 		panic(err) // cannot happen: strings and numbers
 	}
-	return registry.Params{Text: string(text), More: len(w.Names) - 1, MaxHold: w.MaxHold}
+	return registry.Params{Text: string(text), More: len(w.Names) - 1, MaxHold: w.MaxHold, Stall: w.Stall}
+}
+
+// longest is how long it may be held at most before its client has said anything, or 0.
+func (w Want) longest() time.Duration {
+	if w.MaxHold == 0 || w.Stall > 0 && w.Stall < w.MaxHold {
+		return w.Stall
+	}
+	return w.MaxHold
 }
 
 // namesOf are the names in the text of params.
@@ -70,6 +79,7 @@ type handle interface {
 	Done() <-chan struct{}
 	Session() *pawl.Session
 	Confirm(ctx context.Context) error
+	Progress() error
 }
 
 func ofLock(h *lock.Held, err error) (*held, error) {
@@ -112,15 +122,15 @@ func (w Want) multi(s pawl.Sessions) *lock.Multi {
 			wants[i] = lock.Shared(name)
 		}
 	}
-	return lock.NewMulti(s, lock.Options{Owner: w.Owner}, wants...)
+	return lock.NewMulti(s, lock.Options{Owner: w.Owner, Stall: w.Stall}, wants...)
 }
 
 func (w Want) semaphore(s pawl.Sessions) *lock.Semaphore {
-	return lock.NewSemaphore(s, w.Names[0], w.Limit, lock.Options{Owner: w.Owner})
+	return lock.NewSemaphore(s, w.Names[0], w.Limit, lock.Options{Owner: w.Owner, Stall: w.Stall})
 }
 
 func (w Want) electionOf(s pawl.Sessions) *elect.Election {
-	return elect.New(s, w.Names[0], elect.Options{Owner: w.Owner})
+	return elect.New(s, w.Names[0], elect.Options{Owner: w.Owner, Stall: w.Stall})
 }
 
 // acquire waits until it is held.

@@ -1,6 +1,6 @@
 // The API of pawld: locks and elections on etcd for programs in any language.
 //
-// Seven unary calls, over Connect's JSON (curl can do all of it), gRPC and gRPC-Web. A
+// Eight unary calls, over Connect's JSON (curl can do all of it), gRPC and gRPC-Web. A
 // Connect error means that the call was refused, or that etcd does not answer; what became
 // of a lock is data, in an answer with status 200. Every connection may break at any time
 // without meaning anything: a request that is sent again finds what it found before.
@@ -52,6 +52,8 @@ const (
 	LocksConfirmProcedure = "/pawl.v1.Locks/Confirm"
 	// LocksProclaimProcedure is the fully-qualified name of the Locks's Proclaim RPC.
 	LocksProclaimProcedure = "/pawl.v1.Locks/Proclaim"
+	// LocksProgressProcedure is the fully-qualified name of the Locks's Progress RPC.
+	LocksProgressProcedure = "/pawl.v1.Locks/Progress"
 	// LocksLeaderProcedure is the fully-qualified name of the Locks's Leader RPC.
 	LocksLeaderProcedure = "/pawl.v1.Locks/Leader"
 	// LocksListProcedure is the fully-qualified name of the Locks's List RPC.
@@ -76,6 +78,9 @@ type LocksClient interface {
 	Confirm(context.Context, *connect.Request[pawlv1.ConfirmRequest]) (*connect.Response[pawlv1.ConfirmResponse], error)
 	// Proclaim changes the value of an election's term.
 	Proclaim(context.Context, *connect.Request[pawlv1.ProclaimRequest]) (*connect.Response[pawlv1.ProclaimResponse], error)
+	// Progress reports that the work under a lock with stall_ms has got something done, and returns
+	// the lock. It counts from its arrival, so it is sent when something is done, and not kept.
+	Progress(context.Context, *connect.Request[pawlv1.ProgressRequest]) (*connect.Response[pawlv1.ProgressResponse], error)
 	// Leader returns who leads, or holds, a name. With wait_ms and after_revision it returns
 	// as soon as that is another than in the answer of that revision.
 	Leader(context.Context, *connect.Request[pawlv1.LeaderRequest]) (*connect.Response[pawlv1.LeaderResponse], error)
@@ -124,6 +129,12 @@ func NewLocksClient(httpClient connect.HTTPClient, baseURL string, opts ...conne
 			connect.WithSchema(locksMethods.ByName("Proclaim")),
 			connect.WithClientOptions(opts...),
 		),
+		progress: connect.NewClient[pawlv1.ProgressRequest, pawlv1.ProgressResponse](
+			httpClient,
+			baseURL+LocksProgressProcedure,
+			connect.WithSchema(locksMethods.ByName("Progress")),
+			connect.WithClientOptions(opts...),
+		),
 		leader: connect.NewClient[pawlv1.LeaderRequest, pawlv1.LeaderResponse](
 			httpClient,
 			baseURL+LocksLeaderProcedure,
@@ -146,6 +157,7 @@ type locksClient struct {
 	release  *connect.Client[pawlv1.ReleaseRequest, pawlv1.ReleaseResponse]
 	confirm  *connect.Client[pawlv1.ConfirmRequest, pawlv1.ConfirmResponse]
 	proclaim *connect.Client[pawlv1.ProclaimRequest, pawlv1.ProclaimResponse]
+	progress *connect.Client[pawlv1.ProgressRequest, pawlv1.ProgressResponse]
 	leader   *connect.Client[pawlv1.LeaderRequest, pawlv1.LeaderResponse]
 	list     *connect.Client[pawlv1.ListRequest, pawlv1.ListResponse]
 }
@@ -173,6 +185,11 @@ func (c *locksClient) Confirm(ctx context.Context, req *connect.Request[pawlv1.C
 // Proclaim calls pawl.v1.Locks.Proclaim.
 func (c *locksClient) Proclaim(ctx context.Context, req *connect.Request[pawlv1.ProclaimRequest]) (*connect.Response[pawlv1.ProclaimResponse], error) {
 	return c.proclaim.CallUnary(ctx, req)
+}
+
+// Progress calls pawl.v1.Locks.Progress.
+func (c *locksClient) Progress(ctx context.Context, req *connect.Request[pawlv1.ProgressRequest]) (*connect.Response[pawlv1.ProgressResponse], error) {
+	return c.progress.CallUnary(ctx, req)
 }
 
 // Leader calls pawl.v1.Locks.Leader.
@@ -203,6 +220,9 @@ type LocksHandler interface {
 	Confirm(context.Context, *connect.Request[pawlv1.ConfirmRequest]) (*connect.Response[pawlv1.ConfirmResponse], error)
 	// Proclaim changes the value of an election's term.
 	Proclaim(context.Context, *connect.Request[pawlv1.ProclaimRequest]) (*connect.Response[pawlv1.ProclaimResponse], error)
+	// Progress reports that the work under a lock with stall_ms has got something done, and returns
+	// the lock. It counts from its arrival, so it is sent when something is done, and not kept.
+	Progress(context.Context, *connect.Request[pawlv1.ProgressRequest]) (*connect.Response[pawlv1.ProgressResponse], error)
 	// Leader returns who leads, or holds, a name. With wait_ms and after_revision it returns
 	// as soon as that is another than in the answer of that revision.
 	Leader(context.Context, *connect.Request[pawlv1.LeaderRequest]) (*connect.Response[pawlv1.LeaderResponse], error)
@@ -247,6 +267,12 @@ func NewLocksHandler(svc LocksHandler, opts ...connect.HandlerOption) (string, h
 		connect.WithSchema(locksMethods.ByName("Proclaim")),
 		connect.WithHandlerOptions(opts...),
 	)
+	locksProgressHandler := connect.NewUnaryHandler(
+		LocksProgressProcedure,
+		svc.Progress,
+		connect.WithSchema(locksMethods.ByName("Progress")),
+		connect.WithHandlerOptions(opts...),
+	)
 	locksLeaderHandler := connect.NewUnaryHandler(
 		LocksLeaderProcedure,
 		svc.Leader,
@@ -271,6 +297,8 @@ func NewLocksHandler(svc LocksHandler, opts ...connect.HandlerOption) (string, h
 			locksConfirmHandler.ServeHTTP(w, r)
 		case LocksProclaimProcedure:
 			locksProclaimHandler.ServeHTTP(w, r)
+		case LocksProgressProcedure:
+			locksProgressHandler.ServeHTTP(w, r)
 		case LocksLeaderProcedure:
 			locksLeaderHandler.ServeHTTP(w, r)
 		case LocksListProcedure:
@@ -302,6 +330,10 @@ func (UnimplementedLocksHandler) Confirm(context.Context, *connect.Request[pawlv
 
 func (UnimplementedLocksHandler) Proclaim(context.Context, *connect.Request[pawlv1.ProclaimRequest]) (*connect.Response[pawlv1.ProclaimResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("pawl.v1.Locks.Proclaim is not implemented"))
+}
+
+func (UnimplementedLocksHandler) Progress(context.Context, *connect.Request[pawlv1.ProgressRequest]) (*connect.Response[pawlv1.ProgressResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("pawl.v1.Locks.Progress is not implemented"))
 }
 
 func (UnimplementedLocksHandler) Leader(context.Context, *connect.Request[pawlv1.LeaderRequest]) (*connect.Response[pawlv1.LeaderResponse], error) {
