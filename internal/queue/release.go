@@ -103,8 +103,8 @@ func (a *Acquisition) deleteKeys(ctx context.Context, d *deletion) (decided bool
 			return false, err
 		}
 	}
-	if e := a.ended.Load(); !e.released {
-		return true, e.err
+	if !a.ended.Load().released {
+		return true, a.endedMeanwhile()
 	}
 	return true, nil
 }

@@ -83,6 +83,26 @@ func TestAReleaseThatMeetsALossTellsItsOwnCallers(t *testing.T) {
 	})
 }
 
+// H1: and one that learns from another release that it was lost before.
+// rule: H1
+func TestAReleaseThatLearnsOfALossFromAnotherTellsItsOwnCallers(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(w *fixture) {
+		a, found := w.acquire(w.session()), make(chan error, 1)
+		ctx := a.Context()
+		_, err := a.markReleased(errGivenBack) // it has the turn
+		require.NoError(w, err)
+		go func() { found <- a.Release(w.Context(), errGivenBack) }()
+		synctest.Wait()
+		a.mu.Lock()
+		did := a.step(state.Explained{Remains: state.Remains{Gone: 1}}, ErrKeyDeleted)
+		a.deleting.leave()
+		a.mu.Unlock()
+		require.ErrorIs(w, <-found, ErrKeyDeleted)
+		assert.ErrorIs(w, context.Cause(ctx), ErrKeyDeleted)
+		a.carryOut(did)
+	})
+}
+
 // H1: the end of a session is marked for all that it has at once, and who finds it tells its own callers, though
 // the one who marked it has not come to them yet.
 // rule: H1
