@@ -105,12 +105,12 @@ func atLeast(t *testing.T, w *fixture) func(func()) {
 // lockDelay has two holds of a's end without their release while the fault strikes: one lasts too long, and the
 // session of the other is closed. b waits for both.
 func lockDelay(t *testing.T, w *fixture) func(func()) {
+	last := w.rec.Now() // when it was seen to be held, or was not held yet
 	long, _ := w.a.holdWith(t, w.name, lock.Options{MaxHold: stays})
 	limit := w.rec.Now() + stays
 	closed, s := w.a.holdWith(t, w.second(), lock.Options{})
 	return func(strike func()) {
 		strike()
-		last := w.rec.Now() - stays // for all that is known
 		for at := w.rec.Now(); w.a.once(long) == nil; at = w.rec.Now() {
 			last = at
 			require.LessOrEqual(t, at, limit, "it is held for longer than MaxHold")
@@ -148,13 +148,16 @@ func takeover(t *testing.T, w *fixture) func(func()) {
 		} else if valid {
 			w.has(h, at, "a lock-delay of what nobody has resumed")
 		}
+		if resumed == nil && next != nil {
+			_ = next.Close(w.within(t)) // what cannot be resumed ends with it
+		}
 		last := w.a.hold(t, w.a.session(t))
 		_ = w.a.once(last)
 		if resumed != nil && next.Err() == nil {
 			w.has(h, began, "AtLeast after a takeover")
 		}
 		w.kept(t, w.a.release(t, last))
-		if next != nil {
+		if resumed != nil {
 			_ = next.Close(w.within(t))
 		}
 	}
@@ -187,7 +190,11 @@ func (w *fixture) resumed(t *testing.T, next *pawl.Session, h *lock.Held) (resum
 	w.b.until(t, "a resumption", func() (err error) {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		if resumed, err = lock.New(next, h.Name(), lock.Options{}).Resume(ctx, h.Key(), h.Token()); err != nil && (errors.Is(err, lock.ErrLost) || next.Err() != nil) {
+		if resumed, err = lock.New(next, h.Name(), lock.Options{}).Resume(ctx, h.Key(), h.Token()); err == nil {
+			return nil
+		}
+		overwritten := len(w.fault.strikes) > 0 && !errors.Is(err, context.DeadlineExceeded)
+		if overwritten || errors.Is(err, lock.ErrLost) || next.Err() != nil {
 			return nil
 		}
 		return err
