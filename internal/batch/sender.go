@@ -126,7 +126,14 @@ func (s *Sender) takeOut(p *part) bool {
 
 // sendAlone sends w in a separate request, with the ticket of v.
 func (s *Sender) sendAlone(ctx context.Context, w *Write, v verdict) verdict {
+	returned := false
+	defer func() {
+		if !returned { // a caller's interceptor panics
+			s.finished(v.ticket)
+		}
+	}()
 	resp, err := s.c.Txn(ctx, cluster.Request{Op: w.Op, Repeat: w.Repeat, Avoid: v.avoid, Tracker: s, Ticket: v.ticket}, w.Txn)
+	returned = true
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()

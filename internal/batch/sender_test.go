@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -607,6 +608,27 @@ func TestNobodyWaitsForARequestThatPausesBetweenItsTries(t *testing.T) {
 		cancel()
 		refused.Wait()
 	})
+}
+
+// An interceptor's panic, from which its caller recovers, leaves no request in flight.
+// rule: G4
+func TestARequestWhoseInterceptorPanicsIsNotInFlight(t *testing.T) {
+	var panics atomic.Bool
+	inBubble(t, etcdfake.Options{}, func(w *fixture) {
+		w.s.Hold(0, mostParts, nil)
+		panics.Store(true)
+		assert.Panics(w, func() { _, _ = w.s.Txn(w.Context(), del(0)) })
+		panics.Store(false)
+		assert.Zero(w, w.s.m.inflight.busy)
+		_, err := w.s.Txn(w.Context(), del(0))
+		require.NoError(w, err)
+		assert.Len(w, w.s.m.inflight.all, 1, "the ticket was given back")
+	}, grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		if panics.Load() && method == etcdapi.TxnMethod {
+			panic("of an interceptor")
+		}
+		return invoke(ctx, method, req, answer, conn, opts...)
+	}))
 }
 
 // Requests under way end when their client is closed.

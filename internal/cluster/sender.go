@@ -135,7 +135,7 @@ func (s *sender) try(ctx context.Context) (Outcome, error) {
 	if err := s.c.Check(s.member, h, floor, !s.r.Local); err != nil {
 		return Unknown, err
 	}
-	if copies != 1 && s.txn != nil && s.r.Repeat != Always && !s.harmless() {
+	if (copies != 1 || failed == Unknown) && s.txn != nil && s.r.Repeat != Always && !s.harmless() {
 		return Unknown, errCopies
 	}
 	return NotApplied, nil
@@ -143,7 +143,8 @@ func (s *sender) try(ctx context.Context) (Outcome, error) {
 
 // errCopies is the error if the answer does not show whether the request was applied. It may answer a
 // second copy, which found what the first copy wrote, or the first copy may still be applied later. If no
-// copy was seen, an interceptor answered by itself, or sent any number with another context.
+// copy was seen, or the only one was not answered, an interceptor answered by itself, or sent any number with
+// another context.
 var errCopies = errors.New("an interceptor did not send it exactly once, and each copy may have been applied, or may still be")
 
 // plainEnd returns err, of a try for a caller with ctx. An interceptor may have returned the end of

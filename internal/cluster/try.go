@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"math/bits"
+	"slices"
 	"sync/atomic"
 
 	"google.golang.org/grpc"
@@ -67,7 +68,7 @@ func witness(ctx context.Context, method string, req, reply any, cc *grpc.Client
 	if p == nil {
 		return errTryEnded
 	}
-	err := invoke(ctx, method, req, reply, cc, append(opts, grpc.Peer(p))...)
+	err := invoke(ctx, method, req, reply, cc, append(slices.Clip(opts), grpc.Peer(p))...) // opts may be another copy's, too
 	t.end(p, err)
 	return err
 }

@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -199,9 +200,28 @@ func TestAnAnswerWithoutACopyThatWasSeenLeavesTheOutcomeUnknown(t *testing.T) {
 			_ = invoke(ended(ctx), method, req, answer, conn)
 			return invoke(context.Background(), method, req, answer, conn, opts...)
 		}, 1},
+		"answers by itself while a copy is under way": {func(ctx context.Context, method string, req, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			go func() { _ = invoke(ctx, method, req, new(pb.TxnResponse), conn, opts...) }() // ends with ctx
+			synctest.Wait()
+			answer.(*pb.TxnResponse).Header = &pb.ResponseHeader{ClusterId: 7, Revision: 1 << 40}
+			return nil
+		}, 1},
+		"loses the answer to one, and then sends with a context of its own": {func(ctx context.Context, method string, req, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			short, cancel := context.WithTimeout(ctx, time.Millisecond)
+			defer cancel()
+			_ = invoke(short, method, req, new(pb.TxnResponse), conn, opts...)
+			return invoke(context.Background(), method, req, answer, conn, opts...)
+		}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			intercepted(t, tc.in, func(t *testing.T, ss *stubs, c *Cluster) {
+				ss.each(func(s *stub) {
+					s.onTxn = func(context.Context, int64, *pb.TxnRequest) (*pb.TxnResponse, error) {
+						time.Sleep(10 * time.Millisecond)
+						return &pb.TxnResponse{Header: s.header()}, nil
+					}
+				})
+				defer time.Sleep(time.Second) // the server's goroutines end
 				_, err := c.Txn(t.Context(), Request{Op: "txn"}, writing())
 				require.ErrorIs(t, err, errCopies)
 				assert.Equal(t, Unknown, OutcomeOf(err))
@@ -214,6 +234,26 @@ func TestAnAnswerWithoutACopyThatWasSeenLeavesTheOutcomeUnknown(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Copies that an interceptor sends at the same time, with a slice of options that has room for more, have evidence
+// of their own.
+// rule: C1
+func TestCopiesThatAreSentAtTheSameTimeHaveTheirOwnEvidence(t *testing.T) {
+	var peers []*peer.Peer
+	room := make([]grpc.CallOption, 0, 4)
+	var invoke grpc.UnaryInvoker
+	invoke = func(ctx context.Context, method string, _, _ any, _ *grpc.ClientConn, opts ...grpc.CallOption) error {
+		if method == "first" {
+			require.NoError(t, witness(ctx, "second", nil, nil, nil, invoke, room...))
+		}
+		peers = append(peers, opts[0].(grpc.PeerCallOption).PeerAddr)
+		return nil
+	}
+	ctx := &try{Context: t.Context(), login: &login{ctx: t.Context()}}
+	require.NoError(t, witness(ctx, "first", nil, nil, nil, invoke, room...))
+	require.Len(t, peers, 2)
+	assert.NotSame(t, peers[0], peers[1])
 }
 
 // Whatever the members answer to the tries of a write that is not repeatable: if it is answered without an
