@@ -23,9 +23,9 @@ func (s *Session) examine(e *Entry, was state.Phase, ev state.Event, fx state.Ef
 	if broken == "" {
 		return
 	}
-	broken = fmt.Sprintf("%s, after %T%+v in phase %d: %+v", broken, ev, ev, was, fx)
+	broken = fmt.Sprintf("%s, after %T in phase %d", broken, ev, was)
 	if Check != nil {
-		Check(broken)
+		Check(fmt.Sprintf("%s: %+v, %+v", broken, ev, fx))
 	}
 	if s.ended.Load() == nil {
 		if e.in == nil && e.dependent != nil && e.End == state.Alive {
