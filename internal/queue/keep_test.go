@@ -131,3 +131,43 @@ func TestEachEndKeepsItsKeysForEachReason(t *testing.T) {
 		assert.Equal(t, want[end.name], got, end.name)
 	}
 }
+
+// A Handle carries AtLeast, and the session that takes over keeps what was lost for as long. So does the
+// process that has lost it, which removes a key that is off its lease even if nobody takes the session over.
+// rule: N6
+func TestATakeoverDoesNotEndAtLeastForWhatWasLost(t *testing.T) {
+	for _, end := range keptEnds {
+		if end.name == "released" || strings.Contains(end.name, "session closed") {
+			continue
+		}
+		for _, takenOver := range []bool{true, false} {
+			offLease := strings.Contains(end.name, "without a lease")
+			if !takenOver && !offLease {
+				continue // it ends with its lease
+			}
+			inBubble(t, etcdfake.Options{}, func(w *fixture) {
+				w.set = end.names
+				k := &kept{fixture: w, s: w.session()}
+				var err error
+				k.a, err = w.take(w.Context(), k.s, labelled(Request{Limits: Limits{AtLeast: keepAtLeast}}, len(w.queues())))
+				require.NoError(w, err)
+				until := clock.Now().Add(keepAtLeast)
+				time.Sleep(time.Second) // its key is watched
+				end.end(k)
+				synctest.Wait()
+				require.ErrorIs(w, k.a.Err(), ErrLost)
+				last := k.a.AllKeys()[len(k.a.AllKeys())-1]
+				if takenOver {
+					w.successor(k.s)
+				} else {
+					k.s.Detach()
+				}
+				time.Sleep(until.Sub(clock.Now()) - time.Nanosecond)
+				synctest.Wait()
+				assert.NotNil(w, w.f.Get(last), "%s, taken over: %t", end.name, takenOver)
+				time.Sleep(time.Second)
+				assert.Nil(w, w.f.Get(last), "%s, taken over: %t", end.name, takenOver)
+			})
+		}
+	}
+}

@@ -99,7 +99,7 @@ type ending struct {
 // mark marks the session, which has not ended, and all of its dependents as ended. s.mu is held.
 func (s *Session) mark(err error, rest aftermath) ending {
 	s.ended.Store(&err)
-	s.revocation.ended = clock.Now()
+	s.revocation.ended, s.revocation.handedOver = clock.Now(), rest == handOver
 	kept := s.validity.delay > 0 && s.book.keepsAny()
 	if s.revocation.taking && rest != handOver || kept && rest == removeUnlessKept {
 		rest = leave

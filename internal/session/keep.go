@@ -90,7 +90,8 @@ func (s *Session) GiveBack(e *Entry) {
 
 // MayGo returns from when the keys of e may go, as Keep.May, and records when its work was first seen to
 // have ended. rest says that they are the keys that a lost set still has. Their work may last longer than
-// that of the key that was lost, so each of the two is recorded.
+// that of the key that was lost, so each of the two is recorded. AtLeast goes on in who takes the session
+// over, so a detached session's end does not end it.
 func (s *Session) MayGo(e *Entry, idle, rest bool) (at clock.Instant, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,5 +108,9 @@ func (s *Session) MayGo(e *Entry, idle, rest bool) (at clock.Instant, ok bool) {
 	if !rest {
 		about.Unclaimed = clock.Instant{}
 	}
-	return about.May(s.validity.delay, idle, s.ended.Load() != nil)
+	at, ok = about.May(s.validity.delay, idle, s.ended.Load() != nil)
+	if s.revocation.handedOver {
+		at = later(at, k.Until)
+	}
+	return at, ok
 }

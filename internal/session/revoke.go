@@ -52,11 +52,12 @@ func (s *Session) CloseInBackground() { s.end(lease.ErrClosed, remove) }
 func (s *Session) Stopped() <-chan struct{} { return s.stopped }
 
 // A revocation is the revocation of an ended session's lease: what holds it back, and its result.
-// The session guards taking and ended.
+// The session guards taking, ended and handedOver.
 type revocation struct {
-	deferral Deferral
-	taking   bool          // the session is being taken over; the lease is left, however it ends
-	ended    clock.Instant // when the session ended
+	deferral   Deferral
+	taking     bool          // the session is being taken over; the lease is left, however it ends
+	ended      clock.Instant // when the session ended
+	handedOver bool          // it ended by Detach
 
 	done chan struct{} // closed when the result is decided
 	left error         // why the lease is left to expire; read after done
