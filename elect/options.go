@@ -35,8 +35,8 @@ type RunOptions struct {
 	// Stall, unless 0, ends a term when lead has not called Term.Progress for that long: it is lost
 	// with ErrStalled, its key is deleted, and another candidate leads, even while lead still runs. It is
 	// for a lead that can hang while its session is renewed. The time counts from lead's beginning. Run
-	// still waits for lead: Notify is called with Stalled, and a program that cannot end its lead should
-	// exit then. At least 1 s; see lock.Options.Stall.
+	// still waits for lead: Notify is called with Stalled, once the key is deleted or a second later, and a
+	// program that cannot end its lead should exit then. At least 1 s; see lock.Options.Stall.
 	Stall time.Duration
 	// StopInJeopardy ends lead's context, with ErrJeopardy as the cause, as soon as less than a
 	// third of the session's validity is left. lead then has that third to return in, while

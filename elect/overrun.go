@@ -74,7 +74,7 @@ func (r *runner) overrun(lead context.Context, s *session.Session, t *Term, rele
 			lost = nil
 			if errors.Is(t.Err(), ErrStalled) {
 				release()
-				defer r.stalls(t.Err())()
+				defer r.stalls(t, returned)()
 			}
 		case <-timer.C:
 			s.Abandon(fmt.Errorf("%w by more than %v", ErrOverrun, patience))
@@ -82,12 +82,14 @@ func (r *runner) overrun(lead context.Context, s *session.Session, t *Term, rele
 	}
 }
 
-// stalls reports that lead has stalled, without waiting for Notify. told does that.
-func (r *runner) stalls(err error) (told func()) {
+// stalls reports that lead has stalled, without waiting for Notify. told does that. A program that exits then
+// would leave the key to its lease, so its deletion comes first, unless that takes long, or lead returns.
+func (r *runner) stalls(t *Term, returned <-chan struct{}) (told func()) {
 	done := make(chan struct{})
-	ev := Event{Kind: Stalled, Term: r.term, Token: r.token, Err: fmt.Errorf("%w; %s still runs", err, notify.FuncName(r.lead))}
+	ev := Event{Kind: Stalled, Term: r.term, Token: r.token, Err: fmt.Errorf("%w; %s still runs", t.Err(), notify.FuncName(r.lead))}
 	go func() { // ends with Notify; told waits for it
 		defer close(done)
+		t.a.AwaitRemoval(leaveWait, returned)
 		r.notify(ev)
 	}()
 	return func() { <-done }

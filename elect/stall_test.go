@@ -11,6 +11,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/inmemory"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
 	"github.com/pawl-locks/pawl/lease"
@@ -49,6 +50,7 @@ func TestALeaderThatHangsIsReplaced(t *testing.T) {
 				synctest.Wait()
 				second := w.campaign(w.session(), "e", "b")
 				assert.Less(t, time.Since((<-hung).Add(30*time.Second)), time.Second, "after the Stall")
+				time.Sleep(time.Second)
 				synctest.Wait()
 				require.Equal(t, []elect.Kind{elect.Elected, elect.Stalled}, kinds(events))
 				assert.Equal(t, 1, causes(events[1].Err), "%v", events[1].Err)
@@ -69,6 +71,63 @@ func TestALeaderThatHangsIsReplaced(t *testing.T) {
 				time.Sleep(2 * time.Second)
 				synctest.Wait()
 				assert.Equal(t, elect.Elected, kinds(events)[3], "it campaigns again")
+			})
+		})
+	}
+}
+
+// A program that exits at Stalled leaves nothing behind that the next candidate would have to wait for. If the key
+// cannot be deleted, Stalled does not wait for it for long, and Lost not at all once lead has returned.
+//
+// rule: H6
+func TestAProgramThatExitsAtStalledKeepsNobodyWaiting(t *testing.T) {
+	for _, how := range []string{"deleted", "no server", "lead returns"} {
+		t.Run(how, func(t *testing.T) {
+			inBubble(t, func(w *fixture) {
+				o := quick(nil)
+				o.Stall = 30 * time.Second
+				began, freed, terms := time.Now(), make(chan struct{}), 0
+				var stalled, lost time.Duration
+				var left []string
+				o.Notify = func(ev elect.Event) {
+					switch ev.Kind {
+					case elect.Stalled:
+						stalled, left = time.Since(began), w.Keys("e/")
+					case elect.Lost:
+						lost = time.Since(began)
+					}
+				}
+				if how != "deleted" {
+					w.Inject(etcdfake.Rule{Op: "leave the queue", Lose: true, Hang: true})
+				}
+				w.background(func(ctx context.Context) {
+					_ = elect.Run(ctx, w.client(), "e", o, func(ctx context.Context, tm *elect.Term) error {
+						if terms++; terms > 1 {
+							<-ctx.Done()
+							return nil
+						}
+						began = time.Now()
+						<-freed
+						return nil
+					})
+				})
+				if how == "lead returns" {
+					time.AfterFunc(30*time.Second+300*time.Millisecond, func() { close(freed) })
+				}
+				time.Sleep(time.Minute)
+				switch how {
+				case "deleted":
+					assert.Empty(t, left)
+					assert.Less(t, stalled, 30*time.Second+100*time.Millisecond)
+				case "no server":
+					assert.Equal(t, 31*time.Second, stalled)
+				default:
+					assert.Equal(t, 30*time.Second+300*time.Millisecond, stalled)
+					assert.Equal(t, stalled, lost)
+				}
+				if how != "lead returns" {
+					close(freed)
+				}
 			})
 		})
 	}

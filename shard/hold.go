@@ -202,14 +202,14 @@ func (h *hold) lose() {
 	}
 	h.end()
 	stalled := h.running && errors.Is(h.h.Err(), lock.ErrStalled)
+	if h.running {
+		h.move(h.h.Err()) // before others get the shard; if work has released it and goes on, nothing else ends its context
+	}
 	if stalled {
 		h.done() // the work that hangs keeps nothing from others
 		m.w.Stalled(time.Now(), h.shard)
 	} else {
 		m.w.Lost(h.shard, h.running)
-	}
-	if h.running {
-		h.move(h.h.Err()) // if work has released the shard and goes on, nothing else ends its context
 	}
 	if err := h.h.Err(); stalled && !h.over {
 		work := notify.FuncName(m.work)

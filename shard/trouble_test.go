@@ -27,12 +27,20 @@ func (c trouble) matters(at, id string, i int) bool {
 	return c.at == at && (c.of == "worker" && id == "3" || c.of == "shard" && i == 7)
 }
 
+// stall is the Stall of all workers.
+func (c trouble) stall() time.Duration {
+	if c.how == "hangs with a Stall" {
+		return 20 * time.Second
+	}
+	return 0
+}
+
 // meet does what goes wrong.
 func (c trouble) meet(ctx context.Context, id string, died chan<- string, freed <-chan struct{}) error {
 	switch c.how {
 	case "fails":
 		return errWork
-	case "hangs":
+	case "hangs", "hangs with a Stall":
 		<-freed
 	case "dies":
 		died <- id
@@ -48,10 +56,13 @@ func (c trouble) meet(ctx context.Context, id string, died chan<- string, freed 
 func TestTheTroubleOfOneIsNotTheOthers(t *testing.T) {
 	for a, of := range []string{"worker", "shard"} {
 		for b, at := range []string{"work", "prepare", "enqueue"} {
-			for c, how := range []string{"fails", "hangs", "dies"} {
+			for c, how := range []string{"fails", "hangs", "dies", "hangs with a Stall"} {
 				for d, moves := range []int{0, 1, 4} {
 					if at == "enqueue" && how != "fails" {
 						continue // what hangs there is repeated, and who dies there is who dies in Prepare
+					}
+					if how == "hangs with a Stall" && at != "work" {
+						continue // only a hold can stall
 					}
 					if !testscale.Proof() && (a+b+c+d)%3 != 0 {
 						continue // one number of Moves for each three of the others, and every pair of two
@@ -69,7 +80,7 @@ func (c trouble) play(t *testing.T) {
 		died, freed := make(chan string, 100), make(chan struct{})
 		w.Cleanup(func() { close(freed) })
 		start := func(id string) *worker {
-			opts := shard.Options{ID: id, Moves: c.moves, Prepare: func(ctx context.Context, i int) error {
+			opts := shard.Options{ID: id, Moves: c.moves, Stall: c.stall(), Prepare: func(ctx context.Context, i int) error {
 				if c.matters("prepare", id, i) {
 					return c.meet(ctx, id, died, freed)
 				}
@@ -78,6 +89,9 @@ func (c trouble) play(t *testing.T) {
 			return w.add(opts, func(ctx context.Context, h *shard.Held) error {
 				if c.matters("work", id, h.Shard()) {
 					return c.meet(ctx, id, died, freed)
+				}
+				if c.stall() > 0 {
+					return progresses(ctx, h)
 				}
 				<-ctx.Done()
 				return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/clock"
 )
 
@@ -67,6 +68,19 @@ func (a *Acquisition) leaveUnreleased(ctx context.Context) {
 		case <-a.s.Done():
 			return // they end with the lease
 		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// removalLook is how often AwaitRemoval looks.
+const removalLook = 10 * time.Millisecond
+
+// AwaitRemoval waits until the keys of a hold that has ended are deleted, which is under way, but for most at
+// most. It returns as soon as stop is closed, or the session has ended.
+func (a *Acquisition) AwaitRemoval(most time.Duration, stop <-chan struct{}) {
+	for began := time.Now(); a.s.MayHaveKeys(&a.entry) && time.Since(began) < most; {
+		if !backoff.Wait(removalLook, a.s.Done(), stop) {
 			return
 		}
 	}

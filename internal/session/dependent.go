@@ -50,13 +50,20 @@ func (s *Session) SetReads(e *Entry, ops int) {
 // endHolds calls HoldExpired on the dependents whose time has passed, and returns when to call
 // it next: at next or earlier.
 func (s *Session) endHolds(now clock.Instant, next time.Time) time.Time {
-	s.mu.Lock()
-	expired, next := s.roster.overdue(now, next)
-	s.mu.Unlock()
+	expired, wakes := s.overdue(now, next)
 	for _, d := range expired {
 		d.HoldExpired()
 	}
-	return next
+	if len(expired) > 0 { // a Progress that read the clock in time may be recorded since, so that one is still held
+		_, wakes = s.overdue(now, next)
+	}
+	return wakes
+}
+
+func (s *Session) overdue(now clock.Instant, next time.Time) (expired []Dependent, wakes time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.roster.overdue(now, next)
 }
 
 // arm arms the dependents that are due at now and returns when the next is due, or the zero Time if

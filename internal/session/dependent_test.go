@@ -33,6 +33,7 @@ type dependent struct {
 	ends     []error
 	onEnd    func(error)
 	onArm    func()
+	onOver   func()
 }
 
 type observation struct {
@@ -79,6 +80,9 @@ func (d *dependent) Arm() {
 }
 
 func (d *dependent) HoldExpired() {
+	if d.onOver != nil {
+		d.onOver()
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.overs = append(d.overs, time.Now())

@@ -107,6 +107,13 @@ func (s *Session) remove(es ...*Entry) {
 	}
 }
 
+// MayHaveKeys reports whether keys of e may exist.
+func (s *Session) MayHaveKeys(e *Entry) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.book.has(e)
+}
+
 // RemoveInBackground calls try until it reports that nothing is left of what it deletes, or until the
 // session has ended, because then its keys end with the lease. try returns when its context ends.
 func (s *Session) RemoveInBackground(try func(ctx context.Context) (done bool)) {

@@ -120,6 +120,24 @@ func TestHoldsWithALimitEndInTime(t *testing.T) {
 	})
 }
 
+// A Progress reads the clock in time, and is recorded when the end of its hold was already found to have passed.
+// Then the hold goes on, and its new end is waited for.
+//
+// rule: H6
+func TestAHoldWithAProgressThatIsRecordedLateEndsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, now := time.Now(), clock.Now()
+		s := &Session{roster: newRoster(func() {})}
+		d := &dependent{own: "a"}
+		b := &Bound{Stall: 3 * time.Second, began: now}
+		s.roster.add(&d.entry, d, true)
+		s.roster.limit(&d.entry, b, now)
+		d.onOver = func() { b.Progress(now.Add(2 * time.Second)) }
+		time.Sleep(3 * time.Second)
+		assert.Equal(t, began.Add(5*time.Second), s.endHolds(clock.Now(), began.Add(time.Hour)))
+	})
+}
+
 // H4: dependents are armed to the nanosecond and in order, except those that were dropped.
 func TestWhatIsDueIsArmedInOrder(t *testing.T) {
 	r := newRoster(func() {})
