@@ -4,7 +4,7 @@
 // uses a semaphore as a lock, or the other way round. In a quarter of the scenarios workers of shards
 // join, leave and die beside them, and in half of those on the cluster in memory somebody else writes
 // before each request. In some of the scenarios the sessions have a LockDelay, and acquisitions have
-// AtLeast, MaxHold or etcd's layout, or are jobs (Once). Sessions are taken over with all of it, and
+// AtLeast, MaxHold, Stall or etcd's layout, or are jobs (Once). Sessions are taken over with all of it, and
 // holders ask now and then whether they are wanted.
 //
 // A scenario is a number, its seed, which decides how many clients there are, how long their
@@ -26,7 +26,7 @@
 //  3. A Release that returns nil deleted the key between its call and its return,
 //     or an earlier call of it did.
 //  4. What AtLeast and LockDelay keep stays that long, whoever took the session over, unless an operator
-//     ends it, or, of AtLeast, the end of the session. Nothing is held for longer than MaxHold. A holder is
+//     ends it, or, of AtLeast, the end of the session. Nothing is held for longer than MaxHold, or without Progress for longer than Stall. A holder is
 //     wanted only if somebody has come behind it, and, without faults, always then. A job that is recorded
 //     does not run again, with RecordFirst none runs twice, and none is left out that nobody has run.
 //  5. When the faults have ended, every client gets a lock, even if all try at once.

@@ -37,9 +37,16 @@ func (a *actor) work(h *lock.Held) {
 
 func (a *actor) look(h *lock.Held) error {
 	o := history.Op{Client: a.number, Kind: history.Look, Token: int64(h.Token()), Call: a.w.rec.Now(), Outcome: history.OK}
-	err := h.Err()
+	progress := a.opts.Stall > 0 && a.r.IntN(2) == 0
+	look := h.Err
+	if progress {
+		look = h.Progress
+	}
+	err := look()
 	if o.Return = a.w.rec.Now(); err != nil {
 		o.Outcome, o.Err = history.Refused, err.Error()
+	} else if progress {
+		a.w.truth.progressed(a.wants, h, o.Return)
 	}
 	a.add(a.wants, o)
 	return err

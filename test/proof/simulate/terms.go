@@ -14,7 +14,7 @@ import (
 // Terms are what the clients of a scenario ask of their sessions and locks.
 type Terms struct {
 	LockDelay   time.Duration
-	Limits      bool // AtLeast and MaxHold, of some acquisitions
+	Limits      bool // AtLeast, MaxHold and Stall, of some acquisitions
 	EtcdLayout  bool // of some acquisitions
 	Once        bool // now and then a job instead of an acquisition
 	RecordFirst bool // of such jobs
@@ -48,6 +48,9 @@ func (a *actor) agree() {
 	}
 	if t.Limits && a.r.IntN(3) == 0 {
 		a.opts.MaxHold = between(a.r, time.Millisecond, ttl)
+	}
+	if t.Limits && a.r.IntN(3) == 0 {
+		a.opts.Stall = between(a.r, time.Second, time.Second+ttl)
 	}
 	a.opts.EtcdLayout = t.EtcdLayout && a.r.IntN(2) == 0
 	for _, w := range a.wants {
@@ -103,7 +106,8 @@ func (t *truth) keepsAtLeast(l *life) bool {
 // agreement is what was asked of an acquisition.
 type agreement struct {
 	lock.Options
-	given bool // released while it was held, by who took it over
+	given    bool            // released while it was held, by who took it over
+	progress []time.Duration // when a Progress had returned nil
 }
 
 // acquisitionsOf are those of a hold, one in each queue.
@@ -121,6 +125,28 @@ func (t *truth) agreed(wants []want, h *lock.Held, opts lock.Options) {
 	for _, of := range acquisitionsOf(wants, h) {
 		t.terms[of] = &agreement{Options: opts}
 	}
+}
+
+// progressed records that a Progress had returned nil at at.
+func (t *truth) progressed(wants []want, h *lock.Held, at time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, of := range acquisitionsOf(wants, h) {
+		if a := t.terms[of]; a != nil {
+			a.progress = append(a.progress, at)
+		}
+	}
+}
+
+// stalls is when an acquisition that was won then ends without another Progress than those before now.
+func (a *agreement) stalls(won, now time.Duration) time.Duration {
+	last := won
+	for _, at := range a.progress {
+		if at <= now {
+			last = max(last, at)
+		}
+	}
+	return last + a.Stall
 }
 
 // gaveBack records that an acquisition was released by the session that took it over.
@@ -148,7 +174,7 @@ type stay struct {
 }
 
 // unkept returns what did not last as long as AtLeast and LockDelay say, and what lasted for longer than
-// MaxHold says. Only an operator ends them earlier, and the end of the session ends AtLeast. A session that
+// MaxHold or Stall says. Only an operator ends them earlier, and the end of the session ends AtLeast. A session that
 // is detached, and not taken over, has ended then.
 func (t *truth) unkept(ops []history.Op, delay time.Duration) (bad []string) {
 	t.mu.Lock()
@@ -169,6 +195,9 @@ func (t *truth) unkept(ops []history.Op, delay time.Duration) (bad []string) {
 		case o.Kind == history.Look && o.Outcome == history.OK:
 			if s.held = max(s.held, o.Call); a.MaxHold > 0 && o.Call > s.won+a.MaxHold {
 				bad = append(bad, fmt.Sprintf("held for longer than MaxHold, %v: %v", a.MaxHold, o))
+			}
+			if a.Stall > 0 && o.Call > a.stalls(s.won, o.Call) {
+				bad = append(bad, fmt.Sprintf("held without Progress for longer than Stall, %v: %v", a.Stall, o))
 			}
 		}
 	}

@@ -77,3 +77,28 @@ func TestALockDelayIsOverEarlierOnlyAfterARelease(t *testing.T) {
 		})
 	}
 }
+
+// A hold with a Stall of 10 s, won at 1 s, is held until 11 s, or for 10 s after its latest Progress.
+func TestAHoldIsSeenToOutliveItsStall(t *testing.T) {
+	const s = time.Second
+	for _, c := range []struct {
+		progress []time.Duration
+		looks    time.Duration
+		bad      int
+		what     string
+	}{
+		{nil, 11 * s, 0, "in time"},
+		{nil, 11*s + 1, 1, "too late"},
+		{[]time.Duration{5 * s}, 15 * s, 0, "in time after a Progress"},
+		{[]time.Duration{3 * s, 5 * s}, 15*s + 1, 1, "too late after a Progress"},
+		{[]time.Duration{16 * s}, 15 * s, 1, "a later Progress revives nothing"},
+	} {
+		tr := newTruth(func() time.Duration { return 0 })
+		tr.terms[acquired{"lock", 5}] = &agreement{Options: lock.Options{Stall: 10 * s}, progress: c.progress}
+		ops := []history.Op{
+			{Kind: history.Acquire, Name: "lock", Token: 5, Call: s, Return: s, Outcome: history.OK},
+			{Kind: history.Look, Name: "lock", Token: 5, Call: c.looks, Return: c.looks, Outcome: history.OK},
+		}
+		assert.Len(t, tr.unkept(ops, 0), c.bad, c.what)
+	}
+}
