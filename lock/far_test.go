@@ -55,6 +55,14 @@ func TestTheFirstUseOfAFreshClientSucceedsUpToAFifthOfTheTTL(t *testing.T) {
 	}
 }
 
+// A try's usual limit is 3 s. A longer round trip lengthens it, for watches, too.
+// rule: N3
+func TestAWatchLivesOverARoundTripOfMoreThanThreeSeconds(t *testing.T) {
+	for _, members := range []int{1, 3} {
+		inBubbleOf(t, members, func(w *fixture) { w.firstUse("", false, 16*time.Second, 3200*time.Millisecond, true) })
+	}
+}
+
 func (w *fixture) firstUse(user string, lazy bool, ttl, trip time.Duration, near bool) {
 	var log inmemory.Log
 	cfg := pawl.Config{Endpoints: w.f.Endpoints(), Lazy: lazy, Session: lease.Options{TTL: ttl}, Logger: slog.New(slog.NewTextHandler(&log, nil))}
