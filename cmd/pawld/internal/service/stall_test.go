@@ -113,3 +113,37 @@ func TestTheEarlierOfMaxHoldAndStallEndsWhatAClientHolds(t *testing.T) {
 		})
 	}
 }
+
+// A Stall outlasts a restart: the time counts from the takeover, and what the client was told before is kept.
+//
+// rule: H6
+func TestAClientWithoutProgressLosesWhatItHoldsAfterARestart(t *testing.T) {
+	const stall = 5 * time.Second
+	for name, want := range stallingWants {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(w *fixture) {
+				d := w.daemon()
+				x := want()
+				x.Stall = stall
+				require.Equal(w, registry.Held, d.acquire("a", "1", 0, x).State)
+				time.Sleep(4 * time.Second)
+				saved := d.left()
+				next := w.daemon()
+				_, err := next.Resume(w.Context(), saved)
+				require.NoError(w, err)
+				resumed := time.Now()
+				time.Sleep(4 * time.Second)
+				l, err := next.Progress(next.request("a", 0), "1")
+				require.NoError(w, err)
+				require.Equal(w, registry.Held, l.State)
+				assert.Less(w, l.Valid, stall)
+				for end := resumed.Add(time.Minute); next.renew("a", time.Second)[0].State == registry.Held; {
+					require.True(w, time.Now().Before(end), "it is still held")
+				}
+				assert.Equal(w, 9*time.Second, time.Since(resumed))
+				assert.Equal(w, Why("STALLED"), WhyOf(next.one("a").Why))
+				assert.Equal(w, 1, next.Counts().Stalled)
+			})
+		})
+	}
+}
