@@ -3,6 +3,7 @@ package elect_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -86,10 +87,14 @@ func TestAProgramThatExitsAtStalledKeepsNobodyWaiting(t *testing.T) {
 			inBubble(t, func(w *fixture) {
 				o := quick(nil)
 				o.Stall = 30 * time.Second
-				began, freed, terms := time.Now(), make(chan struct{}), 0
+				freed, terms := make(chan struct{}), 0
+				var mu sync.Mutex // guards what follows: Notify(Stalled) comes from another goroutine than lead
+				began := time.Now()
 				var stalled, lost time.Duration
 				var left []string
 				o.Notify = func(ev elect.Event) {
+					mu.Lock()
+					defer mu.Unlock()
 					switch ev.Kind {
 					case elect.Stalled:
 						stalled, left = time.Since(began), w.Keys("e/")
@@ -106,7 +111,9 @@ func TestAProgramThatExitsAtStalledKeepsNobodyWaiting(t *testing.T) {
 							<-ctx.Done()
 							return nil
 						}
+						mu.Lock()
 						began = time.Now()
+						mu.Unlock()
 						<-freed
 						return nil
 					})
@@ -115,6 +122,8 @@ func TestAProgramThatExitsAtStalledKeepsNobodyWaiting(t *testing.T) {
 					time.AfterFunc(30*time.Second+300*time.Millisecond, func() { close(freed) })
 				}
 				time.Sleep(time.Minute)
+				mu.Lock()
+				defer mu.Unlock()
 				switch how {
 				case "deleted":
 					assert.Empty(t, left)

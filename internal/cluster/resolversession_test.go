@@ -96,7 +96,7 @@ func TestNoFaultOfTheResolverTakesALockAway(t *testing.T) {
 		do   func(*etcdfake.Member)
 		next time.Duration
 	}{
-		{"reset", (*etcdfake.Member).Reset, 600 * time.Millisecond},
+		{"reset", (*etcdfake.Member).Reset, 650 * time.Millisecond}, // half a second, and a step of 50 ms for each member
 		{"mute", (*etcdfake.Member).Swallow, 1300 * time.Millisecond},
 	} {
 		for _, fault := range cluster.ResolverFaults {

@@ -34,10 +34,10 @@ func TestATextIsOneWordAndReadsBackEqual(t *testing.T) {
 
 // Another version of pawl reads them, so they stay.
 func TestTheFieldsOfATextAreThese(t *testing.T) {
-	b, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(some[1].Text(), prefix))
+	b, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(some[2].Text(), prefix))
 	require.NoError(t, err)
 	assert.Equal(t, `{"lease":4611686018427387904,"cluster":18446744073709551615,"ttl":300,"delay":1500,"key":"bv8Acy8vcGF3bC8x",`+
-		`"create":5,"mod":1152921504606846976,"next":9,"toRemove":["YS8xLTI=","AA=="],"lost":[2,8],`+
+		`"create":5,"mod":1152921504606846976,"next":9,"held":3,"toRemove":["YS8xLTI=","AA=="],"lost":[2,8],`+
 		`"kept":[{"n":2,"ms":1},{"n":7,"ms":9000000000000}],"at":1800000000000,"nonce":"NONCE"}`, string(b))
 }
 

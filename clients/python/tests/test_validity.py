@@ -201,10 +201,14 @@ class ValidityTest(unittest.TestCase):
 
     def test_what_ends_a_validity_counts_a_stall_from_the_last_progress(self):
         self.ends(0, 0, 10, "EXPIRED", stall=TTL + 5, progressed=True)
+
+    def test_what_ends_a_validity_counts_a_stall_from_when_the_lock_was_held_without_progress(self):
         self.ends(0, 0, 10, "STALLED", stall=TTL + 5)
 
     def test_what_ends_a_validity_is_the_earlier_of_the_limit_and_the_stall(self):
         self.ends(TTL, 0, 0, "STALLED", stall=TTL - 1)
+
+    def test_what_ends_a_validity_is_the_limit_that_comes_before_the_stall(self):
         self.ends(TTL - 1, 0, 0, "MAX_HOLD", stall=TTL)
 
     def test_progress_extends_a_validity_and_is_one_request(self):

@@ -119,7 +119,7 @@ func TestACommandThatStallsIsToldSo(t *testing.T) {
 		notice := supervise.Notice(2 * time.Second)
 		time.Sleep(30*time.Second - 1)
 		assert.Equal(t, supervise.ErrRunningOut, p.stalls(supervise.ErrRunningOut, notice, far), "it has not stalled yet")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		err := p.stalls(fmt.Errorf("x: %w", supervise.ErrRunningOut), notice, far)
 		assert.EqualError(t, err, "work has not touched PAWL_PROGRESS for 30s, and was ended")
 		assert.Equal(t, 120, cli.CodeOf(err))
