@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -64,9 +65,9 @@ func TestShardsThatFailEverywhereMoveNoOthers(t *testing.T) {
 		for _, workers := range testscale.Of(map[int][]int{1: {2}, 3: {5}, 20: {2}}[c.poison], []int{2, 5}) {
 			t.Run(fmt.Sprintf("%d of 100, %d workers", c.poison, workers), func(t *testing.T) {
 				inBubble(t, 100, func(w *fixture) {
-					mended := false
+					var mended atomic.Bool
 					work := func(ctx context.Context, h *shard.Held) error {
-						if each := 100 / c.poison; h.Shard()%each == 0 && h.Shard()/each < c.poison && !mended {
+						if each := 100 / c.poison; h.Shard()%each == 0 && h.Shard()/each < c.poison && !mended.Load() {
 							return errWork
 						}
 						<-ctx.Done()
@@ -85,7 +86,7 @@ func TestShardsThatFailEverywhereMoveNoOthers(t *testing.T) {
 					assert.Equal(w, c.now, count(shard.Moving, w.all...)-moving)
 					assert.LessOrEqual(w, tries, 1.3)
 					assert.Greater(w, tries, 0.7)
-					mended = true
+					mended.Store(true)
 					w.pass(70 * time.Second)
 					assert.Zero(w, w.idle(time.Second, seq(100)...), "all run again")
 				})
@@ -107,9 +108,10 @@ func seq(n int) (all []int) {
 // rule: SH9
 func TestAnOutageOfWhatAllNeedExcludesNobody(t *testing.T) {
 	inBubble(t, 64, func(w *fixture) {
-		down := true
+		var down atomic.Bool
+		down.Store(true)
 		work := func(ctx context.Context, h *shard.Held) error {
-			if down {
+			if down.Load() {
 				return errWork
 			}
 			<-ctx.Done()
@@ -119,7 +121,7 @@ func TestAnOutageOfWhatAllNeedExcludesNobody(t *testing.T) {
 			w.add(shard.Options{}, work)
 		}
 		w.pass(10 * time.Minute)
-		down = false
+		down.Store(false)
 		w.pass(65 * time.Second) // the longest wait of a shard, and some
 		assert.Zero(w, w.idle(time.Second, seq(64)...))
 		w.pass(time.Minute)
