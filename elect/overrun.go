@@ -82,12 +82,12 @@ func (r *runner) overrun(lead context.Context, s *session.Session, t *Term, rele
 	}
 }
 
-// stalls reports that lead has stalled, without waiting for Notify. told does that. A program that exits then
+// stalls reports that lead has stalled, without waiting for Notify. The function that it returns waits for it. A program that exits then
 // would leave the key to its lease, so its deletion comes first, unless that takes long, or lead returns.
-func (r *runner) stalls(t *Term, returned <-chan struct{}) (told func()) {
+func (r *runner) stalls(t *Term, returned <-chan struct{}) (notified func()) {
 	done := make(chan struct{})
 	ev := Event{Kind: Stalled, Term: r.term, Token: r.token, Err: fmt.Errorf("%w; %s still runs", t.Err(), notify.FuncName(r.lead))}
-	go func() { // ends with Notify; told waits for it
+	go func() { // ends with Notify, which notified waits for
 		defer close(done)
 		t.a.AwaitRemoval(leaveWait, returned)
 		r.notify(ev)

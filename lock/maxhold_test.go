@@ -105,16 +105,22 @@ func TestAHoldThatEndsBeforeItsLimitEndsAsItDoes(t *testing.T) {
 	})
 }
 
-// A key that cannot be deleted while the cluster does not answer is deleted once it does.
-func TestAHoldThatLastedTooLongWhileNobodyAnswersIsRemovedLater(t *testing.T) {
-	inBubble(t, func(w *fixture) {
-		h := w.acquireWith(w.session(), lock.Options{MaxHold: time.Second})
-		fault := w.f.Inject(etcdfake.Rule{Method: "Txn", Lose: true})
-		time.Sleep(2 * time.Second)
-		w.oneCause(lock.ErrMaxHold, h.Err())
-		fault.Lift()
-		w.clear()
-	})
+// A hold that a limit ends while the cluster does not answer is lost all the same, and its key is deleted once it does.
+//
+// rule: H6
+func TestAHoldThatALimitEndsWhileNobodyAnswersIsRemovedLater(t *testing.T) {
+	for cause, o := range map[error]lock.Options{lock.ErrMaxHold: {MaxHold: time.Second}, lock.ErrStalled: {Stall: time.Second}} {
+		t.Run(cause.Error(), func(t *testing.T) {
+			inBubble(t, func(w *fixture) {
+				h := w.acquireWith(w.session(), o)
+				fault := w.f.Inject(etcdfake.Rule{Method: "Txn", Lose: true})
+				time.Sleep(2 * time.Second)
+				w.oneCause(cause, h.Err())
+				fault.Lift()
+				w.clear()
+			})
+		})
+	}
 }
 
 // A resumed hold counts from its resumption.

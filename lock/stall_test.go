@@ -14,7 +14,6 @@ import (
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/hooks"
 	"github.com/pawl-locks/pawl/internal/testkit/assert"
-	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/require"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
@@ -365,20 +364,6 @@ func TestAResumedHoldHasAStallOfItsOwn(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A stalled hold whose key cannot be deleted is lost all the same, and its key is deleted later.
-//
-// rule: H6
-func TestAStalledHoldIsLostWhileNobodyAnswers(t *testing.T) {
-	inBubble(t, func(w *fixture) {
-		h := w.acquireWith(w.session(), lock.Options{Stall: time.Second})
-		fault := w.f.Inject(etcdfake.Rule{Method: "Txn", Lose: true})
-		time.Sleep(2 * time.Second)
-		w.oneCause(lock.ErrStalled, h.Err())
-		fault.Lift()
-		w.clear()
-	})
 }
 
 func TestAStallIsZeroOrAtLeastASecond(t *testing.T) {

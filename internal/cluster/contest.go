@@ -159,7 +159,7 @@ func (c *contest) winner(f func(net.Conn) error) error {
 	return nil
 }
 
-// SetDeadline implements net.Conn. Deadlines apply once it is decided; whoever waits before closes it.
+// SetDeadline implements net.Conn. Deadlines apply once it is decided; until then the goroutine that waits closes it.
 func (c *contest) SetDeadline(t time.Time) error {
 	return c.winner(func(conn net.Conn) error { return conn.SetDeadline(t) })
 }

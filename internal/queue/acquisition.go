@@ -290,7 +290,7 @@ func (a *Acquisition) Err() error {
 	return nil
 }
 
-// endedMeanwhile returns why it has ended, once its callers know it: whoever marked it may not have come to them.
+// endedMeanwhile returns why it has ended, once its callers know it: the goroutine that marked the end may not have notified them yet.
 func (a *Acquisition) endedMeanwhile() error {
 	e := a.ended.Load()
 	a.notify(e)

@@ -17,7 +17,7 @@ import (
 // Invariant: the end is stored before notify looks for callers, and locks mu. So notify reaches everything that
 // was added under mu before, and everything that is added later finds the end.
 type callers struct {
-	told atomic.Pointer[ending] // of this end notify has told all of them
+	notified atomic.Pointer[ending] // the end that notify has reported to all of them
 
 	mu     sync.Mutex
 	ctx    context.Context
@@ -208,10 +208,10 @@ func (a *Acquisition) working() bool {
 	return len(c.works) > 0
 }
 
-// notify tells the callers of e, the end of the acquisition. Once it has returned, they know, whoever else
-// is telling them.
+// notify reports e, the end of the acquisition, to its callers. Once it has returned, they know, even if another
+// goroutine is notifying them.
 func (a *Acquisition) notify(e *ending) {
-	if c := a.callers.Load(); c != nil && c.told.Load() != e {
+	if c := a.callers.Load(); c != nil && c.notified.Load() != e {
 		c.tell(e)
 	}
 }
@@ -237,7 +237,7 @@ func (c *callers) tell(e *ending) {
 	if c.bound = nil; c.done != nil && !isClosed(c.done) {
 		close(c.done)
 	}
-	c.told.Store(e)
+	c.notified.Store(e)
 }
 
 func isClosed(done <-chan struct{}) bool {

@@ -49,7 +49,7 @@ func (a *Acquisition) Ended() {
 	a.carryOut(did)
 }
 
-// carryEnd carries out an end of which the callers know: it tells the log and the observer, and cleans up at
+// carryEnd carries out an end of which the callers know: it reports it to the log and the observer, and cleans up at
 // the server.
 func (a *Acquisition) carryEnd(fx state.Effects, e *ending) {
 	a.notifyLoss(e)

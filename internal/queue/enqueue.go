@@ -46,7 +46,7 @@ func (a *Acquisition) enter(ctx context.Context, r Request) (next state.Step, er
 	}
 }
 
-// entered tells of an enqueue that was applied. It returns why the acquisition must not go on.
+// entered reports an enqueue that was applied. It returns why the acquisition must not go on.
 func (a *Acquisition) entered(r Request) error {
 	if ended := a.ended.Load(); ended != nil { // meanwhile
 		return ended.err

@@ -147,7 +147,7 @@ func (r *Reclaimer) settle(ctx context.Context, c *Claim) {
 	switch {
 	case errors.Is(err, ErrElsewhere):
 		r.refuse(c.name, err)
-	case errors.Is(err, session.ErrGone): // whoever has reclaimed it reports that
+	case errors.Is(err, session.ErrGone): // the process that reclaimed it reports that
 	case after >= 0 && r.Reclaimed != nil:
 		r.Reclaimed(c.Left, after, err)
 	}

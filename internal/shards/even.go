@@ -65,7 +65,7 @@ func (b *ByLoad) extremes() (high, low int) {
 	return high, low
 }
 
-// relieve moves a shard from member h to whoever has the least and can take it, or exchanges one.
+// relieve moves a shard from member h to the member that has the least and can take it, or exchanges one.
 func (b *ByLoad) relieve(h int) bool {
 	any := b.lightest(h, func(int) bool { return true })
 	if i, m := b.choose(h, func(i int) int {

@@ -25,7 +25,7 @@
 //     nobody had the slot, with no more holders than any of them allows.
 //  3. A Release that returns nil deleted the key between its call and its return,
 //     or an earlier call of it did.
-//  4. What AtLeast and LockDelay keep stays that long, whoever took the session over, unless an operator
+//  4. What AtLeast and LockDelay keep stays that long, even after a takeover of the session, unless an operator
 //     ends it, or, of AtLeast, the end of the session. Nothing is held for longer than MaxHold, or without Progress for longer than Stall. A holder is
 //     wanted only if somebody has come behind it, and, without faults, always then. A job that is recorded
 //     does not run again, with RecordFirst none runs twice, and none is left out that nobody has run.
